@@ -1,0 +1,40 @@
+# make run    the demonstration: one program under NumPy and under Diffuse
+# make test   ruff, mypy, pytest
+# make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+# Stamps rather than the environment's own files: pip leaves those with the dates of the packages.
+INSTALLED = $(VENV)/.installed
+SOURCES = pyproject.toml
+
+.PHONY: run test lint bench clean
+
+run: $(INSTALLED)
+	$(BIN)/diffuse run --compare apps/channel_flow.py
+
+test: lint $(INSTALLED)-test
+	$(BIN)/python -m pytest -q
+
+lint: $(INSTALLED)-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)-bench
+	$(BIN)/python bench/all.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(INSTALLED): $(SOURCES) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(INSTALLED)-%: $(SOURCES) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	touch $@ $(INSTALLED)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

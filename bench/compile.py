@@ -1,0 +1,115 @@
+"""What compiling costs: processor seconds of the first call less a later one, for 10, 70 and 400 operations."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import child
+import harness
+import machine
+import report
+import table
+
+Measures = dict[str, Any]
+LIMITS = {10: 0.05, 70: 0.08, 400: 0.3}
+SIZE = 50_000
+
+
+def chain(x: Any, operations: int) -> Any:
+    """As many elementwise operations, of the five cheapest kinds, on one array and what came before."""
+    y = x
+    kinds: tuple[Callable[[Any, float], Any], ...] = (
+        lambda y, c: y * c, lambda y, c: y + x, lambda y, c: y - c, lambda y, c: y * x, lambda y, c: y / c)
+    for i in range(operations):
+        y = kinds[i % 5](y, 1.0 + i / 1024)
+    return y
+
+
+def cost(run: Callable[[], None]) -> Measures:
+    """First call and median of later ones, in processor seconds of all threads and by the clock."""
+    cpu, wall = [], []
+    for _ in range(6):
+        start = time.process_time(), time.perf_counter()
+        run()
+        cpu.append(time.process_time() - start[0])
+        wall.append(time.perf_counter() - start[1])
+    return {"cpu": cpu[0] - statistics.median(cpu[1:]), "wall": wall[0] - statistics.median(wall[1:])}
+
+
+def jax_costs(options: Measures) -> Measures:
+    import jax
+    import jax.numpy as jnp
+
+    array = jnp.ones(SIZE)
+
+    def once(operations: int) -> Measures:
+        compiled = jax.jit(lambda x: chain(x, operations))
+        return cost(lambda: compiled(array).block_until_ready())
+
+    once(7)     # whatever a first compilation loads
+    return {"costs": {str(n): once(n) for n in options["operations"]}}
+
+
+def diffuse_costs(options: Measures) -> Measures:
+    import diffuse.numpy as np
+    from diffuse import engine, trace
+
+    array = np.ones(SIZE)
+
+    def once(operations: int) -> Measures:
+        def run() -> None:
+            result = chain(array, operations)
+            engine.fence()
+            del result
+
+        return cost(run)
+
+    once(7)
+    costs = {str(n): once(n) for n in options["operations"]}
+    return {"costs": costs, "compilations": trace.snapshot()["compilations"]}
+
+
+CONTENDERS = {"jax": jax_costs, "diffuse": diffuse_costs, "diffuse, second process": diffuse_costs}
+
+
+def goals(result: Measures) -> list[Measures]:
+    ours = result["contenders"]["diffuse"].get("costs", {})
+    again = result["contenders"]["diffuse, second process"]
+    rows = [report.goal(f"processor seconds, {n} operations", limit, ours.get(str(n), {}).get("cpu"),
+                        at_least=False) for n, limit in LIMITS.items()]
+    return [*rows, report.goal("kernels compiled by a second process", 0, again.get("compilations"),
+                               at_least=False)]
+
+
+def text(result: Measures) -> str:
+    found = {name: c for name, c in result["contenders"].items() if "absent" not in c}
+    rows = [[name, *(table.seconds(c["costs"][str(n)]["cpu"]) for n in LIMITS),
+             table.count(c.get("compilations"))] for name, c in found.items()]
+    header = ("processor time to compile", *(f"{n} operations" for n in LIMITS), "kernels compiled")
+    lines = [table.render("compilation, first call less later ones", header, rows)]
+    lines += [f"{name}: {c['absent']}" for name, c in result["contenders"].items() if "absent" in c]
+    return "\n".join(lines) + "\n" + report.goal_table(result["goals"])
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="cost of compiling")
+    harness.options(parser)
+    args = parser.parse_args(argv)
+    machine.bind(args.threads)
+    options = {"operations": list(LIMITS)}
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+        environment = {**machine.environment(args.threads, cache), "DIFFUSE_COMPILE": "wait"}
+        found = {name: child.ask(__file__, name, options, environment) for name in CONTENDERS}
+    result: Measures = {"bench": "compile", "machine": machine.description(args.threads), "contenders": found}
+    result["goals"] = goals(result)
+    print(text(result))
+    harness.keep(result, "compile", args.json)
+
+
+if __name__ == "__main__" and not child.answer(CONTENDERS):
+    main()

@@ -1,0 +1,204 @@
+"""A case to a table: every contender in its own process, in turn, round after round.
+
+The order of one run: each contender is started, its first iteration timed, the warm-up run and its results
+saved and compared with NumPy's; then the rounds, in each of which every contender gives one sample; then
+Diffuse once more in a second process, which finds its kernels on disk.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import machine
+import report
+from case import ROOT, Case
+
+Measures = dict[str, Any]
+
+
+class Worker:
+    """The parent's end of one contender's process."""
+
+    def __init__(self, case: Case, contender: str, options: Measures, environment: dict[str, str]) -> None:
+        command = [sys.executable, str(ROOT / "bench" / "worker.py"), case.name, contender]
+        self.process = subprocess.Popen([*command, json.dumps(options)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True, env=environment)
+        self.ready = self.answer()
+
+    def answer(self) -> Measures:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        return dict(json.loads(line)) if line else {"failed": f"ended with status {self.process.wait()}"}
+
+    def ask(self, **command: Any) -> Measures:
+        assert self.process.stdin is not None
+        try:
+            print(json.dumps(command), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return {"failed": f"ended with status {self.process.wait()}"}
+        return self.answer()
+
+    def close(self) -> None:
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def absent(answer: Measures) -> str | None:
+    """Why a contender gives no numbers, if so."""
+    if "missing" in answer:
+        return f"not installed ({answer['missing']})"
+    return f"failed ({answer['failed']})" if "failed" in answer else None
+
+
+def quartiles(samples: list[float]) -> list[float]:
+    if len(samples) < 2:
+        return samples * 3
+    return statistics.quantiles(samples, n=4, method="inclusive")
+
+
+def chunks(path: Path) -> Iterator[Any]:
+    import numpy as np
+
+    array = np.load(path, mmap_mode="r").reshape(-1)
+    for start in range(0, len(array), 1 << 20):
+        yield array[start : start + (1 << 20)]
+
+
+def difference(folder: Path, reference: Path) -> Measures:
+    """How results differ from NumPy's: same bits, largest absolute and relative difference."""
+    import numpy as np
+
+    same, largest, relative = True, 0.0, 0.0
+    for path in sorted(reference.glob("*.npy")):
+        for ours, theirs in zip(chunks(folder / path.name), chunks(path), strict=True):
+            same = same and ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
+            gap = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
+            largest = max(largest, float(gap.max(initial=0.0)))
+            scale = np.maximum(np.abs(theirs.astype(np.float64)), np.finfo(np.float64).tiny)
+            relative = max(relative, float((gap / scale).max(initial=0.0)))
+    return {"same bits": same, "largest": largest, "relative": relative}
+
+
+def warm_up(worker: Worker, args: argparse.Namespace, folder: Path) -> Measures:
+    """First iteration, then enough more for compiled kernels to have taken over; saves the results."""
+    folder.mkdir()
+    if why := absent(worker.ready):
+        return {"absent": why}
+    first = worker.ask(run=1)
+    if why := absent(first):
+        return {"absent": why}
+    for _ in range(args.warmup):
+        if why := absent(worker.ask(run=1)):
+            return {"absent": why}
+    if why := absent(worker.ask(save=str(folder))):
+        return {"absent": why}
+    return {"setup": worker.ready["ready"], "first": first["seconds"], "first cpu": first["cpu"]}
+
+
+def rounds(case: Case, workers: dict[str, Worker], args: argparse.Namespace) -> dict[str, list[Measures]]:
+    samples: dict[str, list[Measures]] = {name: [] for name in workers}
+    for _ in range(args.rounds):
+        for name, worker in workers.items():
+            answer = worker.ask(run=args.batch or case.batch)
+            if absent(answer) is None:
+                samples[name].append(answer)
+    return samples
+
+
+def settled(worker: Worker, samples: list[Measures]) -> Measures:
+    """A contender's samples as median and quartiles, with its memory and counters."""
+    times = [sample["seconds"] for sample in samples]
+    end = worker.ask(end=True)
+    gained = samples[-1]["gained"] if samples else {}
+    low, median, high = quartiles(times) if times else (0.0, 0.0, 0.0)
+    return {"median": median, "quartiles": [low, high], "samples": times, "peak": end.get("peak"),
+            "gained": gained, "counters": end.get("counters", {}),
+            "issue": statistics.median(sample["issue"] for sample in samples) if samples else None}
+
+
+def second_process(case: Case, options: Measures, environment: dict[str, str]) -> Measures:
+    """Diffuse again, in a new process, with the kernels of the first on disk."""
+    worker = Worker(case, "diffuse", options, environment)
+    try:
+        first = worker.ask(run=1)
+        if why := absent(first):
+            return {"absent": why}
+        end = worker.ask(end=True)
+        return {"first": first["seconds"], "compilations": end["counters"].get("compilations", 0)}
+    finally:
+        worker.close()
+
+
+def measure(case: Case, args: argparse.Namespace) -> Measures:
+    size = args.size or (case.quick if args.quick else case.size)
+    options = {"size": size, "dtype": args.dtype, "iterations": 0}
+    names = [name for name in case.contenders if not args.only or name in args.only]
+    found: dict[str, Measures] = {}
+    workers: dict[str, Worker] = {}
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
+        environment = machine.environment(args.threads, f"{scratch}/cache")
+        try:
+            for name in names:
+                workers[name] = Worker(case, name, options, environment)
+                found[name] = warm_up(workers[name], args, Path(scratch) / name)
+                if "absent" in found[name]:
+                    workers.pop(name).close()
+                elif "numpy" in workers:
+                    found[name] |= difference(Path(scratch) / name, Path(scratch) / "numpy")
+            for name, samples in rounds(case, workers, args).items():
+                found[name] |= settled(workers[name], samples)
+        finally:
+            for worker in workers.values():
+                worker.close()
+        again = second_process(case, options, environment) if "diffuse" in workers else {}
+    bandwidth = machine.copy_bandwidth(args.threads, 4 if args.quick else 400)
+    itemsize = 4 if args.dtype == "float32" else 8
+    return {"bench": case.name, "size": size, "dtype": args.dtype, "rounds": args.rounds,
+            "batch": args.batch or case.batch, "warmup": args.warmup, "bytes": case.elements(size) * itemsize,
+            "copy bandwidth": bandwidth, "machine": machine.description(args.threads),
+            "contenders": found, "second process": again, "notes": list(case.notes)}
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    """What every file of bench/ takes."""
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: does everything work?")
+    parser.add_argument("--threads", type=int, default=len(machine.cpus()))
+    parser.add_argument("--rounds", type=int, default=7, help="samples of each contender")
+    parser.add_argument("--json", help="file for the numbers (default: bench/results/NAME.json)")
+
+
+def keep(result: Measures, name: str, path: str | None) -> None:
+    target = Path(path) if path else ROOT / "bench" / "results" / f"{name}.json"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def main(case: Case, argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=f"{case.name}: Diffuse beside its peers")
+    options(parser)
+    parser.add_argument("--size", type=int, help=f"default {case.size}")
+    parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
+    parser.add_argument("--batch", type=int, help=f"iterations of one sample, default {case.batch}")
+    parser.add_argument("--warmup", type=int, default=5, help="iterations dropped after the first")
+    parser.add_argument("--only", nargs="*", help="contenders: " + ", ".join(case.contenders))
+    args = parser.parse_args(argv)
+    machine.bind(args.threads)
+    result = measure(case, args)
+    result["goals"] = report.goals(case, result)
+    print(report.text(result))
+    keep(result, case.name, args.json)

@@ -1,0 +1,76 @@
+"""The machine of a run: threads, load, versions, and how fast it copies memory."""
+
+from __future__ import annotations
+
+import os
+import platform
+import statistics
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from importlib import metadata
+from typing import Any
+
+PACKAGES = ("numpy", "llvmlite", "numba", "numexpr", "jax", "scipy")
+
+
+def cpus() -> list[int]:
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def environment(threads: int, cache: str) -> dict[str, str]:
+    """The variables that give every contender the same number of threads, and Diffuse an empty cache."""
+    counts = ("DIFFUSE_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS",
+              "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    others = {"DIFFUSE_CACHE_DIR": cache, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
+    return {**os.environ, **dict.fromkeys(counts, str(threads)), **others}
+
+
+def bind(threads: int) -> None:
+    """Keep this process and those it starts to `threads` cores: XLA takes as many threads as it may use."""
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, cpus()[:threads])
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[package] = "not installed"
+    return found
+
+
+def processor() -> str:
+    try:
+        with open("/proc/cpuinfo") as lines:
+            for line in lines:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def copy_bandwidth(threads: int, megabytes: int) -> float:
+    """Bytes read and written a second when `threads` threads copy one large array into another."""
+    import numpy as np
+
+    source = np.ones(megabytes * 125_000)
+    target = np.zeros_like(source)
+    parts = [slice(i * len(source) // threads, (i + 1) * len(source) // threads) for i in range(threads)]
+    times = []
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in range(9):
+            start = time.perf_counter()
+            list(pool.map(lambda part: np.copyto(target[part], source[part]), parts))
+            times.append(time.perf_counter() - start)
+    return 2 * source.nbytes / statistics.median(times[2:])
+
+
+def description(threads: int) -> dict[str, Any]:
+    return {"processor": processor(), "cpus": len(cpus()), "threads": threads, "versions": versions(),
+            "load": os.getloadavg()[0], "command": sys.argv}

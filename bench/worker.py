@@ -1,0 +1,95 @@
+"""One contender in a process of its own: commands in, measurements out, one JSON object a line.
+
+    python bench/worker.py APPLICATION CONTENDER '{"size": ..., "dtype": ...}'
+
+A process of its own makes the peak of memory, the first call and the environment the contender's own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+from case import ROOT, Case, Peer
+
+
+def memory(field: str) -> int:
+    """Bytes of this process now ("VmRSS") or at most ("VmHWM").
+
+    Not ru_maxrss where it can be helped: a process inherits that from the one that started it.
+    """
+    try:
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith(field):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def timed(peer: Peer, iterations: int) -> dict[str, Any]:
+    """Seconds an iteration, and what the counters gained an iteration."""
+    before = peer.counters()
+    cpu, start = time.process_time(), time.perf_counter()
+    for _ in range(iterations):
+        peer.step()
+    issued = time.perf_counter()
+    peer.wait()
+    end = time.perf_counter()
+    gained = {name: (n - before.get(name, 0)) / iterations for name, n in peer.counters().items()}
+    return {"seconds": (end - start) / iterations, "issue": (issued - start) / iterations,
+            "cpu": (time.process_time() - cpu) / iterations, "gained": gained}
+
+
+def save(peer: Peer, folder: str) -> dict[str, Any]:
+    import numpy as np
+
+    peer.wait()
+    for name, array in peer.results().items():
+        np.save(Path(folder) / f"{name}.npy", np.asarray(array))
+    return {}
+
+
+def serve(peer: Peer, commands: Any, answers: Any) -> None:
+    for line in commands:
+        command = json.loads(line)
+        if "run" in command:
+            answer = timed(peer, command["run"])
+        elif "save" in command:
+            answer = save(peer, command["save"])
+        else:
+            answer = {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters()}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+def main() -> None:
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)       # whatever a library prints must not be taken for an answer
+    sys.path.append(str(ROOT))
+    name, contender, options = sys.argv[1:4]
+    try:
+        case: Case = importlib.import_module(name).CASE
+        args = argparse.Namespace(**json.loads(options))
+        start = time.perf_counter()
+        peer = case.contenders[contender](args)
+        peer.wait()
+        ready = {"ready": time.perf_counter() - start, "rss": memory("VmRSS"), "peak": memory("VmHWM")}
+        print(json.dumps(ready), file=answers, flush=True)
+        serve(peer, sys.stdin, answers)
+    except ImportError as error:
+        print(json.dumps({"missing": str(error)}), file=answers, flush=True)
+    except Exception as error:
+        traceback.print_exc()
+        print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""A window in canonical form: rows in which stores, views and iteration spaces are numbered by first use.
+
+Two windows with equal rows and equal liveness are isomorphic: whatever fusion, temporary elimination or
+the kernel compiler decides for one holds for the other (papers/003, section 5.2).  A row therefore holds
+all that such a decision depends on, and no store id, scalar value, extent or offset::
+
+    Row    ::= operation, signature, Space, Domain, Scalars, (slot, View, privilege, operator)*
+    Space  ::= number                                       seen before
+             | (rank, split axes)                           new: the next number
+    Domain ::= True                                         the domain of the window's first task
+             | (is extent 0 one point?, ...)                the first task's, or a different one
+    View   ::= number                                       seen before in this slot
+             | (dtype, classes, relations, frame, covers)   new: the next number in its slot
+
+`relations` compares the new view with every view of its slot so far, itself included; `frame` says whether
+its frame is the first one of its slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from diffuse.ir import (
+    Access,
+    AccessMap,
+    IndexTask,
+    Partition,
+    Point,
+    Relation,
+    Split,
+    Store,
+    covers,
+    relation,
+)
+
+Row = tuple[Any, ...]
+
+_REMEMBERED = 1 << 16
+# Views are interned by whoever records tasks, so the same few map and partition objects come again in every
+# window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
+# each entry holds the objects it is about, so that an identity is never reused while the entry stands.
+_forms: dict[tuple[int, int, Point, int], tuple[str, bool, AccessMap, Partition]] = {}
+_pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = {}
+
+
+def key(window: Sequence[IndexTask], live: Container[int] = ()) -> tuple[Any, ...]:
+    """The name of a window: equal for isomorphic windows whose corresponding stores are equally live."""
+    numbering = Numbering()
+    rows = tuple([numbering.row(task) for task in window])
+    return rows, tuple([id in live for id in numbering.slots])
+
+
+class Numbering:
+    """The canonical numbers of a growing window.  Asking for a task's row adds it; none is taken back."""
+
+    __slots__ = ("slots", "stores", "views", "spaces", "_seen", "_relations", "_numbers", "_domain", "_last")
+
+    def __init__(self) -> None:
+        self.slots: dict[int, int] = {}
+        """Slot of each store id."""
+        self.stores: list[Store] = []
+        """First frame of each slot."""
+        self.views: list[list[Access]] = []
+        """For each slot the first access of each of its views."""
+        self.spaces: list[tuple[Point, tuple[Split, ...]]] = []
+        """Iteration spaces, as (shape, splits)."""
+        self._seen: dict[tuple[int, int, int], tuple[int, int, Store, AccessMap, Partition]] = {}
+        self._relations: list[list[tuple[Relation, ...]]] = []
+        self._numbers: dict[tuple[Point, tuple[Split, ...]], int] = {}
+        self._domain: Point | None = None
+        self._last: tuple[Any, Any, int] = (None, None, 0)
+
+    def row(self, task: IndexTask) -> Row:
+        """Number what `task` is the first to use, and return the task in those numbers."""
+        operation, signature, shape, domain, splits, accesses, scalars, _ = task
+        last = self._last
+        space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, splits)
+        place: Any = True if domain == self._domain else self._place(domain)
+        values = tuple([(s[0], s[1]) for s in scalars]) if scalars else ()
+        row: list[Any] = [operation, signature, space, place, values]
+        seen = self._seen
+        for access in accesses:
+            store, map, partition, privilege, operator = access
+            found = seen.get((store[0], id(map), id(partition)))
+            if found is not None and found[2] == store:
+                row += (found[0], found[1], privilege, operator)
+            else:
+                row += (*self._view(access, len(shape), domain), privilege, operator)
+        return tuple(row)
+
+    def relations(self, slot: int, first: int, second: int) -> Relation:
+        """How two views of a slot meet, on the domain of the task that brought in the later one."""
+        return self._relations[slot][max(first, second)][min(first, second)]
+
+    def _space(self, shape: Point, splits: tuple[Split, ...]) -> Any:
+        number = self._numbers.get((shape, splits))
+        entry: Any = number
+        if number is None:
+            number = self._numbers[shape, splits] = len(self.spaces)
+            self.spaces.append((shape, splits))
+            entry = (len(shape), tuple([split.axis for split in splits]))
+        self._last = (shape, splits, number)
+        return entry
+
+    def _place(self, domain: Point) -> tuple[bool, ...]:
+        if self._domain is None:
+            self._domain = domain
+        return tuple([extent <= 1 for extent in domain])
+
+    def _view(self, access: Access, rank: int, domain: Point) -> tuple[int, Any]:
+        """Slot and `View` of an access whose view was not found by identity."""
+        store, map, partition, _, _ = access
+        slot = self.slots.get(store.id)
+        if slot is None:
+            slot = self.slots[store.id] = len(self.stores)
+            self.stores.append(store)
+            self.views.append([])
+            self._relations.append([])
+        views = self.views[slot]
+        for number, other in enumerate(views):
+            if other.map == map and other.partition == partition and other.store == store:
+                self._seen[store.id, id(map), id(partition)] = (slot, number, store, map, partition)
+                return slot, number
+        self._seen[store.id, id(map), id(partition)] = (slot, len(views), store, map, partition)
+        views.append(access)
+        relations = tuple([_relation(access, other, domain) for other in views])
+        self._relations[slot].append(relations)
+        classes, covered = _form(access, rank)
+        return slot, (store.dtype, classes, relations, store == self.stores[slot], covered)
+
+
+def classes(map: AccessMap, rank: int) -> str:
+    """How an access moves along each iteration dimension: `0` not at all, `1` to the neighbouring element of
+    a row-major store, `s` by any other stride."""
+    letters = ["0"] * rank
+    last = len(map.rows) - 1
+    for number, (_, terms) in enumerate(map.rows):
+        for dimension, step in terms:
+            near = number == last and step == 1 and letters[dimension] == "0"
+            letters[dimension] = "1" if near else "s"
+    return "".join(letters)
+
+
+def _form(access: Access, rank: int) -> tuple[str, bool]:
+    store, map, partition, _, _ = access
+    name = (id(map), id(partition), store.shape, rank)
+    found = _forms.get(name)
+    if found is None:
+        if len(_forms) >= _REMEMBERED:
+            _forms.clear()
+        found = _forms[name] = (classes(map, rank), covers(access), map, partition)
+    return found[0], found[1]
+
+
+def _relation(a: Access, b: Access, domain: Point) -> Relation:
+    if a.store != b.store:
+        return relation(a, b, domain)
+    name = (id(a.map), id(a.partition), id(b.map), id(b.partition), domain)
+    found = _pairs.get(name)
+    if found is None:
+        if len(_pairs) >= _REMEMBERED:
+            _pairs.clear()
+        found = _pairs[name] = (relation(a, b, domain), a, b)
+    return found[0]

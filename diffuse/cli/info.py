@@ -1,0 +1,95 @@
+"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, the versions."""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+
+from diffuse import settings
+
+
+def gathered() -> dict[str, Any]:
+    """Everything that `diffuse info` shows, as plain data."""
+    from diffuse.cli.cache import stored
+    from diffuse.runtime import machine
+
+    settings.check_environment()
+    described = machine.describe()
+    entries, size = stored().entries()
+    return {
+        "machine": described,
+        "threads": {"number": described["threads"], "source": threads_source()},
+        "settings": {name: {"value": getattr(settings.config, name), "source": settings.source(name),
+                            "variable": setting.variable, "default": settings.default(name),
+                            "sentence": setting.sentence}
+                     for name, setting in settings.SETTINGS.items()},
+        "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
+        "versions": versions(),
+    }
+
+
+def threads_source() -> str:
+    """Where the number of threads comes from, in words."""
+    from diffuse.runtime import machine
+
+    if settings.config.threads != "auto":
+        return f"the setting threads ({settings.source('threads')})"
+    quota = machine.cpu_quota()
+    return "processors this process may run on" + (f", cgroup quota {quota:g}" if quota is not None else "")
+
+
+def versions() -> dict[str, str]:
+    found = {"python": f"{platform.python_version()} ({sys.executable})"}
+    for package in ("diffuse", "numpy", "llvmlite", "numba"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "not installed"
+    if found["diffuse"] == "not installed":  # run from a checkout
+        import diffuse
+
+        found["diffuse"] = diffuse.__version__
+    return found
+
+
+def text(found: dict[str, Any]) -> str:
+    """The same for people."""
+    lines = ["machine"]
+    for name, value in found["machine"].items():
+        if isinstance(value, dict):
+            value = ", ".join(f"{k} {sized(v)}" for k, v in value.items())
+        lines.append(f"  {name:18} {sized(value) if name.startswith('memory') else value}")
+    lines += ["", "threads", f"  {found['threads']['number']}, from {found['threads']['source']}", "", "settings"]
+    for name, one in found["settings"].items():
+        lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
+    cache = found["cache"]
+    lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}", "", "versions"]
+    return "\n".join(lines + [f"  {name:18} {value}" for name, value in found["versions"].items()])
+
+
+def sized(count: Any) -> str:
+    """A number of bytes with a unit."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} TiB"
+
+
+@click.command(name="info")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--markdown", is_flag=True, help="Print the table of settings for a README.")
+def command(as_json: bool, markdown: bool) -> int:
+    """Show the machine, the threads, the settings, the cache and the versions."""
+    if markdown:
+        print(settings.table())
+        return 0
+    found = gathered()
+    print(json.dumps(found, indent=2) if as_json else text(found))
+    return 0

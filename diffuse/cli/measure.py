@@ -1,0 +1,148 @@
+"""One process of a comparison: a program, run under NumPy or under Diffuse, as a JSON file of measurements.
+
+Run as a script, so that the process under NumPy imports nothing of Diffuse.  A program with `arguments`,
+`setup`, `step` and `results` is timed step by step: each step ends when a value of every result was read.
+Any other program is timed as a whole.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from types import ModuleType
+from typing import Any
+
+CONVENTION = ("arguments", "setup", "step", "results")
+
+
+def memory(field: str) -> int:
+    """Bytes that this process holds ("VmRSS") or held at most ("VmHWM")."""
+    try:
+        with open("/proc/self/status") as status:
+            for line in status:
+                if line.startswith(field + ":"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    import resource
+
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def force(results: dict[str, Any]) -> None:
+    """Read one element of every result: everything before it is done then."""
+    for array in results.values():
+        if getattr(array, "size", 0):
+            array.item(0)
+
+
+def load(path: str) -> ModuleType:
+    """The program as a module, not run as `__main__`."""
+    module = ModuleType("__diffuse_program__")
+    module.__file__ = os.path.abspath(path)
+    sys.modules[module.__name__] = module
+    with open(path, "rb") as source:
+        exec(compile(source.read(), path, "exec"), module.__dict__)
+    return module
+
+
+def follows(path: str) -> bool:
+    """Does the program's text define the functions of the convention, at its outer level?"""
+    import ast
+
+    with open(path, "rb") as source:
+        defined = {node.name for node in ast.parse(source.read(), path).body if isinstance(node, ast.FunctionDef)}
+    return defined.issuperset(CONVENTION)
+
+
+def steps(path: str, words: list[str], counters: Any) -> dict[str, Any]:
+    """Time every step of a program that follows the convention; its results go to `results.npz`."""
+    module = load(path)
+    parser = argparse.ArgumentParser(prog=path)
+    module.arguments(parser)
+    args = parser.parse_args(words)
+    before = memory("VmRSS")
+    start = time.perf_counter()
+    state = module.setup(args)
+    force(module.results(state))
+    setup = time.perf_counter() - start
+    times, counts = [], []
+    for _ in range(max(1, int(getattr(args, "iterations", 10)))):
+        past = counters()
+        start = time.perf_counter()
+        after = module.step(state)
+        state = state if after is None else after
+        force(module.results(state))
+        times.append(time.perf_counter() - start)
+        now = counters()
+        counts.append({name: now[name] - past.get(name, 0) for name in now})
+    return {"setup": setup, "steps": times, "counts": counts, "arrays": memory("VmHWM") - before,
+            "results": module.results(state)}
+
+
+def save(results: dict[str, Any], path: str) -> None:
+    import importlib
+
+    numpy = importlib.import_module("numpy")
+    numpy.savez(path, **{name: numpy.asarray(array) for name, array in results.items()})
+
+
+def whole(words: list[str]) -> tuple[dict[str, Any], int]:
+    """Time a program from its first statement to its last, as `python words...` runs it; and its exit status."""
+    import runpy
+
+    start, status = time.perf_counter(), 0
+    sys.argv = words[1:] if words[0] == "-m" else words
+    try:
+        if words[0] == "-m":
+            runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+        elif words[0] == "-c":
+            exec(compile(words[1], "<string>", "exec"), {"__name__": "__main__"})
+        else:
+            sys.path[0] = os.path.dirname(os.path.realpath(words[0]))
+            runpy.run_path(words[0], run_name="__main__")
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+    return {"total": time.perf_counter() - start}, status
+
+
+def main(under: str, folder: str, words: list[str]) -> int:
+    """Measure one run; `folder` gets `measured.json` and, with the convention, `results.npz`."""
+    stepwise = not words[0].startswith("-") and follows(words[0])
+    status = 0
+    if under == "diffuse":
+        from diffuse import substitute, trace
+
+        def counters() -> dict[str, int]:
+            return dict(trace.snapshot())
+
+        with substitute.numpy_replaced():
+            if stepwise:
+                sys.path[0] = os.path.dirname(os.path.realpath(words[0]))
+                found = steps(words[0], words[1:], counters)
+            else:
+                start = time.perf_counter()
+                status = substitute.run(words)
+                found = {"total": time.perf_counter() - start, "counts": [counters()]}
+    elif stepwise:
+        sys.path[0] = os.path.dirname(os.path.realpath(words[0]))
+        found = steps(words[0], words[1:], dict)
+    else:
+        found, status = whole(words)
+    found["peak"] = memory("VmHWM")
+    if "results" in found:
+        save(found.pop("results"), os.path.join(folder, "results.npz"))
+    with open(os.path.join(folder, "measured.json"), "w") as out:
+        json.dump(found, out)
+    return status
+
+
+if __name__ == "__main__":
+    # the folder of this file is no place for a program to import from
+    sys.path[0] = os.getcwd()
+    if sys.argv[1] == "diffuse":
+        sys.path.insert(1, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3:]))

@@ -1,0 +1,91 @@
+"""`diffuse run`: a NumPy program, run with Diffuse in NumPy's place."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from diffuse import settings
+
+
+class Program(click.Command):
+    """Options up to the program, `-m module` or `-c code`; what follows belongs to the program."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        position = 0
+        while position < len(args) and args[position].startswith("-") and args[position] != "--":
+            if args[position] in ("-m", "-c"):
+                args = [*args[:position + 2], "--", *args[position + 2:]]
+                break
+            position += 2 if args[position] in takes else 1
+        return super().parse_args(ctx, args)
+
+
+def settings_options(function: Any) -> Any:
+    """The options that set a setting for one run."""
+    for option in (
+        click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
+        click.option("--threads", metavar="N", help="Threads of the local runtime."),
+        click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
+        click.option("--compile", metavar="MODE", help="background, wait or off."),
+        click.option("--fallback", metavar="MODE", help="warn, silent or error."),
+    ):
+        function = option(function)
+    return function
+
+
+def apply(trace: bool, **values: str | None) -> None:
+    """Set the settings that options name."""
+    settings.check_environment()
+    for name, value in values.items():
+        if value is not None:
+            setattr(settings.config, name, value)
+    if trace:
+        settings.config.trace = True
+
+
+def program_of(module: str | None, code: str | None, program: tuple[str, ...]) -> list[str]:
+    """The words that name what to run, as Python's own command line has them."""
+    if module is not None:
+        return ["-m", module, *program]
+    if code is not None:
+        return ["-c", code, *program]
+    if not program:
+        raise click.UsageError("expected a program: diffuse run program.py, -m module or -c code")
+    return list(program)
+
+
+def execute(words: list[str]) -> int:
+    """Run a program in this process; its exit status."""
+    from diffuse import substitute
+
+    return substitute.run(words)
+
+
+@click.command(cls=Program, name="run", context_settings={"allow_interspersed_args": False})
+@settings_options
+@click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
+@click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse, and compare both.")
+@click.option("--json", "as_json", is_flag=True, help="With --compare or --explain: print JSON.")
+@click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
+@click.option("-c", "code", metavar="CODE", help="Run program text, as python -c does.")
+@click.argument("program", nargs=-1, type=click.UNPROCESSED)
+def command(explain: bool, compare: bool, as_json: bool, module: str | None, code: str | None,
+            program: tuple[str, ...], **options: Any) -> int:
+    """Run a NumPy program with Diffuse in NumPy's place."""
+    words = program_of(module, code, program)
+    apply(**options)
+    if compare:
+        from diffuse.cli import compare as comparison
+
+        return comparison.show(words, as_json, {k: v for k, v in options.items() if v})
+    status = execute(words)
+    if explain:
+        from diffuse.cli.explain import report
+
+        sys.stdout.flush()
+        print(report(as_json), file=sys.stderr)
+    return status

@@ -1,0 +1,75 @@
+"""Floating-point flags of finished kernels, reported as NumPy reports them: a warning at the user's line.
+
+NumPy asks for the flags after every operation.  A fused task asks once, so that a flag has one culprit only
+where a single operation of the task could have raised it; else the warning names every candidate.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from diffuse.ir import IndexTask, Where
+
+
+class Kind(NamedTuple):
+    """One IEEE flag: NumPy's name of its mode, NumPy's words, and who can raise it."""
+
+    mode: str
+    words: str
+    operations: frozenset[str]
+
+
+_DIVIDES = frozenset("divide floor_divide remainder fmod reciprocal power log log2 log10 log1p arctanh "
+                     "logaddexp logaddexp2".split())
+_INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot prod exp "
+                                "square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 exp2".split())
+_OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod tan "
+                       "logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute".split())
+
+DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
+"""NumPy's numbers of the flags, which a runtime translates its machine's into."""
+
+KINDS = {
+    DIVIDE: Kind("divide", "divide by zero", _DIVIDES),
+    UNDERFLOW: Kind("under", "underflow", _OVERFLOWS),
+    OVERFLOW: Kind("over", "overflow", _OVERFLOWS),
+    INVALID: Kind("invalid", "invalid value", _INVALID),
+}
+
+FLOATS = ("float", "complex")
+
+_registries: dict[str, dict[Any, Any]] = {}
+"""What was said already, per file, in the form that Python's warning filters keep it."""
+
+
+def suspects(tasks: Iterable[IndexTask]) -> dict[int, tuple[tuple[str, Where], ...]]:
+    """For each flag, the operations of a fused task that could have raised it."""
+    found = {}
+    listed = [(t.operation.partition(":")[0], t.where) for t in tasks
+              if any(dtype.startswith(FLOATS) for dtype in t.signature)]
+    for bit, kind in KINDS.items():
+        found[bit] = tuple(dict.fromkeys((name, where) for name, where in listed if name in kind.operations))
+    return found
+
+
+def report(flags: int, candidates: Iterable[dict[int, tuple[tuple[str, Where], ...]]]) -> None:
+    """Warn about each flag that is set, as NumPy's error mode says."""
+    import numpy
+
+    modes = numpy.geterr()
+    blamed = list(candidates)
+    for bit, kind in KINDS.items():
+        if not flags & bit or modes[kind.mode] == "ignore":  # type: ignore[literal-required]
+            continue
+        who = list(dict.fromkeys(pair for table in blamed for pair in table[bit]))
+        if not who:
+            continue
+        names = list(dict.fromkeys(name for name, _ in who))
+        text = f"{kind.words} encountered in {' or '.join(names)}"
+        if len(who) > 1:
+            text += " (one of the operations at " + ", ".join(dict.fromkeys(str(w) for _, w in who)) + ")"
+        where = who[0][1]
+        warnings.warn_explicit(text, RuntimeWarning, where.file, where.line,
+                               registry=_registries.setdefault(where.file, {}))

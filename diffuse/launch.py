@@ -1,0 +1,46 @@
+"""How many points run a task, and where they cut its iteration space.
+
+One rule, a function of extents only, so that operations over equal spaces are cut alike and can fuse: small
+spaces stay whole; others are cut along the first dimension long enough to give every processor a share.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from diffuse.ir import Point, Split
+
+SEGMENT = 1024
+"""Tiles of the last dimension are multiples of this: leaves of the reduction tree never straddle points."""
+
+ROWS = 32
+"""Tiles of a reduced outer dimension are multiples of this, for the same reason."""
+
+ONE: tuple[Point, tuple[Split, ...]] = ((1,), (Split(-1, 0),))
+
+
+@lru_cache(maxsize=1 << 14)
+def launch(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
+           leaves: int = -1) -> tuple[Point, tuple[Split, ...]]:
+    """The launch domain and splits of a task over `shape`.
+
+    `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
+    between leaves of the reduction tree (the innermost reduced one, when the last dimension is kept).
+    """
+    points = min(processors, prod(shape) // chunk)
+    if points <= 1:
+        return ONE
+    last = len(shape) - 1
+    candidates = [d for d, n in enumerate(shape) if d not in whole and n >= (2 * SEGMENT if d == last else 2)]
+    if not candidates:
+        return ONE
+    axis = next((d for d in candidates if shape[d] >= 4 * points), max(candidates, key=lambda d: shape[d]))
+    tile = -(-shape[axis] // points)
+    if axis == last:
+        tile = -(-tile // SEGMENT) * SEGMENT
+    elif axis == leaves:
+        tile = -(-tile // ROWS) * ROWS
+    if tile >= shape[axis]:
+        return ONE
+    return (points,), (Split(axis, tile),)

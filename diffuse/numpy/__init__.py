@@ -1,0 +1,31 @@
+"""Drop-in NumPy: `import diffuse.numpy as np`.
+
+Every public name of NumPy is here.  What Diffuse has itself (the array, the ufuncs, creation, reductions, and
+the functions of `manipulation`, `logic`, `functions`, `products`) is recorded, fused and run on all threads; the
+rest is NumPy's own, wrapped so that Diffuse arrays go in and come out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as _numpy
+
+import diffuse.numpy.array  # the module takes the name `array`, which is a function's from the next line on
+from diffuse.numpy import namespace as _namespace
+from diffuse.numpy.creation import array
+
+_namespace.install_finder()
+
+__version__ = _numpy.__version__
+__all__ = [*_numpy.__all__]
+
+
+def __getattr__(name: str) -> Any:
+    value = _namespace.resolve(name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})

@@ -1,0 +1,266 @@
+"""`ndarray`: NumPy's array, its operations recorded as tasks instead of computed."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from diffuse.numpy import assign, base, creation, elementwise, views
+from diffuse.numpy.base import Array, exported, host, viewing
+from diffuse.numpy.methods import Methods
+from diffuse.numpy.operators import defers, updating
+from diffuse.numpy.scalar import scalar
+from diffuse.numpy.ufuncs import UFUNCS
+
+
+class ndarray(Methods):
+    """An array whose elements are computed when somebody looks, or when enough work has gathered."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
+                order: Any = None) -> Any:
+        if buffer is None and strides is None:
+            return creation.empty(shape, dtype, order or "C")
+        return creation.shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
+
+    # -- what it looks like ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.form.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        meta = self.meta.view()
+        meta.shape = shape
+        self._become(viewing(self, meta))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.form.strides
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        return self.form.dtype
+
+    @property
+    def ndim(self) -> int:
+        return self.form.ndim
+
+    @property
+    def size(self) -> int:
+        return self.form.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.form.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.form.size * self.form.itemsize
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(self)
+
+    @property
+    def base(self) -> Any:
+        return self.owner
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def _become(self, other: Array) -> None:
+        """Show another part of the same store from now on (or, for a root, the same elements reshaped)."""
+        self.form, self.part, self.meta, self.memory = other.form, other.part, other.meta, other.memory
+        if self.owner is None and other.form.packed:
+            self.part = None if self.storage is None else base.view_of(other)
+
+    def __len__(self) -> int:
+        shape = self.form.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+
+    def __repr__(self) -> str:
+        return repr(shown(self))
+
+    def __str__(self) -> str:
+        return str(shown(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(host(self), spec)
+
+    # -- elements ----------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: Any) -> Any:
+        return views.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        assign.setitem(self, index, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.form.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (views.getitem(self, k) for k in range(self.form.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __bool__(self) -> bool:
+        if self.form.size == 1:
+            return bool(host(self))
+        return bool(numpy.empty(self.form.shape, bool)) if self.form.size < 2 else bool(numpy.empty(2, bool))
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __complex__(self) -> complex:
+        return complex(self._one())
+
+    def __index__(self) -> int:
+        if self.form.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(host(self))
+
+    def _one(self) -> Any:
+        """The memory of an array of one element, or of any that makes NumPy raise."""
+        return host(self) if self.form.size == 1 else numpy.empty(2)
+
+    # -- in-place operators ------------------------------------------------------------------------------
+
+    __iadd__, __isub__, __imul__ = updating("add"), updating("subtract"), updating("multiply")
+    __itruediv__, __ifloordiv__ = updating("divide"), updating("floor_divide")
+    __imod__, __ilshift__, __irshift__ = updating("remainder"), updating("left_shift"), updating("right_shift")
+    __iand__, __ior__, __ixor__ = updating("bitwise_and"), updating("bitwise_or"), updating("bitwise_xor")
+
+    def __ipow__(self, other: Any) -> Any:
+        from diffuse.numpy.operators import simpler_power
+
+        if defers(other):
+            return NotImplemented
+        simpler = simpler_power(self, other)
+        return elementwise.inplace(UFUNCS["power"], self, other) if simpler is None else simpler(self, out=self)
+
+    def __imatmul__(self, other: Any) -> Any:
+        if defers(other):
+            return NotImplemented
+        host(self).__imatmul__(host(other) if isinstance(other, Array) else other)
+        return self
+
+    # -- other libraries ---------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy:
+            return numpy.array(host(self), dtype)
+        memory = exported(self)
+        if dtype is None or memory.dtype == dtype:
+            return memory
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        return memory.astype(dtype)
+
+    @property
+    def __array_interface__(self) -> Any:
+        return exported(self).__array_interface__
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return exported(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return numpy.empty(0).__dlpack_device__()
+
+    @property
+    def ctypes(self) -> Any:
+        return exported(self).ctypes
+
+    @property
+    def data(self) -> Any:
+        return exported(self).data
+
+    def __buffer__(self, flags: int) -> Any:
+        return memoryview(exported(self))
+
+    # -- copies ------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return creation.stored, (host(self).copy(order="K"),)
+
+    def __reduce__(self) -> Any:
+        return self.__reduce_ex__(2)
+
+    def __setstate__(self, state: Any) -> None:
+        memory = numpy.empty(0)
+        memory.__setstate__(state)
+        fresh = creation.wrap(memory)
+        self.storage, self.owner = fresh.storage, None
+        self.form, self.part, self.meta, self.memory = fresh.form, fresh.part, fresh.meta, fresh.memory
+
+    def __copy__(self) -> Any:
+        return elementwise.duplicate(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return elementwise.duplicate(self)
+
+
+class Flags:
+    """NumPy's flags object; only WRITEABLE can be set."""
+
+    __slots__ = ("_array",)
+
+    def __init__(self, array: Array) -> None:
+        object.__setattr__(self, "_array", array)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "owndata":
+            return self._array.owner is None
+        return getattr(self._array.meta.flags, name)
+
+    def __getitem__(self, name: str) -> Any:
+        if name in ("OWNDATA", "O"):
+            return self._array.owner is None
+        return self._array.meta.flags[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        x = self._array
+        if name == "writeable":
+            same = x.meta is x.memory
+            meta = x.meta if same else x.meta.view()
+            if value and not (x.owner or x).meta.flags.writeable and x.owner is not None:
+                raise ValueError("cannot set WRITEABLE flag to True of this array")
+            meta.flags.writeable = value
+            x.meta = meta
+            if not same:
+                x.memory = None
+            return
+        setattr(numpy.empty(0).flags, name, value)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name in ("WRITEABLE", "W"):
+            self.writeable = value
+        else:
+            numpy.empty(0).flags[name] = value
+
+    def __repr__(self) -> str:
+        lines = [f"  {name} : {self[name]}" for name in
+                 ("C_CONTIGUOUS", "F_CONTIGUOUS", "OWNDATA", "WRITEABLE", "ALIGNED", "WRITEBACKIFCOPY")]
+        return "\n".join(lines)
+
+
+def shown(x: ndarray) -> Any:
+    """The memory of an array, for NumPy to print."""
+    return host(x)
+
+
+base.array_class = ndarray
+base.scalar_class = scalar
+base.ARRAYS.update((ndarray, scalar))

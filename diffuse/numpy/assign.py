@@ -1,0 +1,116 @@
+"""Assignment: `x[index] = value` as NumPy does it, overlap, casts and errors included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse import engine
+from diffuse.ir import Scalar
+from diffuse.numpy import base, elementwise, views
+from diffuse.numpy.base import ARRAYS, Array, host, ready, storage_of, view_in
+from diffuse.numpy.forms import Mirror
+from diffuse.numpy.ufuncs import adopt, lowered
+
+
+def setitem(x: Array, index: Any, value: Any) -> None:
+    """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
+    if not x.meta.flags.writeable:
+        raise ValueError("assignment destination is read-only")
+    simple = views.basic(index)
+    if simple is None:
+        scatter(x, index, value)
+        return
+    if x.form.size < elementwise.SMALL and ready(x) and (not isinstance(value, Array) or ready(value)):
+        host(x)[simple] = host(value) if isinstance(value, Array) else lowered(value)
+        return
+    meta, element = views.part(x.meta, simple)
+    if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
+        host(x)[simple] = lowered(value)  # raises, as NumPy does for one element
+        return
+    try:
+        write(x, meta, value)
+    except base.Unaddressable:
+        host(x)[simple] = host(value) if isinstance(value, Array) else lowered(value)
+
+
+def write(x: Array, meta: Mirror, value: Any) -> None:
+    """Write `value` to the part of `x` that a view of its meta describes."""
+    source = adopt(value)
+    if type(source) not in ARRAYS and type(source) not in elementwise.WEAK and type(source) not in elementwise.STRONG:
+        memory = host(base.viewing(x, meta))
+        memory[...] = lowered(value)
+        return
+    if isinstance(source, Array):
+        mirror = fitted(source.meta, meta.shape)
+        warn_complex(source.meta.dtype, meta.dtype)
+        if not meta.size:
+            return
+        if elementwise.eager_errors:
+            host(base.viewing(x, meta))[...] = host(source)
+            return
+        part = base.operand(source if mirror is source.meta else base.viewing(source, mirror), meta.shape)
+        elementwise.assign((storage_of(x), view_in(x, meta)), part)
+        return
+    number = cast(source, meta.dtype)
+    if meta.size:
+        elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, meta.dtype.name, number))
+
+
+def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
+    if source.kind == "c" and target.kind not in "cb":
+        import warnings
+
+        warnings.warn("Casting complex values to real discards the imaginary part",
+                      numpy.exceptions.ComplexWarning, stacklevel=5)
+
+
+def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
+    """A source without the leading dimensions of extent 1 that assignment ignores; NumPy's error if it does
+    not broadcast."""
+    source = meta
+    while source.ndim > len(shape) and source.shape[0] == 1:
+        source = source[0]
+    lead = len(shape) - source.ndim
+    if lead < 0 or any(n not in (1, m) for n, m in zip(source.shape, shape[lead:], strict=True)):
+        text = "could not broadcast input array from shape {} into shape {}"
+        raise ValueError(text.format(*(str(s).replace(" ", "") for s in (source.shape, shape))))
+    return source
+
+
+def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """A number as an assignment stores it: NumPy's truncation, wrap-around and errors."""
+    kind = type(value)
+    if kind is float and dtype == numpy.float64:
+        return value
+    cell = numpy.empty((), dtype)
+    cell[()] = value
+    return cell.item()
+
+
+def scatter(x: Array, index: Any, value: Any) -> None:
+    """Assignment through arrays of indices; a mask of the array's shape and one value stay a task."""
+    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else index
+    source = adopt(value)
+    kind = type(source)
+    if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
+            and (kind in elementwise.WEAK or kind in elementwise.STRONG) and not elementwise.eager_errors
+            and x.form.size >= max(elementwise.SMALL, 1)):
+        number = cast(source, x.form.dtype)
+        try:
+            target = base.operand(x, x.form.shape)
+            chosen = elementwise.apart(base.operand(mask, x.form.shape), target)
+        except base.Unaddressable:
+            host(x)[host(mask)] = value
+            return
+        name = x.form.name
+        engine.record("where", ("bool", name, name, name), x.form.shape, (chosen, Scalar(1, name, number), target),
+                      (target,))
+        return
+    memory = host(x)
+    memory[lowered(index)] = host(source) if isinstance(source, Array) else value
+
+
+def fill(x: Array, value: Any) -> None:
+    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) and value.form.ndim == 0 else value)

@@ -1,0 +1,198 @@
+"""What an array is made of: a store, the part of it that the array shows, and memory once it is known.
+
+`Array` holds this and nothing else; `ndarray` and the lazy scalar add NumPy's methods to it.  An array
+begins its life in one of two ways: *recorded* (a store, perhaps without memory yet; `meta` is a mirror)
+or *hosted* (`meta` is a real NumPy array; a store is attached when the first task touches it).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse import engine, view
+from diffuse.ir import Point
+from diffuse.numpy.forms import BASE, Form, Mirror, Span, address, form, form_of
+
+Operand = tuple[Any, view.View]
+
+
+class Array:
+    """The common part of `ndarray` and the lazy scalar."""
+
+    __slots__ = ("storage", "form", "part", "meta", "memory", "owner", "__weakref__")
+
+    storage: Any
+    """The engine's handle of the store; None while no task has touched a hosted array."""
+    form: Form
+    part: view.View | None
+    """The part of the store that this array shows; None until a task needs it."""
+    meta: Mirror
+    """Shape, strides, type, offset and flags: a mirror, or the real memory of a hosted array."""
+    memory: Mirror | None
+    """The memory as NumPy sees it, once known; valid to read while the store is not busy."""
+    owner: Array | None
+    """The array whose store this is a view of."""
+
+
+array_class: Any = Array
+scalar_class: Any = Array
+"""The classes that results get; `array` and `scalar` fill them in."""
+
+ARRAYS: set[type] = set()
+"""Both classes, for a test of an operand's type that costs one look-up."""
+
+_allocate = object.__new__
+
+
+class Unaddressable(Exception):
+    """A view whose elements no task can name (they lie across the elements of the store): NumPy computes."""
+
+
+def recorded(shape_form: Form) -> Any:
+    """A fresh array that a task is about to write."""
+    x = _allocate(array_class)
+    x.storage = engine.create(shape_form.frame, shape_form.name, shape_form.itemsize)
+    x.form = shape_form
+    x.part = shape_form.root
+    x.meta = shape_form.mirror
+    x.memory = x.owner = None
+    return x
+
+
+def hosted(array: Mirror, known: Form | None = None) -> Any:
+    """A Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
+    x = _allocate(array_class)
+    x.meta = x.memory = array
+    x.form = form_of(array) if known is None else known
+    x.storage = x.part = x.owner = None
+    return x
+
+
+def viewing(parent: Array, meta: Mirror) -> Any:
+    """A view of `parent`'s store, described by a view of its meta."""
+    x = _allocate(array_class)
+    x.owner = parent if parent.owner is None else parent.owner
+    x.storage = x.owner.storage
+    x.form = form(meta.shape, meta.strides, meta.dtype)
+    x.part = None
+    x.meta = meta
+    x.memory = meta if x.owner.meta is x.owner.memory else None
+    return x
+
+
+def storage_of(x: Array) -> Any:
+    """The store of an array, attached now if no task has touched it before."""
+    storage = x.storage
+    if storage is None:
+        root = x if x.owner is None else x.owner
+        if root.storage is None:
+            memory = root.meta
+            if not memory.flags.c_contiguous:
+                order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
+                memory = memory.transpose(order)
+            root.storage = engine.attach(memory)
+        storage = x.storage = root.storage
+    return storage
+
+
+def view_of(x: Array) -> view.View:
+    """The part of its store that an array shows, in bytes and, by `view.of`, in coordinates."""
+    found = x.part
+    if found is None:
+        storage = storage_of(x)
+        f = x.form
+        if x.owner is None:
+            found = f.root
+        else:
+            found = _located(storage, f, address(x.meta) - start_of(x))
+        x.part = found
+    return found
+
+
+def start_of(x: Array) -> int:
+    """Where the store's memory begins in the address space of the array's meta."""
+    root = x if x.owner is None else x.owner
+    return address(root.meta) if root.meta is root.memory else BASE
+
+
+def view_in(x: Array, meta: Mirror) -> view.View:
+    """The view for a part of `x` that is given by a view of its meta: a target of an assignment."""
+    return _located(storage_of(x), form_of(meta), address(meta) - start_of(x))
+
+
+def _located(storage: Any, f: Form, offset: int) -> view.View:
+    store = storage.store
+    try:
+        return view.of(store.shape, store.dtype, f.name, f.itemsize, offset, f.strides, f.shape)
+    except ValueError as error:
+        raise Unaddressable(str(error)) from None
+
+
+def operand(x: Array, shape: Point) -> Operand:
+    """An array as an input of a task over `shape`."""
+    found = x.part
+    if found is None:
+        found = view_of(x)
+    return x.storage, (found if found.shape == shape else found.broadcast(shape))
+
+
+def ready(x: Array) -> bool:
+    """May the memory be used now, without waiting?"""
+    storage = x.storage
+    if storage is None:
+        if x.owner is None or x.owner.storage is None:
+            return True
+        storage = x.storage = x.owner.storage
+    return not engine.busy(storage)
+
+
+def host(x: Array) -> Mirror:
+    """The memory of an array, after everything that was recorded for it: waits."""
+    if x.memory is not None and ready(x):
+        return x.memory
+    storage = storage_of(x)
+    memory = engine.fetch(storage)
+    if x.memory is None:
+        x.memory = over(x, memory)
+    return x.memory
+
+
+def over(x: Array, memory: Mirror) -> Mirror:
+    """NumPy's view of `memory` (a store's bytes) as the elements of `x`."""
+    f = x.form
+    if f.size == 0:
+        real = numpy.ndarray(f.shape, f.dtype)
+    else:
+        offset = address(x.meta) - start_of(x)
+        real = numpy.ndarray(f.shape, f.dtype, memory, offset, f.strides)
+    if not x.meta.flags.writeable:
+        real.flags.writeable = False
+    return real
+
+
+def exported(x: Array) -> Mirror:
+    """The memory of an array for code outside: it stays valid as long as that code holds it, and from now
+    on the engine runs operations on it at once."""
+    memory = host(x)
+    if x.form.size == 0:
+        return memory
+    storage_of(x).exported = True
+    if x.memory is x.meta:
+        return memory
+    f = x.form
+    out = numpy.asarray(Span(address(memory), f.shape, f.dtype.str, (x.storage, memory), f.strides))
+    if not memory.flags.writeable:
+        out.flags.writeable = False
+    return out
+
+
+def spanned(array: Mirror) -> Any:
+    """A Diffuse array sharing the memory of any NumPy view: its owner covers the bytes between the ends."""
+    low = high = address(array)
+    for n, s in zip(array.shape, array.strides, strict=True):
+        low, high = low + min(0, s * (n - 1)), high + max(0, s * (n - 1))
+    count = (high - low) // array.itemsize + 1
+    root = hosted(numpy.asarray(Span(low, (count,), array.dtype.str, array)))
+    return viewing(root, array)

@@ -1,0 +1,328 @@
+"""Creation: from shapes, ranges, sequences and NumPy arrays to Diffuse arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse import engine
+from diffuse.ir import Scalar
+from diffuse.numpy import base, elementwise
+from diffuse.numpy.base import Array, exported, hosted, operand, recorded, spanned, storage_of, viewing
+from diffuse.numpy.forms import NATIVE, Mirror, form, like, packed_strides, row_major
+from diffuse.numpy.ufuncs import adopt, lowered
+
+
+def wrap(array: Any) -> Any:
+    """A Diffuse array over the memory of a NumPy array that only Diffuse will touch from now on.
+
+    Arrays of types that kernels do not compute in (object, str, datetime64, structured, other byte orders)
+    and subclasses stay what they are.
+    """
+    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
+        return array
+    if array.flags.forc:
+        return hosted(array)
+    return spanned(array)
+
+
+def shared(array: Any) -> Any:
+    """A Diffuse array over memory that the program also sees as a NumPy array: operations run at once."""
+    x = wrap(array)
+    if isinstance(x, Array) and x.form.size:
+        storage_of(x).exported = True
+    return x
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
+            like: Any = None) -> Any:
+    """NumPy's asarray: Diffuse arrays as they are, NumPy arrays shared, everything else converted."""
+    if type(a) is base.array_class and dtype is None and order is None and not copy:
+        return a
+    if isinstance(a, Array):
+        return _converted(a, dtype, order, copy)
+    if type(a) is numpy.ndarray and not copy:
+        found = numpy.asarray(a, dtype, order, copy=copy)
+        return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
+    return wrap(numpy.array(lowered(a), dtype, copy=copy if copy is not None else None, order=order or "K"))
+
+
+def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
+    target = a.form.dtype if dtype is None else numpy.dtype(dtype)
+    if target not in NATIVE:
+        return numpy.asarray(exported(a), target)
+    flags = a.meta.flags
+    fits = order in (None, "K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
+    if not copy and target == a.form.dtype and fits:
+        return a if type(a) is base.array_class else viewing(a, a.meta)
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    return elementwise.duplicate(a, target, order or "K")
+
+
+def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
+    return asarray(a, dtype, order, **options)
+
+
+def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
+          ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
+    """NumPy's array: a copy unless told otherwise."""
+    if isinstance(object, Array):
+        x = _converted(object, dtype, order, copy)
+    elif _contains(object):
+        x = wrap(numpy.array(lowered(object), dtype, order=order))
+    else:
+        found = numpy.array(object, dtype, copy=copy, order=order, subok=subok)
+        x = shared(found) if copy is not True and type(object) is numpy.ndarray else wrap(found)
+    if ndmin > x.ndim:
+        x = x[(None,) * (ndmin - x.ndim)]
+    return x
+
+
+def _contains(value: Any) -> bool:
+    """Is there a Diffuse array in a nested sequence?"""
+    return type(value) in (list, tuple) and any(isinstance(v, Array) or _contains(v) for v in value)
+
+
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    x = asarray(a, dtype, "C")
+    return x if x.ndim else x.reshape(1)
+
+
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    x = asarray(a, dtype, "F")
+    return x if x.ndim else x.reshape(1)
+
+
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    return array(a, order=order, copy=True)
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    """A shape argument, checked with NumPy's messages."""
+    if isinstance(shape, Array):
+        shape = shape.tolist()  # type: ignore[attr-defined]
+    if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
+        found = tuple([operator.index(n) for n in shape])
+    else:
+        found = (operator.index(shape),)
+    if any(n < 0 for n in found):
+        raise ValueError("negative dimensions are not allowed")
+    if len(found) > 64:
+        raise ValueError("maximum supported dimension for an ndarray is currently 64, found " + str(len(found)))
+    return found
+
+
+def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: str) -> Any:
+    if order not in ("C", "F", "c", "f"):
+        numpy.empty((), order=order)  # type: ignore[call-overload]
+        order = "C"
+    if order in ("F", "f"):
+        return form(shape, packed_strides(shape, range(len(shape) - 1, -1, -1), dtype.itemsize), dtype)
+    return row_major(shape, dtype)
+
+
+def _filled(shape: Any, value: Any, dtype: Any, order: str, instead: Callable[..., Any]) -> Any:
+    kind = numpy.dtype(float if dtype is None else dtype)
+    if kind not in NATIVE:
+        return instead(shape, dtype=kind, order=order)
+    return constant(_fresh(_shape(shape), kind, order), value)
+
+
+def constant(target: Any, value: Any) -> Any:
+    """A fresh array of one value (a Python number of the array's type)."""
+    if target.size < max(elementwise.SMALL, 1):
+        memory = numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
+        memory.fill(value)
+        return hosted(memory)
+    x = recorded(target)
+    engine.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
+                  ((x.storage, x.part),))
+    return x
+
+
+def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
+    return dtype.type(value).item()
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    kind = numpy.dtype(dtype)
+    if kind not in NATIVE:
+        return numpy.empty(shape, dtype, order)  # type: ignore[call-overload]
+    target = _fresh(_shape(shape), kind, order)
+    if target.size < max(elementwise.SMALL, 1):
+        return hosted(numpy.empty(target.shape, kind, order))  # type: ignore[call-overload]
+    return recorded(target)
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    kind = numpy.dtype(dtype)
+    return _filled(shape, _number(0, kind) if kind in NATIVE else 0, kind, order, numpy.zeros)
+
+
+def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    kind = numpy.dtype(float if dtype is None else dtype)
+    return _filled(shape, _number(1, kind) if kind in NATIVE else 1, kind, order, numpy.ones)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
+         like: Any = None) -> Any:
+    value = adopt(fill_value)
+    if dtype is None:
+        dtype = value.form.dtype if isinstance(value, Array) else numpy.asarray(fill_value).dtype
+    x = empty(shape, dtype, order)
+    x[...] = fill_value
+    return x
+
+
+def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
+    """The form of a fresh array like another, or None for types without kernels."""
+    source = asarray(prototype)
+    kind = numpy.dtype(source.dtype if dtype is None else dtype)
+    if not isinstance(source, Array) or kind not in NATIVE:
+        return None
+    if shape is None:
+        return like([source.meta], source.form.shape, kind, order)
+    return _fresh(_shape(shape), kind, "C" if order in ("K", "A") else order)
+
+
+def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+               device: Any = None) -> Any:
+    target = _like(prototype, dtype, order, shape)
+    if target is None:
+        return numpy.empty_like(lowered(prototype), dtype, order, subok, shape)  # type: ignore[call-overload]
+    return recorded(target) if target.size >= max(elementwise.SMALL, 1) else constant(target, _number(0, target.dtype))
+
+
+def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+               device: Any = None) -> Any:
+    target = _like(a, dtype, order, shape)
+    if target is None:
+        return numpy.zeros_like(lowered(a), dtype, order, subok, shape)  # type: ignore[call-overload]
+    return constant(target, _number(0, target.dtype))
+
+
+def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+              device: Any = None) -> Any:
+    target = _like(a, dtype, order, shape)
+    if target is None:
+        return numpy.ones_like(lowered(a), dtype, order, subok, shape)  # type: ignore[call-overload]
+    return constant(target, _number(1, target.dtype))
+
+
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
+              *, device: Any = None) -> Any:
+    x = empty_like(a, dtype, order, subok, shape)
+    x[...] = fill_value
+    return x
+
+
+def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
+    """NumPy's arange: its length and its two first values decide, the rest is start + i * delta."""
+    bounds = [a.item() if isinstance(a, Array) else a for a in args]
+    named = {k: v.item() if isinstance(v, Array) else v for k, v in named.items()}
+    if len(bounds) == 4:
+        dtype = bounds.pop()
+    begin, end, step = _range(bounds, named)
+    if end is None or not all(isinstance(v, (int, float, numpy.number)) for v in (begin, end, step)):
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    if not step:
+        return numpy.arange(*bounds, dtype=dtype, **named)  # raises
+    kind = numpy.arange(*[type(v)(1) for v in (begin, end, step)], dtype=dtype).dtype
+    length = -(-(end - begin) // step) if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int) \
+        else numpy.ceil((end - begin) / step)
+    if not length >= max(elementwise.SMALL, 2) or kind not in NATIVE or kind.kind == "b":
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
+    with numpy.errstate(all="ignore"):
+        delta = (second - first).item()
+    if kind.name == "float16" or kind.kind == "c":
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    x = recorded(row_major((int(length),), kind))
+    name = kind.name
+    engine.record("arange", (name, name, name), x.form.shape,
+                  (Scalar(0, name, first.item()), Scalar(1, name, delta)), ((x.storage, x.part),))
+    return x
+
+
+def _range(args: list[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """start, stop and step as `arange` reads its arguments; stop None where NumPy should complain."""
+    begin, end, step = (args + [None] * 3)[:3]
+    begin, end, step = named.get("start", begin), named.get("stop", end), named.get("step", step)
+    if end is None:
+        begin, end = None, begin
+    return (0 if begin is None else begin), end, (1 if step is None else step)
+
+
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
+             axis: int = 0, *, device: Any = None) -> Any:
+    """NumPy's linspace: i * step + start in floating point, the last value exact."""
+    values = [v.item() if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
+    count = operator.index(num)
+    plain = all(type(v) in (int, float, numpy.float64) for v in values)
+    if not plain or count < max(elementwise.SMALL, 3) or (dtype is not None and numpy.dtype(dtype) != numpy.float64):
+        found = numpy.linspace(*map(lowered, values), num, endpoint, retstep, dtype, axis)  # type: ignore[call-overload]
+        return (wrap(found[0]), found[1]) if retstep else wrap(found)
+    first, last = (float(v) for v in values)
+    parts = count - 1 if endpoint else count
+    delta = last - first
+    step = delta / parts
+    ramp = arange(0, count, dtype=float)
+    x = ramp * step + first if step != 0 else ramp / parts * delta + first
+    if endpoint:
+        x[-1] = last
+    return (x, numpy.float64(step)) if retstep else x
+
+
+def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None,
+        like: Any = None) -> Any:
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    x = zeros((rows, columns), dtype, order)
+    k = operator.index(k)
+    if isinstance(x, Array) and -rows < k < columns:
+        diagonal = x.meta.diagonal(k)
+        diagonal.flags.writeable = True
+        viewing(x, diagonal)[...] = 1
+    elif not isinstance(x, Array):
+        return numpy.eye(rows, columns, k, dtype, order)  # type: ignore[call-overload]
+    return x
+
+
+def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
+    return eye(n, dtype=float if dtype is None else dtype)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
+    return shared(numpy.frombuffer(buffer, dtype, count, offset))
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
+                 **kwargs: Any) -> Any:
+    found = indices(shape, dtype)
+    return function(*[found[k] for k in range(len(_shape(shape)))], **kwargs)
+
+
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    shape = _shape(dimensions)
+    grids = [arange(n, dtype=dtype).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
+             for d, n in enumerate(shape)]
+    if sparse:
+        return tuple(grids)
+    x = empty((len(shape), *shape), dtype)
+    for d, grid in enumerate(grids):
+        x[d] = grid
+    return x
+
+
+def stored(memory: Mirror) -> Any:
+    """An array from a pickle."""
+    return wrap(memory)
+
+
+__all__ = ["arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "copy", "empty",
+           "empty_like", "eye", "frombuffer", "fromfunction", "full", "full_like", "identity", "indices", "linspace",
+           "ones", "ones_like", "operand", "wrap", "zeros", "zeros_like"]

@@ -1,0 +1,62 @@
+"""What floating-point errors do: NumPy's own state, kept in step with how Diffuse records.
+
+While an error is to be raised, called, printed or logged, operations are computed at once, so that it shows at
+the user's line; the tasks recorded before the change are forwarded first.
+"""
+
+from __future__ import annotations
+
+import importlib
+from contextlib import ContextDecorator
+from typing import Any
+
+import numpy
+
+EAGER = ("raise", "call", "print", "log")
+
+
+def _follow() -> None:
+    """Tell the array core whether errors must show at once."""
+    elementwise: Any = importlib.import_module("diffuse.numpy.elementwise")
+    eager = any(mode in EAGER for mode in numpy.geterr().values())
+    if eager != elementwise.eager_errors:
+        importlib.import_module("diffuse.engine").flush()
+        elementwise.eager_errors = eager
+
+
+class errstate(ContextDecorator):
+    """`numpy.errstate`, as a context manager and as a decorator."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        self._kwargs = kwargs
+        self._state: Any = numpy.errstate(**kwargs)
+
+    def _recreate_cm(self) -> errstate:
+        return errstate(**self._kwargs)
+
+    def __enter__(self) -> None:
+        self._state.__enter__()
+        _follow()
+
+    def __exit__(self, *error: Any) -> None:
+        self._state.__exit__(*error)
+        _follow()
+
+
+def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None,
+           invalid: Any = None) -> dict[str, str]:
+    before = numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid)
+    _follow()
+    return dict(before)
+
+
+def geterr() -> dict[str, str]:
+    return dict(numpy.geterr())
+
+
+def seterrcall(func: Any) -> Any:
+    return numpy.seterrcall(func)
+
+
+def geterrcall() -> Any:
+    return numpy.geterrcall()

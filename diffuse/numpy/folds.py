@@ -1,0 +1,333 @@
+"""Reductions and scans: `sum`, `max`, `mean`, `argmin`, `cumsum` ... over any axes, recorded as tasks.
+
+Means and variances are the sums and elementwise steps that NumPy's own are made of.
+"""
+
+from __future__ import annotations
+
+import operator as _operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+from numpy.lib.array_utils import normalize_axis_index
+
+from diffuse import engine, view
+from diffuse.ir import Point
+from diffuse.kernels import routines
+from diffuse.numpy import base, creation, elementwise, views
+from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded
+from diffuse.numpy.forms import NATIVE, row_major
+from diffuse.numpy.ufuncs import UFUNCS, adopt
+
+_NoValue = numpy._NoValue
+_UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
+          "all": "logical_and"}
+_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
+_FLAT = 256
+"""Rows shorter than this are reduced as one flat array when everything is reduced."""
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes meant by an `axis` argument, or NumPy's error."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (tuple, list)):
+        found = tuple([normalize_axis_index(_operator.index(a), ndim) for a in axis])
+        if len(set(found)) != len(found):
+            raise ValueError("duplicate value in 'axis'")
+        return found
+    if ndim == 0 and _operator.index(axis) in (0, -1):
+        return ()
+    return (normalize_axis_index(_operator.index(axis), ndim),)
+
+
+def _accumulator(name: str, operator: str) -> str:
+    """The element type that NumPy reduces in when none is asked for."""
+    if operator in ("any", "all"):
+        return "bool"
+    if operator in ("sum", "prod"):
+        if name[0] == "u":
+            return "uint64"
+        if name[0] in "ib":
+            return "int64"
+    return name
+
+
+def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+           initial: Any = _NoValue, where: Any = True) -> Any:
+    """One of the six folds, with all of NumPy's arguments."""
+    x = creation.asarray(a)
+    target = adopt(out, writing=True)
+    mask = adopt(where)
+    keep = False if keepdims is _NoValue else bool(keepdims)
+    wanted = None if dtype is None else numpy.dtype(dtype)
+    if wanted is None and target is not None:
+        wanted = target.dtype
+    if wanted is None and isinstance(x, Array):
+        wanted = numpy.dtype(_accumulator(x.form.name, operator))
+    ours = (isinstance(x, Array) and wanted in NATIVE and (target is None or isinstance(target, Array))
+            and (mask is True or (isinstance(mask, Array) and mask.form.name == "bool")))
+    if not ours:
+        return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)
+    axes = axes_of(axis, x.form.ndim)
+    complex_order = operator in ("min", "max") and x.form.name[0] == "c"
+    unmasked = mask is not True and operator in ("min", "max") and initial is _NoValue
+    if x.form.size == 0 or complex_order or unmasked or elementwise.eager_errors or initial is None:
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    if operator in ("any", "all") and wanted != numpy.bool_:
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    if mask is not True:
+        x = _masked(x, mask, _IDENTITY[operator] if initial is _NoValue else initial, wanted)
+    result = fold(operator, x, axes, wanted, keep)
+    if initial is not _NoValue:
+        result = UFUNCS[_UFUNC[operator]](result, wanted.type(adopt(initial)))
+    return result if target is None else _stored(result, target, operator, out)
+
+
+def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
+    """The elements to reduce: the identity wherever the mask is off."""
+    name = wanted.name if wanted.name != "bool" else x.form.name
+    value = numpy.dtype(name).type(filler)
+    return elementwise.issue("where", ("bool", name, name, name), (mask, x, value))
+
+
+def _stored(result: Any, target: Array, operator: str, out: Any) -> Any:
+    """Write a reduction's result to `out=`, which must have its shape."""
+    shape = result.form.shape if isinstance(result, Array) else result.shape
+    if shape != target.form.shape:
+        name = _UFUNC.get(operator, operator)
+        found, expected = target.form.ndim, len(shape)
+        if found != expected:
+            raise ValueError(f"output parameter for reduction operation {name} has the wrong number of dimensions: "
+                             f"Found {found} but expected {expected}")
+        raise ValueError(f"output parameter for reduction operation {name} has a non-reduction dimension not equal "
+                         "to the input one.")
+    target[...] = result  # type: ignore[index]
+    return out
+
+
+def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
+              where: Any) -> Any:
+    """NumPy's own reduction on the memory: empty arrays, errors, types without kernels."""
+    from diffuse.numpy import fallback
+
+    options = {"axis": axis, "out": out, "keepdims": False if keepdims is _NoValue else keepdims}
+    if operator in ("sum", "prod") or dtype is not None:
+        options["dtype"] = dtype
+    if where is not True:
+        options["where"] = where
+    if initial is not _NoValue:
+        options["initial"] = initial
+    return fallback.call(getattr(numpy, _UFUNC[operator]).reduce, (a,), options, silent="inspection")
+
+
+def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False) -> Any:
+    """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
+    if not axes:
+        return _unreduced(x, wanted)
+    name = wanted.name
+    computing = "float32" if name == "float16" and operator not in ("min", "max") else name
+    taken = x.form.name if operator in ("any", "all") else computing
+    if x.form.size < elementwise.SMALL and ready(x):
+        return _at_once(operator, x, axes, wanted, computing, keepdims)
+    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims)
+
+
+def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
+    """A reduction over no axes: the elements, converted."""
+    found = elementwise.duplicate(x, wanted)
+    if found.form.ndim:
+        return found
+    return host(found)[()] if ready(found) else base.scalar_class.of(found)
+
+
+def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
+             keepdims: bool) -> Any:
+    memory = host(x)
+    if operator in ("any", "all"):
+        found: Any = getattr(numpy, operator)(memory, axis=axes)
+    elif computing[0] in "fc" and operator in ("sum", "prod"):
+        found = routines.reduce(operator, memory, axes, computing).astype(wanted, copy=False)
+        if not numpy.isfinite(found).all():  # once more, by NumPy, for its warnings
+            getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
+    else:
+        found = getattr(numpy, operator)(memory, axis=axes, **({"dtype": wanted} if operator in ("sum", "prod") else {}))
+    if keepdims:
+        found = numpy.asarray(found, wanted).reshape([1 if d in axes else n for d, n in enumerate(x.form.shape)])
+    if isinstance(found, numpy.ndarray) and found.ndim:
+        return hosted(found if found.flags.forc else found.copy())
+    return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
+
+
+def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
+              wanted: numpy.dtype[Any], keepdims: bool) -> Any:
+    """Record a fold of arrays of one shape; the output's view follows only the kept dimensions."""
+    shape = inputs[0].form.shape
+    full = len(axes) == len(shape)
+    final: Point = tuple([1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes])
+    if full and len(shape) > 1 and shape[-1] < _FLAT and all(x.form.ordered for x in inputs):
+        inputs = tuple([views.reshape(x, -1) for x in inputs])
+        shape, axes = inputs[0].form.shape, (0,)
+    try:
+        operands = tuple([operand(x, shape) for x in inputs])
+    except base.Unaddressable:
+        copies = tuple([creation.wrap(host(x).copy()) for x in inputs])
+        return _recorded(operation, copies, axes, signature, wanted, keepdims)
+    out = recorded(row_major(final, wanted))
+    kept = tuple([d for d in range(len(shape)) if d not in axes])
+    strides = out.form.strides if not keepdims else tuple([out.form.strides[d] for d in kept]) if not full else ()
+    rest = tuple([shape[d] for d in kept])
+    form = out.form
+    part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides, rest).kept(shape, kept)
+    engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=_operator_of(operation))
+    return out if final or keepdims else base.scalar_class.of(out)
+
+
+def _operator_of(operation: str) -> str:
+    return "sum" if operation == "dot" else operation
+
+
+def product(a: Array, b: Array) -> Any:
+    """The sum of products of two arrays of one shape: `dot` and `vdot` of real vectors."""
+    wanted = numpy.result_type(a.form.dtype, b.form.dtype)
+    name = wanted.name if wanted.name != "float16" else "float32"
+    return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
+
+
+def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
+    """`argmin` and `argmax`."""
+    x = creation.asarray(a)
+    keep = False if keepdims is _NoValue else bool(keepdims)
+    if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
+            or (x.form.size < elementwise.SMALL and ready(x)) or elementwise.eager_errors):
+        found = getattr(numpy, operation)(host(x) if isinstance(x, Array) else x, axis, keepdims=keep)
+        result = creation.wrap(found)
+    else:
+        axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
+        result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
+    if out is None:
+        return result
+    return _stored(result, adopt(out, writing=True), operation, out)
+
+
+def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given)."""
+    x = creation.asarray(a)
+    numpys = getattr(numpy, operation)
+    if not isinstance(x, Array):
+        return creation.wrap(numpys(x, axis, dtype, out))
+    if axis is None:
+        if x.form.ndim != 1:
+            x = views.ravel(x)
+        axis = 0
+    axis = normalize_axis_index(_operator.index(axis), x.form.ndim)
+    target = adopt(out, writing=True)
+    asked = target.dtype if dtype is None and target is not None else dtype
+    wanted = numpy.dtype(_accumulator(x.form.name, "sum") if asked is None else asked)
+    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0 or elementwise.eager_errors
+            or (x.form.size < elementwise.SMALL and ready(x))):
+        result = creation.wrap(numpys(host(x), axis, wanted))
+    else:
+        try:
+            source = operand(x, x.form.shape)
+        except base.Unaddressable:
+            return scan(operation, creation.wrap(host(x).copy()), axis, dtype, out)
+        result = recorded(row_major(x.form.shape, wanted))
+        name = wanted.name
+        engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,), ((result.storage, result.part),))
+    return result if out is None else _stored(result, target, operation, out)
+
+
+def _count(shape: Point, axes: tuple[int, ...]) -> int:
+    count = 1
+    for d in axes:
+        count *= shape[d]
+    return count
+
+
+def _plain(a: Any, dtype: Any, where: Any) -> Any:
+    """The array of a mean or variance that Diffuse computes, else None."""
+    x = creation.asarray(a)
+    if (not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors
+            or (dtype is not None and numpy.dtype(dtype) not in NATIVE)):
+        return None
+    return x
+
+
+def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
+    """The type that moments are summed in, and the type to give back if it is another."""
+    if dtype is not None:
+        return numpy.dtype(dtype), None
+    if x.form.name[0] in "iub":
+        return numpy.dtype(numpy.float64), None
+    if x.form.name == "float16":
+        return numpy.dtype(numpy.float32), numpy.dtype(numpy.float16)
+    return x.form.dtype, None
+
+
+def _given(result: Any, back: Any, out: Any, name: str) -> Any:
+    if back is not None:
+        result = result.astype(back)
+        if isinstance(result, Array) and not result.form.ndim and not ready(result):
+            result = base.scalar_class.of(result)
+    return result if out is None else _stored(result, adopt(out, writing=True), name, out)
+
+
+def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
+            where: Any = True) -> Any:
+    x = _plain(a, dtype, where)
+    if x is None:
+        return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
+    axes = axes_of(axis, x.form.ndim)
+    wanted, back = _precision(x, dtype)
+    total = fold("sum", x, axes, wanted, keepdims is not _NoValue and bool(keepdims))
+    return _given(_quotient(total, _count(x.form.shape, axes), wanted), back, out, "add")
+
+
+def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
+    """total / count in the type of the total."""
+    result = UFUNCS["divide"](total, count)
+    return result if result.dtype == wanted else result.astype(wanted)
+
+
+def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
+            more: dict[str, Any]) -> Any:
+    from diffuse.numpy import fallback
+
+    options = {"axis": axis, "dtype": dtype, "out": out, **more}
+    if keepdims is not _NoValue:
+        options["keepdims"] = keepdims
+    if where is not True and where is not _NoValue:
+        options["where"] = where
+    return fallback.call(function, (a,), options, silent="inspection")
+
+
+def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any, mean: Any,
+             correction: Any) -> Any:
+    """NumPy's two passes: the mean, then the mean of the squared distances from it."""
+    if correction is not _NoValue:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    x = _plain(a, dtype, where)
+    axes = axes_of(axis, x.form.ndim) if x is not None else ()
+    count = _count(x.form.shape, axes) if x is not None else 0
+    if x is None or count - ddof <= 0 or mean is not _NoValue:
+        more: dict[str, Any] = {"ddof": ddof}
+        if mean is not _NoValue:
+            more["mean"] = mean
+        return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
+    wanted, back = _precision(x, dtype)
+    centre = _quotient(fold("sum", x, axes, wanted, True), count, wanted)
+    distance = UFUNCS["subtract"](x, centre)
+    if distance.dtype.kind == "c":
+        squares = distance.real * distance.real + distance.imag * distance.imag
+        wanted = squares.dtype
+    else:
+        squares = UFUNCS["multiply"](distance, distance)
+    keep = keepdims is not _NoValue and bool(keepdims)
+    result = _quotient(fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
+    if name == "std":
+        result = UFUNCS["sqrt"](result)
+    return _given(result, back, out, "add")

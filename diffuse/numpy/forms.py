@@ -1,0 +1,171 @@
+"""Forms: shape, strides and element type of an array, interned; and arrays that have these but no memory.
+
+A *mirror* is a NumPy array over one large reservation of address space that is never touched.  Whatever
+NumPy says about the mirror (slices, transposes, reshapes, errors) is what it would say about the array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse import view
+from diffuse.ir import Point
+
+Mirror = numpy.ndarray[Any, numpy.dtype[Any]]
+
+NATIVE: dict[numpy.dtype[Any], str] = {
+    numpy.dtype(name): name
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+                 "float16", "float32", "float64", "complex64", "complex128")
+}
+"""Element types that kernels compute in; arrays of any other type stay NumPy's."""
+
+
+class Span:
+    """A piece of memory that NumPy may look at, with what keeps it alive."""
+
+    __slots__ = ("__array_interface__", "keep")
+
+    def __init__(self, address: int, shape: Point, typestr: str, keep: object = None,
+                 strides: Point | None = None) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr,
+                                    "strides": strides, "version": 3}
+        self.keep = keep
+
+
+def _reserve() -> Mirror:
+    """As much address space as the machine gives: private, unbacked, readable, never read."""
+    private, reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, getattr(mmap, "MAP_NORESERVE", 0x4000)
+    for bits in range(42, 30, -1):
+        try:
+            mapping = mmap.mmap(-1, 1 << bits, flags=private | reserve, prot=mmap.PROT_READ)
+        except (OSError, OverflowError, ValueError):
+            continue
+        start = numpy.frombuffer(mapping, numpy.uint8).__array_interface__["data"][0]
+        # declared writeable, so that views carry NumPy's read-only flags; nothing ever writes
+        return numpy.asarray(Span(start, (1 << bits,), "|u1", mapping))
+    raise MemoryError("cannot reserve address space for array shapes: raise the limit on virtual memory")
+
+
+RESERVE = _reserve()
+
+
+def _slow_address(array: Mirror) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _address_reader() -> Callable[[Mirror], int]:
+    """Read the data pointer out of the array object (a tenth of the cost of asking for it), if it is there."""
+    at, place = ctypes.c_ssize_t.from_address, object.__basicsize__
+    probe = numpy.zeros(7)[2:]
+    if at(id(probe) + place).value == _slow_address(probe):
+        return lambda array: at(id(array) + place).value
+    return _slow_address
+
+
+address = _address_reader()
+BASE = address(RESERVE)
+
+
+class Form:
+    """Shape, strides and element type; of packed forms also the mirror and the view of a whole store."""
+
+    __slots__ = ("shape", "strides", "dtype", "name", "itemsize", "size", "ndim", "packed", "ordered",
+                 "_mirror", "_root", "_frame")
+
+    def __init__(self, shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> None:
+        self.shape, self.strides, self.dtype = shape, strides, dtype
+        self.name = NATIVE[dtype]
+        self.itemsize = dtype.itemsize
+        self.size, self.ndim = prod(shape), len(shape)
+        order = sorted(range(self.ndim), key=lambda d: -strides[d]) if self.size else list(range(self.ndim))
+        pitch, self.packed = self.itemsize, True
+        for d in reversed(order):
+            if shape[d] != 1 and strides[d] != pitch and self.size:
+                self.packed = False
+            pitch *= shape[d]
+        pitch, self.ordered = self.itemsize, True
+        for d in reversed(range(self.ndim)):
+            if shape[d] != 1 and strides[d] != pitch and self.size:
+                self.ordered = False
+            pitch *= shape[d]
+        self._mirror: Mirror | None = None
+        self._root: view.View | None = None
+        self._frame = shape if self.ordered else tuple(shape[d] for d in order)
+
+    @property
+    def frame(self) -> Point:
+        """Shape of a row-major store with these elements in this order (packed forms only)."""
+        return self._frame
+
+    @property
+    def mirror(self) -> Mirror:
+        if self._mirror is None:
+            if self.size * self.itemsize >= RESERVE.size:
+                raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type {self.dtype}")
+            self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, 0, self.strides)
+        return self._mirror
+
+    @property
+    def root(self) -> view.View:
+        """The view of a store that was created with this form's frame."""
+        if self._root is None:
+            self._root = view.of(self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape)
+        return self._root
+
+
+_forms: dict[tuple[Point, Point, Any], Form] = {}
+INTERNED = 1 << 15
+
+
+def form(shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> Form:
+    found = _forms.get((shape, strides, dtype))
+    if found is None:
+        if len(_forms) >= INTERNED:
+            _forms.clear()
+        found = _forms[shape, strides, dtype] = Form(shape, strides, dtype)
+    return found
+
+
+def form_of(array: Mirror) -> Form:
+    return form(array.shape, array.strides, array.dtype)
+
+
+def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form of a fresh C-ordered array."""
+    return form(shape, packed_strides(shape, range(len(shape)), dtype.itemsize), dtype)
+
+
+def packed_strides(shape: Point, order: Any, itemsize: int) -> Point:
+    """Strides of a packed array whose dimensions, outermost first, are `order`."""
+    strides, pitch = [0] * len(shape), itemsize
+    for d in reversed(list(order)):
+        strides[d] = pitch
+        pitch *= max(shape[d], 1)
+    return tuple(strides)
+
+
+def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str = "K") -> Form:
+    """The form NumPy gives the result of an elementwise operation on `inputs`."""
+    if order == "C" or (order == "K" and all(x.flags.c_contiguous for x in inputs)):
+        return row_major(shape, dtype)
+    if order == "F" or (order == "A" and inputs and all(x.flags.fnc for x in inputs)):
+        return form(shape, packed_strides(shape, range(len(shape) - 1, -1, -1), dtype.itemsize), dtype)
+    if order == "A":
+        return row_major(shape, dtype)
+    ranked = [x for x in inputs if x.ndim]
+    if not ranked or 0 in shape:
+        return row_major(shape, dtype)
+    # two indices a dimension show the iterator every stride; the few elements it allocates cost nothing
+    clipped = [x[tuple(slice(0, 2) for _ in x.shape)] for x in ranked]
+    probe = numpy.nditer([*clipped, None], ["zerosize_ok"], [["readonly"]] * len(clipped) +
+                         [["writeonly", "allocate"]], op_dtypes=[None] * len(clipped) + [dtype])
+    strides = probe.operands[-1].strides
+    perm = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
+    return form(shape, packed_strides(shape, perm, dtype.itemsize), dtype)

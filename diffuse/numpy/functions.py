@@ -1,0 +1,260 @@
+"""NumPy's functions that are methods of arrays, and the ones that choose between elements.
+
+`np.sum(a, ...)` is `a.sum(...)`: arguments follow in the same order.  `where`, `clip`, `copyto` and their kin
+are recorded as one elementwise task each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse.numpy import base, elementwise, fallback
+from diffuse.numpy.base import Array, ready
+from diffuse.numpy.creation import array, asanyarray, asarray
+from diffuse.numpy.forms import NATIVE
+from diffuse.numpy.manipulation import named
+from diffuse.numpy.ufuncs import UFUNCS, adopt
+
+
+
+
+def _method_function(name: str) -> Callable[..., Any]:
+    real = getattr(numpy, name)
+
+    def run(a: Any, *args: Any, **kwargs: Any) -> Any:
+        x = a if isinstance(a, Array) else asanyarray(a)
+        if not isinstance(x, Array):
+            return fallback.call(real, (x, *args), kwargs, f"numpy.{name}", "library")
+        return getattr(x, name)(*args, **kwargs)
+
+    run.__name__ = run.__qualname__ = name
+    run.__module__ = __name__
+    named(real)(run)
+    return run
+
+
+trace = _method_function("trace")
+
+
+@named(numpy.round)
+def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    x = asanyarray(a)
+    options = {} if out is None else {"out": out}
+    if isinstance(x, Array) and x.form.dtype.kind == "f":
+        if decimals == 0:
+            return UFUNCS["rint"](x, **options)
+        factor = 10.0 ** abs(decimals)
+        first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
+        return UFUNCS[last](scaled, factor, **options)
+    if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
+        return x.copy()  # type: ignore[attr-defined]
+    return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
+
+
+@named(numpy.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    if not isinstance(x, (Array, numpy.ndarray)):
+        raise TypeError(f"Input should be a NumPy array. It is of type {type(x)}.")
+    return asarray(x).astype(dtype, copy=copy)
+
+
+@named(numpy.copy)
+def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
+    return array(a, order=order, copy=True)
+
+
+@named(numpy.fix)
+def fix(x: Any, out: Any = None) -> Any:
+    return UFUNCS["trunc"](x, out=out) if out is not None else UFUNCS["trunc"](asanyarray(x))
+
+
+def recordable(*values: Any) -> bool:
+    """Are these operands that a task can take: arrays and scalars of types with kernels?"""
+    kinds = [type(x) for x in values]
+    return not elementwise.eager_errors and not [
+        k for k in kinds if k not in base.ARRAYS and k not in elementwise.WEAK and k not in elementwise.STRONG]
+
+
+def small(*values: Any) -> bool:
+    """Is NumPy at once the faster way: everything small, and nothing to wait for?"""
+    return not [x for x in values if isinstance(x, Array) and (x.form.size >= elementwise.SMALL or not ready(x))]
+
+
+def common(*values: Any) -> numpy.dtype[Any]:
+    """NumPy's result type of arrays and scalars."""
+    return numpy.result_type(*[x.form.dtype if isinstance(x, Array) else x for x in values])
+
+
+@named(numpy.where)
+def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -> Any:
+    if x is numpy._NoValue or y is numpy._NoValue:
+        if x is not y:
+            raise ValueError("either both or neither of x and y should be given")
+        return fallback.call(numpy.where, (condition,), {}, "numpy.where")
+    operands = tuple([adopt(v) for v in (condition, x, y)])
+    if recordable(*operands) and not small(*operands):
+        dtype = common(*operands[1:])
+        if dtype in NATIVE:
+            try:
+                return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands)
+            except OverflowError:
+                pass
+    return fallback.call(numpy.where, operands, {}, "numpy.where", "library")
+
+
+@named(numpy.clip)
+def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: Any = None, *,
+         min: Any = numpy._NoValue, max: Any = numpy._NoValue, **kwargs: Any) -> Any:
+    missing = numpy._NoValue
+    if a_min is missing and a_max is missing:
+        low, high = None if min is missing else min, None if max is missing else max
+    elif a_min is missing or a_max is missing or min is not missing or max is not missing:
+        given = {k: v for k, v in (("a_min", a_min), ("a_max", a_max), ("min", min), ("max", max))
+                 if v is not missing}
+        return fallback.call(numpy.clip, (a,), {**given, **kwargs}, "numpy.clip")  # raises
+    else:
+        low, high = a_min, a_max
+    return clipped(asanyarray(a), low, high, out, **kwargs)
+
+
+def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
+    """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
+    operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
+    if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
+        if low is None or high is None:
+            if low is not high:
+                return UFUNCS["minimum" if low is None else "maximum"](*operands, **({} if out is None else {"out": out}))
+        elif out is None or isinstance(out, Array):
+            dtype = common(*operands)
+            if dtype in NATIVE:
+                try:
+                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
+                except OverflowError:
+                    return fallback.call(numpy.clip, (x, low, high), {}, "numpy.clip", "library")
+                return found if out is None else _into(out, found)
+    options = {**kwargs, **({} if out is None else {"out": out})}
+    return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
+
+
+def _into(out: Any, found: Any) -> Any:
+    """Write a result to an output array, under the rules of `out=`."""
+    if not numpy.can_cast(found.dtype, out.dtype, "same_kind") or numpy.broadcast_shapes(
+            found.shape, out.shape) != out.shape:
+        numpy.positive(numpy.zeros(found.shape, found.dtype), out=numpy.zeros(out.shape, out.dtype))  # raises
+    out[...] = found
+    return out
+
+
+@named(numpy.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    source, mask = adopt(src), adopt(where)
+    if not isinstance(dst, base.array_class) or not recordable(source, mask) or small(dst, source, mask):
+        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
+        return
+    given = source.form.dtype if isinstance(source, Array) else source
+    fits = numpy.can_cast(given, dst.dtype, casting) if isinstance(source, Array) else True
+    shapes = [v.form.shape for v in (source, mask) if isinstance(v, Array)]
+    if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
+            or numpy.broadcast_shapes(*shapes, dst.shape) != dst.shape):
+        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
+        return
+    if mask is True:
+        dst[...] = source
+        return
+    if isinstance(source, Array) and source.form.dtype != dst.dtype:
+        source = source.astype(dst.dtype)  # type: ignore[attr-defined]
+    name = dst.form.name
+    dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
+
+
+@named(numpy.putmask)
+def putmask(a: Any, mask: Any, values: Any) -> None:
+    chosen, source = adopt(mask), adopt(values)
+    same = isinstance(chosen, Array) and isinstance(a, base.array_class) and chosen.form.shape == a.shape
+    if same and chosen.form.name == "bool" and (not isinstance(source, Array) or source.form.shape == a.shape):
+        copyto(a, source, "unsafe", chosen)
+    else:
+        fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
+
+
+@named(numpy.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    a = asanyarray(x)
+    if not isinstance(a, base.array_class) or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+        return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
+    limits = numpy.finfo(a.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    found: Any = where(UFUNCS["isnan"](a), nan, a)
+    found = where(UFUNCS["equal"](a, float("inf")), high, found)
+    found = where(UFUNCS["equal"](a, float("-inf")), low, found)
+    if copy:
+        return found.astype(a.dtype, copy=False)
+    a[...] = found
+    return a
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+@named(numpy.nansum)
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    return _without_nans(a, 0).sum(axis, dtype, out, **kwargs)
+
+
+@named(numpy.nanprod)
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    return _without_nans(a, 1).prod(axis, dtype, out, **kwargs)
+
+
+def _without_nans(a: Any, value: Any) -> Any:
+    x = asanyarray(a)
+    if x.dtype.kind == "O":
+        return where(UFUNCS["not_equal"](x, x), value, x)
+    return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
+
+
+@named(numpy.tri)
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
+    from diffuse.numpy.creation import arange
+
+    rows, columns = int(N), int(N if M is None else M)
+    mask = arange(rows).reshape(-1, 1) >= arange(-int(k), columns - int(k))
+    return mask.astype(dtype, copy=False)
+
+
+def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
+    m = asanyarray(m)
+    mask = tri(*m.shape[-2:], k=k, dtype=bool) if m.ndim > 1 else tri(m.shape[0], k=k, dtype=bool)
+    zero = m.dtype.type(0)
+    return where(mask, m, zero) if keep_low else where(mask, zero, m)
+
+
+@named(numpy.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    return _triangle(m, k, True)
+
+
+@named(numpy.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    return _triangle(m, k - 1, False)
+
+
+@named(numpy.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    from diffuse.numpy.manipulation import broadcast_arrays
+
+    rank = len(xi)
+    grids = [asanyarray(x).reshape((1,) * i + (-1,) + (1,) * (rank - 1 - i)) for i, x in enumerate(xi)]
+    if indexing == "xy" and rank > 1:
+        grids[0] = grids[0].reshape((1, -1) + (1,) * (rank - 2))
+        grids[1] = grids[1].reshape((-1, 1) + (1,) * (rank - 2))
+    found = grids if sparse else broadcast_arrays(*grids)
+    return tuple([x.copy() if copy else x for x in found])

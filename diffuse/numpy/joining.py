@@ -1,0 +1,253 @@
+"""Functions that lay arrays side by side or shift them about: a fresh array, and assignments to its parts."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy
+
+from diffuse.numpy import base, fallback
+from diffuse.numpy.base import Array
+from diffuse.numpy.creation import asanyarray, empty
+from diffuse.numpy.forms import NATIVE
+from diffuse.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, named, viewed
+from diffuse.settings import config
+
+
+def _at_once(arrays: list[Any]) -> bool:
+    """Are these for NumPy: types without kernels, or small and ready?"""
+    if not all(isinstance(x, base.array_class) for x in arrays):
+        return True
+    return sum(x.size for x in arrays) < config.small and all(base.ready(x) for x in arrays)
+
+
+def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return fallback.call(function, args, kwargs, f"numpy.{function.__name__}", "library")
+
+
+@named(numpy.concatenate)
+def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
+                casting: Any = "same_kind") -> Any:
+    parts = [asanyarray(x) for x in arrays]
+    options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
+    if not parts or out is not None or _at_once(parts):
+        return _fallback(numpy.concatenate, parts, **options)
+    if axis is None:
+        parts, axis = [x.ravel() for x in parts], 0
+    found = numpy.dtype(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
+    rank, first = parts[0].ndim, parts[0].shape
+    along = axis + rank if axis < 0 else axis
+    fits = 0 <= along < rank and found in NATIVE and all(
+        x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]
+        and numpy.can_cast(x.dtype, found, casting) for x in parts)
+    if not fits:  # NumPy says why
+        return _fallback(numpy.concatenate, parts, **options)
+    length = sum(x.shape[along] for x in parts)
+    order = "F" if rank > 1 and all(x.flags.f_contiguous and not x.flags.c_contiguous for x in parts) else "C"
+    joined = empty((*first[:along], length, *first[along + 1:]), found, order=order)
+    place, before = [slice(None)] * rank, 0
+    for x in parts:
+        place[along] = slice(before, before + x.shape[along])
+        joined[tuple(place)] = x
+        before += x.shape[along]
+    return joined
+
+
+@named(numpy.concat)
+def concat(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
+           casting: Any = "same_kind") -> Any:
+    return concatenate(arrays, axis, out, dtype=dtype, casting=casting)
+
+
+@named(numpy.stack)
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = [asanyarray(x) for x in arrays]
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    if len({x.shape for x in parts}) != 1:
+        raise ValueError("all input arrays must have the same shape")
+    return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype=dtype, casting=casting)
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+@named(numpy.vstack)
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return concatenate(_listed(atleast_2d(*tup)), 0, dtype=dtype, casting=casting)
+
+
+@named(numpy.hstack)
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = _listed(atleast_1d(*tup))
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+
+
+@named(numpy.dstack)
+def dstack(tup: Any) -> Any:
+    return concatenate(_listed(atleast_3d(*tup)), 2)
+
+
+@named(numpy.column_stack)
+def column_stack(tup: Any) -> Any:
+    arrays = [asanyarray(x) for x in tup]
+    return concatenate([x if x.ndim >= 2 else atleast_2d(x).T for x in arrays], 1)
+
+
+@named(numpy.append)
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    arr, values = asanyarray(arr), asanyarray(values)
+    if axis is None:
+        return concatenate((arr.ravel(), values.ravel()), 0)
+    return concatenate((arr, values), axis)
+
+
+def _depth(arrays: Any) -> int:
+    return 1 + max(map(_depth, arrays), default=0) if type(arrays) is list else 0
+
+
+@named(numpy.block)
+def block(arrays: Any) -> Any:
+    depth = _depth(arrays)
+    leaves: list[Any] = []
+
+    def gather(part: Any, level: int) -> None:
+        if type(part) is list and part:
+            for inner in part:
+                gather(inner, level + 1)
+        else:
+            leaves.append((part, level))
+
+    gather(arrays, 0)
+    if any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):  # NumPy says why
+        return _fallback(numpy.block, arrays)
+    rank = max(depth, max(asanyarray(leaf).ndim for leaf, _ in leaves))
+
+    def join(part: Any, level: int) -> Any:
+        if level < depth:
+            return concatenate([join(inner, level + 1) for inner in part], axis=level - depth)
+        return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
+
+    found = join(arrays, 0)
+    return found.copy() if depth == 0 else found
+
+
+@named(numpy.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    a = asanyarray(a)
+    if _at_once([a]) or not a.size:
+        return _fallback(numpy.roll, a, shift, axis)
+    if axis is None:
+        return roll(a.ravel(), shift, 0).reshape(a.shape)
+    shifts, axes = numpy.broadcast_arrays(numpy.asarray(fallback.Conversion().lowered(shift)), numpy.asarray(axis))
+    if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
+        return _fallback(numpy.roll, a, shift, axis)
+    amounts: dict[int, int] = {}
+    for s, d in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
+        d = numpy.lib.array_utils.normalize_axis_index(d, a.ndim)
+        amounts[d] = amounts.get(d, 0) + s
+    pieces: list[list[tuple[slice, slice]]] = []
+    for d in range(a.ndim):
+        s = amounts.get(d, 0) % a.shape[d]
+        whole = (slice(None), slice(None))
+        pieces.append([(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))] if s else [whole])
+    rolled = empty(a.shape, a.dtype)
+    for places in itertools.product(*pieces):
+        rolled[tuple([to for to, _ in places])] = a[tuple([source for _, source in places])]
+    return rolled
+
+
+@named(numpy.tile)
+def tile(A: Any, reps: Any) -> Any:
+    a = asanyarray(A)
+    times = tuple(int(r) for r in reps) if isinstance(reps, (tuple, list)) else (int(reps),)
+    rank = max(a.ndim, len(times))
+    if _at_once([a]):
+        return _fallback(numpy.tile, a, reps)
+    times = (1,) * (rank - len(times)) + times
+    shape = (1,) * (rank - a.ndim) + a.shape
+    tiled = empty([r * n for r, n in zip(times, shape, strict=True)], a.dtype)
+    if tiled.size:
+        apart = tiled.reshape([k for pair in zip(times, shape, strict=True) for k in pair])
+        apart[...] = a.reshape([k for n in shape for k in (1, n)])
+    return tiled
+
+
+@named(numpy.repeat)
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    a = asanyarray(a)
+    if not isinstance(repeats, (int, numpy.integer)) or repeats < 0 or _at_once([a]):
+        return _fallback(numpy.repeat, a, repeats, axis)
+    if axis is None:
+        a, axis = a.ravel(), 0
+    axis = numpy.lib.array_utils.normalize_axis_index(axis, a.ndim)
+    n, count = a.shape[axis], int(repeats)
+    repeated = empty((*a.shape[:axis], n * count, *a.shape[axis + 1:]), a.dtype)
+    if repeated.size:
+        apart = repeated.reshape((*a.shape[:axis], n, count, *a.shape[axis + 1:]))
+        apart[...] = expand_dims(a, axis + 1)
+    return repeated
+
+
+@named(numpy.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    a = asanyarray(array)
+    if _at_once([a]) or not _paddable(a, pad_width, mode, kwargs):
+        native = isinstance(a, Array) and a.size > config.small
+        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", None if native else "library")
+    widths = numpy.broadcast_to(numpy.asarray(pad_width), (a.ndim, 2)).tolist()
+    values = numpy.broadcast_to(numpy.asarray(kwargs.get("constant_values", 0)), (a.ndim, 2))
+    padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype)
+    padded[tuple([slice(low, low + n) for n, (low, _) in zip(a.shape, widths, strict=True)])] = a
+    for axis, (low, high) in enumerate(widths):
+        # what this axis fills: the whole of earlier axes, the original part of later ones
+        place = [slice(None)] * axis + [slice(None)] + [slice(b, b + n) for n, (b, _) in
+                                                        zip(a.shape[axis + 1:], widths[axis + 1:], strict=True)]
+        _pad_axis(padded, place, axis, a.shape[axis], low, high, mode, values[axis])
+    return padded
+
+
+def _paddable(a: Any, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> bool:
+    """Is this a padding by one assignment on each side, and are its arguments right?"""
+    widths = numpy.asarray(fallback.Conversion().lowered(pad_width)) if not isinstance(pad_width, dict) else None
+    if widths is None or widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
+        return False
+    try:
+        widths = numpy.broadcast_to(widths, (a.ndim, 2))
+        numpy.broadcast_to(numpy.asarray(fallback.Conversion().lowered(kwargs.get("constant_values", 0))), (a.ndim, 2))
+    except ValueError:
+        return False
+    longest = dict(zip(range(a.ndim), widths.max(axis=1).tolist(), strict=True))
+    match mode:
+        case "constant":
+            return not set(kwargs) - {"constant_values"}
+        case "edge":
+            return not kwargs
+        case "wrap" | "symmetric":
+            return not kwargs and all(longest[d] <= n for d, n in enumerate(a.shape))
+        case "reflect":
+            return not kwargs and all(longest[d] < n for d, n in enumerate(a.shape))
+        case _:
+            return False
+
+
+def _pad_axis(padded: Any, place: list[slice], axis: int, n: int, low: int, high: int, mode: str,
+              values: Any) -> None:
+    """Fill both sides of one axis from the part between them."""
+    def part(start: int, stop: int, step: int = 1) -> tuple[slice, ...]:
+        cut = list(place)
+        cut[axis] = slice(start, stop if stop >= 0 else None, step)
+        return tuple(cut)
+
+    end = low + n
+    sources = {
+        "edge": ((low, low + 1, 1), (end - 1, end, 1)),
+        "wrap": ((end - low, end, 1), (low, low + high, 1)),
+        "reflect": ((2 * low, low, -1), (end - 2, end - 2 - high, -1)),
+        "symmetric": ((2 * low - 1, low - 1, -1), (end - 1, end - 1 - high, -1)),
+    }
+    for width, target, source, value in ((low, (0, low), 0, values[0]), (high, (end, end + high), 1, values[1])):
+        if width:
+            padded[part(*target)] = value if mode == "constant" else padded[part(*sources[mode][source])]

@@ -1,0 +1,92 @@
+"""`numpy.linalg` on Diffuse arrays: LAPACK by NumPy; norms of vectors and products as recorded operations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as _numpy
+import numpy.linalg as _real
+
+from diffuse.numpy import fallback as _fallback
+from diffuse.numpy.base import Array as _Array
+from diffuse.numpy.calculus import cross as _cross
+from diffuse.numpy.creation import asanyarray as _asanyarray
+from diffuse.numpy.manipulation import diagonal as _diagonal
+from diffuse.numpy.manipulation import matrix_transpose as _matrix_transpose
+from diffuse.numpy.manipulation import named as _named
+from diffuse.numpy.namespace import fill as _fill
+from diffuse.numpy.products import outer as _outer
+from diffuse.numpy.ufuncs import UFUNCS as _UFUNCS
+
+
+@_named(_real.norm)
+def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    a = _asanyarray(x)
+    if not isinstance(a, _Array) or a.dtype.kind not in "fc" or not a.size:  # type: ignore[attr-defined]
+        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+    vector: Any = a
+    if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
+        flat = vector.ravel(order="K")
+        if flat.dtype.kind == "c":
+            total = (flat.real**2 + flat.imag**2).sum()
+        else:
+            total = _UFUNCS["matmul"](flat, flat)
+        root = _UFUNCS["sqrt"](total)
+        return _asanyarray(root).reshape((1,) * vector.ndim) if keepdims else root
+    along = (0,) if axis is None and vector.ndim == 1 else axis
+    if not isinstance(along, (int, tuple)) or isinstance(along, tuple) and len(along) != 1:
+        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+    if ord is None or ord == 2:
+        squares = vector * vector if vector.dtype.kind == "f" else vector.real**2 + vector.imag**2
+        return _UFUNCS["sqrt"](squares.sum(along, keepdims=keepdims))
+    if ord == _numpy.inf:
+        return abs(vector).max(along, keepdims=keepdims)
+    if ord == -_numpy.inf:
+        return abs(vector).min(along, keepdims=keepdims)
+    if ord == 1:
+        return abs(vector).sum(along, keepdims=keepdims)
+    return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
+
+
+@_named(_real.matmul)
+def matmul(x1: Any, x2: Any, /) -> Any:
+    return _UFUNCS["matmul"](x1, x2)
+
+
+@_named(_real.outer)
+def outer(x1: Any, x2: Any, /) -> Any:
+    x, y = _asanyarray(x1), _asanyarray(x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they are {x.ndim=} and {y.ndim=}.")
+    return _outer(x, y)
+
+
+@_named(_real.cross)
+def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
+    x, y = _asanyarray(x1), _asanyarray(x2)
+    if x.shape[axis] != 3 or y.shape[axis] != 3:
+        raise ValueError("Both input arrays must be (arrays of) 3-dimensional vectors, but they are "
+                         f"{x.shape[axis]} and {y.shape[axis]} dimensional instead.")
+    return _cross(x, y, axis=axis)
+
+
+@_named(_real.diagonal)
+def diagonal(x: Any, /, *, offset: int = 0) -> Any:
+    return _diagonal(x, offset, -2, -1)
+
+
+@_named(_real.matrix_transpose)
+def matrix_transpose(x: Any, /) -> Any:
+    return _matrix_transpose(x)
+
+
+@_named(_real.vector_norm)
+def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    a = _asanyarray(x)
+    if axis is None and isinstance(a, _Array) and not keepdims:
+        return norm(a.ravel(), ord)  # type: ignore[attr-defined]
+    return _fallback.call(_real.vector_norm, (x,), {"axis": axis, "keepdims": keepdims, "ord": ord},
+                          "numpy.linalg.vector_norm", "library")
+
+
+_fill(globals(), _real)

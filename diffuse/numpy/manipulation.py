@@ -1,0 +1,165 @@
+"""Functions that give views: the same elements under another shape, order or index.
+
+NumPy's own function runs on the array's description (`meta`), so views and errors are exactly NumPy's, and
+nothing waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+from numpy.lib import stride_tricks
+
+from diffuse.numpy import base, fallback
+from diffuse.numpy.base import Array
+from diffuse.numpy.creation import asanyarray
+from diffuse.numpy.ufuncs import lowered
+
+
+def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A view function of NumPy, applied to an array's description; the result looks into the same store."""
+    x = asanyarray(x)
+    args = tuple([lowered(a) for a in args])
+    if not isinstance(x, Array):
+        return function(x, *args, **kwargs)
+    if not isinstance(x, base.array_class):
+        x = x[...]
+    found = function(x.meta, *args, **kwargs)
+    if isinstance(found, numpy.ndarray):
+        return x if found is x.meta else base.viewing(x, found)
+    return type(found)([base.viewing(x, part) for part in found])
+
+
+def named(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give our function NumPy's documentation and signature."""
+    def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
+        ours.__doc__ = function.__doc__
+        ours.__wrapped__ = function  # type: ignore[attr-defined]
+        return ours
+
+    return mark
+
+
+def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not args:  # the array was given by its name, which differs from function to function
+            name = next(iter(kwargs), "")
+            return viewed(kwargs.pop(name), function, **kwargs) if kwargs else function()
+        return viewed(args[0], function, *args[1:], **kwargs)
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__module__ = __name__
+    named(function)(run)
+    return run
+
+
+transpose = _view_function(numpy.transpose)
+permute_dims = _view_function(numpy.permute_dims)
+matrix_transpose = _view_function(numpy.matrix_transpose)
+swapaxes = _view_function(numpy.swapaxes)
+moveaxis = _view_function(numpy.moveaxis)
+rollaxis = _view_function(numpy.rollaxis)
+squeeze = _view_function(numpy.squeeze)
+expand_dims = _view_function(numpy.expand_dims)
+flip = _view_function(numpy.flip)
+fliplr = _view_function(numpy.fliplr)
+flipud = _view_function(numpy.flipud)
+rot90 = _view_function(numpy.rot90)
+diagonal = _view_function(numpy.diagonal)
+split = _view_function(numpy.split)
+array_split = _view_function(numpy.array_split)
+hsplit = _view_function(numpy.hsplit)
+vsplit = _view_function(numpy.vsplit)
+dsplit = _view_function(numpy.dsplit)
+if hasattr(numpy, "unstack"):
+    unstack = _view_function(numpy.unstack)
+sliding_window_view = _view_function(stride_tricks.sliding_window_view)
+as_strided = _view_function(stride_tricks.as_strided)
+
+
+@named(numpy.broadcast_to)
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    return viewed(array, numpy.broadcast_to, shape)
+
+
+@named(numpy.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    arrays = [asanyarray(x) for x in args]
+    shape = numpy.broadcast_shapes(*[x.shape for x in arrays])
+    return tuple([x if x.shape == shape else broadcast_to(x, shape) for x in arrays])
+
+
+def _at_least(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arys: Any) -> Any:
+        found = tuple([viewed(x, function) for x in arys])
+        return found[0] if len(found) == 1 else found
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__module__ = __name__
+    named(function)(run)
+    return run
+
+
+atleast_1d = _at_least(numpy.atleast_1d)
+atleast_2d = _at_least(numpy.atleast_2d)
+atleast_3d = _at_least(numpy.atleast_3d)
+
+
+@named(numpy.reshape)
+def reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None,
+            copy: bool | None = None) -> Any:
+    if shape is None and newshape is not None:
+        shape = newshape
+    if shape is None:
+        raise TypeError("reshape() missing 1 required positional argument: 'shape'")
+    return asanyarray(a).reshape(shape, order=order, copy=copy)
+
+
+@named(numpy.ravel)
+def ravel(a: Any, order: Any = "C") -> Any:
+    return asanyarray(a).ravel(order=order)
+
+
+@named(numpy.real)
+def real(val: Any) -> Any:
+    return asanyarray(val).real
+
+
+@named(numpy.imag)
+def imag(val: Any) -> Any:
+    return asanyarray(val).imag
+
+
+@named(numpy.shape)
+def shape(a: Any) -> Any:
+    return a.shape if isinstance(a, Array) else numpy.shape(lowered(a))
+
+
+@named(numpy.ndim)
+def ndim(a: Any) -> Any:
+    return a.ndim if isinstance(a, Array) else numpy.ndim(lowered(a))
+
+
+@named(numpy.size)
+def size(a: Any, axis: Any = None) -> Any:
+    return numpy.size(a.meta if isinstance(a, Array) else lowered(a), axis)
+
+
+@named(numpy.may_share_memory)
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    return _shared(a, b, numpy.may_share_memory, max_work)
+
+
+@named(numpy.shares_memory)
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    return _shared(a, b, numpy.shares_memory, max_work)
+
+
+def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
+    if isinstance(a, Array) and isinstance(b, Array):
+        if base.storage_of(a) is not base.storage_of(b):
+            return False
+        return bool(function(a.meta, b.meta, max_work=max_work))
+    return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

@@ -1,0 +1,138 @@
+"""Python's operators on arrays and lazy scalars: from `a + b` to the ufunc that NumPy would call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.base import ARRAYS, Array, host
+from diffuse.numpy.elementwise import STRONG, WEAK, binary, inplace, unary
+from diffuse.numpy.ufuncs import UFUNCS, ufunc
+
+Operator = Callable[[Any, Any], Any]
+
+PLAIN = {*WEAK, *STRONG, numpy.ndarray, list, tuple}
+"""Types that never take an operator away from an array."""
+
+
+def defers(other: Any) -> bool:
+    """Does an operand of another library answer the operator itself?  (NumPy's rule.)"""
+    kind = type(other)
+    if kind in PLAIN or kind in ARRAYS:
+        return False
+    protocol = getattr(kind, "__array_ufunc__", numpy._NoValue)
+    if protocol is not numpy._NoValue:
+        return protocol is None
+    return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
+
+
+def forward(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        if type(other) in ARRAYS or type(other) in PLAIN or not defers(other):
+            return binary(function, self, other)
+        return NotImplemented
+
+    return apply
+
+
+def reflected(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        return NotImplemented if defers(other) else binary(function, other, self)
+
+    return apply
+
+
+def updating(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        return NotImplemented if defers(other) else inplace(function, self, other)
+
+    return apply
+
+
+def alone(name: str) -> Callable[[Any], Any]:
+    function = UFUNCS[name]
+
+    def apply(self: Any) -> Any:
+        return unary(function, self)
+
+    return apply
+
+
+def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
+    """The ufunc that NumPy's `**` calls in place of `power` for these exponents of inexact arrays."""
+    if base_array.form.dtype.kind in "fc":
+        if type(exponent) is int:
+            return UFUNCS["square"] if exponent == 2 else UFUNCS["reciprocal"] if exponent == -1 else None
+        if type(exponent) is float and exponent == 0.5:
+            return UFUNCS["sqrt"]
+    return None
+
+
+def _comparison(name: str) -> Operator:
+    compare = forward(name)
+
+    def apply(self: Any, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except numpy.exceptions.DTypePromotionError:
+            return getattr(host(self), "__eq__" if name == "equal" else "__ne__")(other)
+
+    return apply if name in ("equal", "not_equal") else compare
+
+
+class Operators(Array):
+    """Arithmetic, comparison and bitwise operators."""
+
+    __slots__ = ()
+
+    __array_priority__ = 0.0
+
+    __add__, __radd__ = forward("add"), reflected("add")
+    __sub__, __rsub__ = forward("subtract"), reflected("subtract")
+    __mul__, __rmul__ = forward("multiply"), reflected("multiply")
+    __truediv__, __rtruediv__ = forward("divide"), reflected("divide")
+    __floordiv__, __rfloordiv__ = forward("floor_divide"), reflected("floor_divide")
+    __mod__, __rmod__ = forward("remainder"), reflected("remainder")
+    __lshift__, __rlshift__ = forward("left_shift"), reflected("left_shift")
+    __rshift__, __rrshift__ = forward("right_shift"), reflected("right_shift")
+    __and__, __rand__ = forward("bitwise_and"), reflected("bitwise_and")
+    __or__, __ror__ = forward("bitwise_or"), reflected("bitwise_or")
+    __xor__, __rxor__ = forward("bitwise_xor"), reflected("bitwise_xor")
+    __rpow__ = reflected("power")
+    __matmul__, __rmatmul__ = forward("matmul"), reflected("matmul")
+    __lt__, __le__ = forward("less"), forward("less_equal")
+    __gt__, __ge__ = forward("greater"), forward("greater_equal")
+    __eq__: Any = _comparison("equal")
+    __ne__: Any = _comparison("not_equal")
+    __neg__, __pos__ = alone("negative"), alone("positive")
+    __abs__, __invert__ = alone("absolute"), alone("invert")
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None or defers(other):
+            return NotImplemented
+        simpler = simpler_power(self, other)
+        return binary(UFUNCS["power"], self, other) if simpler is None else unary(simpler, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
+
+    def __array_ufunc__(self, function: numpy.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        from diffuse.numpy import interop
+
+        return interop.array_ufunc(function, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from diffuse.numpy import interop
+
+        return interop.array_function(function, types, args, kwargs)

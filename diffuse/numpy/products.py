@@ -1,0 +1,111 @@
+"""Products of vectors and matrices: NumPy's BLAS, called in stream order so that recording goes on meanwhile.
+
+Products of two vectors are reductions and fuse; matrix products are opaque tasks over whole arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse import engine
+from diffuse.numpy import base, elementwise, fallback, folds
+from diffuse.numpy.base import Array, recorded, storage_of, view_of
+from diffuse.numpy.creation import asanyarray
+from diffuse.numpy.forms import NATIVE, row_major
+from diffuse.numpy.functions import small
+from diffuse.numpy.manipulation import named
+from diffuse.numpy.ufuncs import UFUNCS
+
+
+def _plain(x: Any, y: Any) -> bool:
+    """Are these arrays whose product a task can make, and large enough for one?"""
+    return (isinstance(x, base.array_class) and isinstance(y, base.array_class) and not elementwise.eager_errors
+            and x.ndim > 0 < y.ndim and x.size > 0 < y.size and not small(x, y))
+
+
+def product(x: Any, y: Any) -> Any:
+    """The matrix product of two arrays (at least 1-d each) by NumPy's rules, or None where NumPy must say no."""
+    rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
+    inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if x.shape[-1] != inner:
+        return None
+    dtype = numpy.result_type(x.dtype, y.dtype)
+    if dtype not in NATIVE:
+        return None
+    if x.ndim == 1 and y.ndim == 1 and dtype.kind in "fiu":
+        return folds.product(x, y)
+    try:
+        batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
+    except ValueError:
+        return None
+    out = recorded(row_major((*batch, *rows[-1:], *columns), dtype))
+    _submit(x, y, out)
+    return out if out.ndim else base.scalar_class.of(out)
+
+
+def _submit(x: Any, y: Any, out: Any) -> None:
+    operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
+    engine.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
+
+
+def _matmul(x: Any, y: Any, out: Any) -> None:
+    if out.ndim:
+        numpy.matmul(x, y, out=out)
+    else:
+        out[...] = numpy.matmul(x, y)
+
+
+def _matmul_general(args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+    """Any call of `matmul`."""
+    if len(args) == 2 and out is None and not options:
+        x, y = args if all(isinstance(a, Array) for a in args) else map(asanyarray, args)
+        if _plain(x, y):
+            try:
+                found = product(x, y)
+            except base.Unaddressable:
+                found = None
+            if found is not None:
+                return found
+    return _by_numpy(args, out, **options)
+
+
+_by_numpy = UFUNCS["matmul"].general
+UFUNCS["matmul"].general = _matmul_general  # type: ignore[method-assign]
+
+
+@named(numpy.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = asanyarray(a), asanyarray(b)
+    if out is None and isinstance(x, Array) and isinstance(y, Array):
+        if x.ndim == 0 or y.ndim == 0:  # type: ignore[attr-defined]
+            return UFUNCS["multiply"](x, y)
+        if _plain(x, y) and y.ndim <= 2 and (x.ndim <= 2 or y.ndim == 1):  # type: ignore[attr-defined]
+            return UFUNCS["matmul"](x, y)
+    return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
+
+
+@named(numpy.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    x, y = asanyarray(a), asanyarray(b)
+    if not _plain(x, y) or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu" or x.size != y.size:
+        return fallback.call(numpy.vdot, (x, y), {}, "numpy.vdot", "library")
+    return folds.product(x.ravel(), y.ravel())
+
+
+@named(numpy.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    x, y = asanyarray(a), asanyarray(b)
+    if _plain(x, y) and x.ndim == 1 and y.ndim <= 2:
+        return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
+    return fallback.call(numpy.inner, (x, y), {}, "numpy.inner", "library")
+
+
+@named(numpy.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = asanyarray(a).ravel(), asanyarray(b).ravel()
+    options = {} if out is None else {"out": out}
+    return UFUNCS["multiply"](x[:, None], y[None, :], **options)
+
+

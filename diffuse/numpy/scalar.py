@@ -1,0 +1,87 @@
+"""The lazy scalar: what a full reduction returns while its value is still being computed.
+
+It behaves as the NumPy scalar that it will be (immutable, hashable, a `numpy.float64` to `isinstance`);
+arithmetic with it is recorded, and only looking at the value waits.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.base import host
+from diffuse.numpy.operators import Operators
+
+
+class scalar(Operators):
+    """One element that a task is about to write."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(x: Any) -> Any:
+        """The lazy scalar over the store of a fresh 0-d array."""
+        found = object.__new__(scalar)
+        found.storage, found.form, found.part, found.meta = x.storage, x.form, x.part, x.meta
+        found.memory = found.owner = None
+        return found
+
+    @property
+    def __class__(self) -> Any:
+        return self.form.dtype.type
+
+    def value(self) -> Any:
+        """The NumPy scalar; waits."""
+        return host(self)[()]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__array_") or name in ("__buffer__",):
+            raise AttributeError(name)
+        return getattr(self.value(), name)
+
+    def __float__(self) -> float:
+        return float(self.value())
+
+    def __int__(self) -> int:
+        return int(self.value())
+
+    def __complex__(self) -> complex:
+        return complex(self.value())
+
+    def __bool__(self) -> bool:
+        return bool(self.value())
+
+    def __index__(self) -> int:
+        return operator.index(self.value())
+
+    def __hash__(self) -> int:
+        return hash(self.value())
+
+    def __repr__(self) -> str:
+        return repr(self.value())
+
+    def __str__(self) -> str:
+        return str(self.value())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value(), spec)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.value()) if digits is None else round(self.value(), digits)
+
+    def __trunc__(self) -> Any:
+        return self.value().__trunc__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.value().__reduce_ex__(protocol)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return numpy.asarray(self.value(), dtype)

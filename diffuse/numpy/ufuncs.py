@@ -1,0 +1,264 @@
+"""Ufunc objects: NumPy's signatures and errors in, elementwise tasks and reductions out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse import engine
+from diffuse.ir import Scalar
+from diffuse.kernels import generators
+from diffuse.numpy import base, elementwise
+from diffuse.numpy.base import ARRAYS, Array, host, hosted, operand, ready, recorded
+from diffuse.numpy.forms import NATIVE, like
+
+SPLIT = {"divmod": ("floor_divide", "remainder"), "modf": ("modf_0", "modf_1"), "frexp": ("frexp_0", "frexp_1")}
+"""Operations with two results, each computed by an operation of its own."""
+
+SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
+FOLDS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max", "logical_or": "any",
+         "logical_and": "all"}
+SCANS = {"add": "cumsum", "multiply": "cumprod"}
+
+
+class ufunc:
+    """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
+
+    def __init__(self, function: numpy.ufunc) -> None:
+        self.numpy = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
+        self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
+        self.signature = function.signature
+        self.operation = SAME.get(self.__name__, self.__name__)
+        self.recordable = function.signature is None and all(
+            generators.fusible(name) for name in SPLIT.get(self.operation, (self.operation,)))
+        self.host: Callable[..., Any] = function
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.__name__}'>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find, (self.__name__,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            if len(args) == 2 and self.nin == 2 and self.nout == 1:
+                return elementwise.binary(self, args[0], args[1])
+            if len(args) == 1 and self.nin == 1 and self.nout == 1:
+                return elementwise.unary(self, args[0])
+        if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
+            out = args[self.nin:] + (None,) * (self.nargs - len(args))
+            return self.general(args[:self.nin], out=out, **kwargs)
+        if len(args) != self.nin:
+            return self.numpy(*args, **kwargs)
+        out = kwargs.pop("out", None)
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        return self.general(args, out=out, **kwargs)
+
+    def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+        """Any call: operands of any type, output arrays, and NumPy's keywords."""
+        outs = out if out is not None else (None,) * self.nout
+        if len(outs) != self.nout:
+            raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+        operands = tuple([adopt(x) for x in args])
+        targets = tuple([adopt(x, writing=True) for x in outs])
+        mask = options.get("where", True)
+        if mask is not True:
+            mask = options["where"] = adopt(mask)
+        known = all(x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands))
+        if (not known or elementwise.eager_errors or self.signature is not None
+                or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
+                or any(x is not None and type(x) is not base.array_class for x in targets)
+                or (mask is not True and type(mask) not in ARRAYS)):
+            return self.at_once(operands, targets, outs, options)
+        if out is None and not options:
+            return self.plain(operands)
+        return self.full(operands, targets, outs, options)
+
+    def plain(self, operands: tuple[Any, ...]) -> Any:
+        """A call without keywords, seen for the first time with these types and shapes."""
+        try:
+            rule = elementwise.plan(self, operands)
+        except (OverflowError, base.Unaddressable):
+            rule = None
+        if rule is None or self.nout != 1 or self.nin > 2:
+            return self.at_once(operands, (), (), {}) if rule is None else self.full(operands, (None,) * self.nout,
+                                                                                     (None,) * self.nout, {})
+        elementwise.remember((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]), rule)
+        return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
+
+    def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+                options: dict[str, Any]) -> Any:
+        """NumPy's own ufunc on the memory of the operands, waited for."""
+        kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
+        if any(o is not None for o in targets):
+            kwargs["out"] = tuple([host(o) if isinstance(o, Array) else o for o in targets])
+        found = self.numpy(*[host(x) if isinstance(x, Array) else x for x in operands], **kwargs)
+        if found is NotImplemented:
+            return found
+        results = found if isinstance(found, tuple) else (found,)
+        given = outs if len(outs) == len(results) else (None,) * len(results)
+        shown = tuple([r if o is None else o for r, o in zip(map(adopt, results), given, strict=True)])
+        return shown if isinstance(found, tuple) else shown[0]
+
+    def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+             options: dict[str, Any]) -> Any:
+        """A call with outputs or keywords, recorded where kernels have the types."""
+        if (set(options) - {"where", "dtype", "casting", "order", "subok"} or not self.recordable
+                or any(not o.meta.flags.writeable for o in targets if o is not None)):
+            return self.at_once(operands, targets, outs, options)
+        mask = options.get("where", True)
+        types = elementwise.resolve(self, operands, targets, options.get("dtype"),
+                                    options.get("casting", "same_kind"))
+        arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
+        small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
+        if (any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
+                or (mask is not True and mask.form.name != "bool")):
+            return self.at_once(operands, targets, outs, options)
+        if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
+            rule = elementwise.plan_inplace(self, *operands)
+            if rule is not None:
+                key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
+                elementwise.remember((self, operands[0].form, key, "in place"), rule)
+        try:
+            return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
+        except (OverflowError, base.Unaddressable):
+            return self.at_once(operands, targets, outs, options)
+
+    def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str) -> Any:
+        numbers = [None if isinstance(x, Array) else Scalar(k, NATIVE[t], elementwise.cast_for(t, type(x))(x))
+                   for k, (x, t) in enumerate(zip(operands, types, strict=False))]
+        shape = elementwise.shape_of(operands, targets, None if mask is True else mask)
+        mirrors = [x.meta for x in operands if isinstance(x, Array)]
+        fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
+                 for o, t in zip(targets, types[self.nin:], strict=True)]
+        if 0 not in shape:
+            inputs = [operand(x, shape) if n is None else n for x, n in zip(operands, numbers, strict=True)]
+            places = [operand(o, shape) for o in fresh]
+            signature = tuple([NATIVE[t] for t in types])
+            self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
+        shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
+        if not shape:
+            shown = tuple([base.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)])
+        return shown if self.nout > 1 else shown[0]
+
+    def _issue(self, inputs: list[Any], places: list[base.Operand], signature: tuple[str, ...],
+               shape: tuple[int, ...], mask: base.Operand | None) -> None:
+        """Record one task per output, after copies of inputs that an output would overwrite too early."""
+        split = len(places) > 1
+        for place in places:
+            inputs = [x if isinstance(x, Scalar) else elementwise.apart(x, place) for x in inputs]
+        if split:  # the first output is written before the second reads
+            inputs = [elementwise.copied(x) if not isinstance(x, Scalar) and any(x[0] is p[0] for p in places) else x
+                      for x in inputs]
+        if mask is not None:
+            mask = elementwise.copied(mask) if any(mask[0] is p[0] for p in places) else mask
+            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape)
+                      for x, name in zip(inputs, signature, strict=False)]
+        for n, (name, place) in enumerate(zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)):
+            result = signature[self.nin + n]
+            types = (*signature[:self.nin], result)
+            if mask is None:
+                engine.record(name, types, shape, tuple(inputs), (place,))
+                continue
+            computed = elementwise.scratch(shape, result)
+            engine.record(name, types, shape, tuple(inputs), (computed,))
+            written = place[1].dtype
+            engine.record("where", ("bool", written, written, written), shape, (mask, computed, place), (place,))
+
+    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
+               initial: Any = numpy._NoValue, where: Any = True) -> Any:
+        from diffuse.numpy import folds
+
+        operator = FOLDS.get(self.__name__)
+        if operator is None:
+            return self._method("reduce", (array,), {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims,
+                                                     "initial": initial, "where": where})
+        return folds.reduce(operator, array, axis, dtype, out, keepdims, initial, where)
+
+    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        from diffuse.numpy import folds
+
+        if self.__name__ in SCANS:
+            return folds.scan(SCANS[self.__name__], array, axis, dtype, out)
+        return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
+
+    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
+        first, second = adopt(a), adopt(b)
+        if isinstance(first, Array) and isinstance(second, Array):
+            from diffuse.numpy import views
+
+            spread = first.form.shape + (1,) * second.form.ndim
+            return self(views.reshape(first, spread), second, **kwargs)
+        return self(first, second, **kwargs)
+
+    def at(self, array: Any, *args: Any) -> None:
+        self._method("at", (array, *args), {})
+
+    def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
+        return self._method("reduceat", (array, indices), {"axis": axis, "dtype": dtype, "out": out})
+
+    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
+        return self.numpy.resolve_dtypes(*args, **kwargs)
+
+    def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        from diffuse.numpy import fallback
+
+        if kwargs.get("out") is None:
+            kwargs.pop("out", None)
+        return fallback.call(getattr(self.numpy, name), args, kwargs)
+
+
+def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:
+    """An input with 1 wherever the mask is off: such lanes compute, but must raise no warning."""
+    place = elementwise.scratch(shape, name)
+    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else 1.0)
+    engine.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
+    return place
+
+
+def adopt(x: Any, writing: bool = False) -> Any:
+    """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
+    kind = type(x)
+    if kind in ARRAYS or kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
+        return x
+    if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
+        from diffuse.numpy import creation
+
+        array = x
+        if kind is not numpy.ndarray:
+            array = numpy.asarray(lowered(x))
+            if array.ndim == 0:
+                return array.dtype.type(array) if array.dtype in NATIVE else x
+        elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
+            return hosted(array) if array.flags.forc and array.flags.aligned else hosted(array.copy())
+        return creation.shared(array) if kind is numpy.ndarray else creation.wrap(array)
+    return x
+
+
+def lowered(x: Any) -> Any:
+    """A nested sequence with NumPy arrays in place of Diffuse's."""
+    if isinstance(x, Array):
+        return host(x)
+    if type(x) in (list, tuple):
+        return type(x)([lowered(v) for v in x])
+    return x
+
+
+def find(name: str) -> ufunc:
+    return UFUNCS[name]
+
+
+UFUNCS: dict[str, ufunc] = {}
+for _name in sorted(dir(numpy)):
+    _function = getattr(numpy, _name)
+    if isinstance(_function, numpy.ufunc):
+        _known = UFUNCS.get(_function.__name__)
+        UFUNCS[_name] = _known if _known is not None else ufunc(_function)
+        UFUNCS.setdefault(_function.__name__, UFUNCS[_name])

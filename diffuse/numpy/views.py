@@ -1,0 +1,139 @@
+"""Views: from an index, a shape or a permutation to another array over the same store.
+
+NumPy itself computes every view, on the array's meta; results and exceptions are therefore its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy
+
+from diffuse import engine
+from diffuse.numpy import base, elementwise
+from diffuse.numpy.base import Array, host, hosted, ready, recorded, view_in, viewing
+from diffuse.numpy.forms import NATIVE, Mirror, row_major
+from diffuse.numpy.ufuncs import lowered
+
+SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
+_NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
+
+
+def basic(index: Any) -> Any:
+    """The index with lazy integers replaced by their values if it makes a view, else None."""
+    kind = type(index)
+    if kind in SIMPLE:
+        return index if kind is not type(None) else (None,)
+    if kind is tuple:
+        for part in index:
+            if type(part) not in SIMPLE:
+                parts = [p if type(p) in SIMPLE else _integer(p) for p in index]
+                return None if any(p is NotImplemented for p in parts) else tuple(parts)
+        return index
+    found = _integer(index)
+    return None if found is NotImplemented else found
+
+
+def _integer(part: Any) -> Any:
+    """A 0-d integer or anything that Python would index with; arrays, lists and bools are not."""
+    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str, base.array_class)):
+        return NotImplemented
+    try:
+        return operator.index(part)
+    except TypeError:
+        return NotImplemented
+
+
+def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
+    """The view of `meta` that a basic index selects, 0-d for one element, and whether it is an element."""
+    kind = type(index)
+    if kind in _NUMBERS:
+        return (meta[index, ...], True) if meta.ndim == 1 else (meta[index], False)
+    if kind is tuple and len(index) == meta.ndim and all([type(i) in _NUMBERS for i in index]):
+        return meta[(*index, Ellipsis)], True
+    return meta[index], False
+
+
+def getitem(x: Array, index: Any) -> Any:
+    """`x[index]`: a view, an element, or for arrays of indices a copy."""
+    simple = basic(index)
+    if simple is None:
+        return _gather(x, index)
+    if x.memory is x.meta and ready(x):
+        found = x.memory[simple]
+        return viewing(x, found) if type(found) is numpy.ndarray else found
+    meta, element = part(x.meta, simple)
+    if not element:
+        return viewing(x, meta)
+    if ready(x):
+        return host(x)[simple]
+    try:
+        source = (x.storage, view_in(x, meta))
+    except base.Unaddressable:
+        return host(x)[simple]
+    out = recorded(row_major((), x.form.dtype))
+    engine.record("copy", (x.form.name, x.form.name), (), (source,), ((out.storage, out.part),))
+    return base.scalar_class.of(out)
+
+
+def _gather(x: Array, index: Any) -> Any:
+    """Indexing with arrays: which elements depends on data, so the memory is waited for."""
+    found = host(x)[lowered(index)]
+    if type(found) is not numpy.ndarray:
+        return found
+    return hosted(found) if found.flags.forc else hosted(found.copy())
+
+
+def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    """A view where NumPy's reshape would be one, else a copy."""
+    if isinstance(shape, Array):
+        shape = host(shape)
+    if copy:
+        return reshape(elementwise.duplicate(x, order="C" if order == "C" else "F"), shape, order)
+    try:
+        return viewing(x, x.meta.reshape(shape, order=order, copy=False))  # type: ignore[call-overload]
+    except ValueError as error:
+        if copy is False or not str(error).startswith("Unable to avoid"):
+            raise
+    if order == "A":
+        order = "F" if x.meta.flags.fnc else "C"
+    fresh = elementwise.duplicate(x, order=order)
+    return viewing(fresh, fresh.meta.reshape(shape, order=order, copy=False))
+
+
+def ravel(x: Array, order: str = "C") -> Any:
+    """A view where the elements already lie in that order, else a flat copy."""
+    if order == "K":
+        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+        turned = x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
+        return reshape(turned, -1)
+    return reshape(x, -1, order)
+
+
+def flatten(x: Array, order: str = "C") -> Any:
+    fresh = ravel(x, order)
+    return elementwise.duplicate(fresh) if fresh.owner is x or fresh.owner is x.owner else fresh
+
+
+def retyped(x: Array, dtype: Any) -> Any:
+    """`x.view(dtype)`: the same memory read as another element type."""
+    meta = x.meta.view(dtype)
+    if type(meta) is not numpy.ndarray or meta.dtype not in NATIVE:
+        return host(x).view(dtype)
+    return viewing(x, meta)
+
+
+def component(x: Array, name: str) -> Any:
+    """`.real` and `.imag`: views of complex arrays; of real ones the array itself, or zeros."""
+    if x.form.name[0] == "c":
+        return viewing(x, getattr(x.meta, name))
+    if name == "real":
+        return viewing(x, x.meta)
+    zero = hosted(numpy.zeros(x.form.shape, x.form.dtype))
+    zero.meta.flags.writeable = False
+    return zero
+
+
+def broadcast_to(x: Array, shape: Any) -> Any:
+    return viewing(x, numpy.broadcast_to(x.meta, shape))

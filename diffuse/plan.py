@@ -1,0 +1,80 @@
+"""What one analysis decided, in slots rather than stores, ready to replay.
+
+A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay looks up the
+stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diffuse.floaterrors import suspects
+from diffuse.ir import IndexTask, volume
+from diffuse.kernels import abi
+from diffuse.kernels.compiler import Kernel
+from diffuse.kernels.compose import Composition
+
+Address = Callable[[int], int]
+
+
+class Plan:
+    """One fused task: its kernel, where its values come from, and how often it was replayed."""
+
+    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "_partials",
+                 "_complex", "vanished", "operations", "suspects")
+
+    def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
+                 reason: str, text: str) -> None:
+        self.composition = composition
+        self.kernel = kernel
+        """None when every result is dead: nothing runs."""
+        self.reason = reason
+        """Why the prefix ended here."""
+        self.text = text
+        self.tasks = len(tasks)
+        self.operations = tuple(t.operation for t in tasks)
+        self.where = tuple(str(t.where) for t in tasks)
+        self.suspects = suspects(tasks)
+        """Who could have raised which floating-point flag."""
+        self.launches = 0
+        self.loops = len(composition.body.loops)
+        self.vanished = len(composition.vanished)
+        self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
+
+    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+        """Bytes of the partials buffer of each reduction, for the extents at hand."""
+        composition = self.composition
+        if not composition.partials:
+            return ()
+        shapes = tuple(tasks[t].shape for t in composition.spaces)
+        key = tuple(n for shape in shapes for n in shape)
+        found = self._partials.get(key)
+        if found is None:
+            body = composition.body
+            found = tuple(abi.partial_bytes(body, r, shapes[body.loops[r.loop].space]) for r in abi.reductions(body))
+            self._partials[key] = found
+        return found
+
+    def values(self, tasks: Sequence[IndexTask], address: Address, partials: Sequence[int]) -> tuple[Any, ...]:
+        """The kernel's block for these tasks, in the order of `abi.layout`."""
+        composition = self.composition
+        values: list[Any] = [volume(tasks[0].domain)]
+        for number in composition.spaces:
+            task = tasks[number]
+            values.append(task.splits[0].tile)
+            values += task.shape
+        for number, position in composition.arguments:
+            access = tasks[number].accesses[position]
+            view: Any = access.map
+            values.append(address(access.store.id) + view.offset)
+            values += view.strides
+        for (number, position), two in zip(composition.scalars, self._complex, strict=True):
+            value = tasks[number].scalars[position].value
+            if two:
+                values += (value.real, value.imag)
+            else:
+                values.append(value)
+        values += partials
+        return tuple(values)

@@ -1,0 +1,266 @@
+"""Every setting of Diffuse, declared once: environment variable and Python value to a checked value.
+
+A setting is read from its environment variable when it is first used, and may be set in code at any time::
+
+    diffuse.config.window = 1
+    with settings.using(window=1, compile="wait"):
+        ...
+
+After the first use a setting is a plain attribute of `config`, so reading one costs what an attribute costs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+
+class Rule(NamedTuple):
+    """What values a setting takes: a sentence for people, and a function that raises ValueError."""
+
+    text: str
+    parse: Callable[[Any], Any]
+
+
+class Setting(NamedTuple):
+    """One declared setting."""
+
+    name: str
+    variable: str
+    default: Any
+    rule: Rule
+    sentence: str
+
+
+def one_of(*words: str) -> Rule:
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise ValueError(value)
+        return value
+
+    return Rule("one of " + ", ".join(words), parse)
+
+
+def integer(least: int, *words: str) -> Rule:
+    """A whole number of at least `least`, or one of `words`."""
+
+    def parse(value: Any) -> int | str:
+        if isinstance(value, str):
+            value = value.strip()
+            if value in words:
+                return str(value)
+        if isinstance(value, (bool, float)) or int(value) < least:
+            raise ValueError(value)
+        return int(value)
+
+    return Rule("".join(f"{word} or " for word in words) + f"a whole number >= {least}", parse)
+
+
+UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+def _bytes(value: Any) -> int | None:
+    if value is None or value == "none":
+        return None
+    if isinstance(value, str):
+        text = value.strip().upper()
+        digits = text.rstrip("BIKMGT")
+        unit = text[len(digits):].removesuffix("B").removesuffix("I")
+        value = int(digits) * UNITS[unit] if unit in UNITS else int(text)
+    if isinstance(value, (bool, float)) or int(value) < 0:
+        raise ValueError(value)
+    return int(value)
+
+
+SIZE = Rule("none or a number of bytes, such as 1073741824, 512M or 4G", _bytes)
+
+
+def _flag(value: Any) -> bool:
+    if value in (True, "1", "true", "on", "yes"):
+        return True
+    if value in (False, "0", "false", "off", "no", ""):
+        return False
+    raise ValueError(value)
+
+
+FLAG = Rule("0 or 1", _flag)
+FOLDER = Rule("a folder", lambda value: os.path.expanduser(os.fspath(value)))
+
+
+def _cache_folder() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return os.path.join(base, "diffuse")
+
+
+SETTINGS: dict[str, Setting] = {
+    name: Setting(name, variable, default, rule, sentence)
+    for name, variable, default, rule, sentence in (
+        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference"),
+         "Where tasks run: threads of this machine, or one after another over NumPy arrays."),
+        ("threads", "DIFFUSE_NUM_THREADS", "auto", integer(1, "auto"),
+         "Threads of the local runtime; auto is what affinity and the cgroup quota leave to this process."),
+        ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),
+         "Tasks held before they are forwarded; auto grows while whole windows fuse, 1 fuses nothing."),
+        ("compile", "DIFFUSE_COMPILE", "background", one_of("background", "wait", "off"),
+         "Compile while the program runs interpreted, wait for each kernel, or only interpret."),
+        ("fallback", "DIFFUSE_FALLBACK", "warn", one_of("warn", "silent", "error"),
+         "What a function that only NumPy has does: run there with one warning per call site, run, or raise."),
+        ("trace", "DIFFUSE_TRACE", False, FLAG,
+         "Print each plan once, replays as counts, and each refusal to fuse with its reason, to stderr."),
+        ("cache_dir", "DIFFUSE_CACHE_DIR", _cache_folder, FOLDER,
+         "Where compiled kernels are kept between processes."),
+        ("cache_size", "DIFFUSE_CACHE_SIZE", 512 << 20, SIZE,
+         "Bytes of compiled kernels kept on disk; the least recently read go first; 0 keeps none."),
+        ("small", "DIFFUSE_SMALL", 8192, integer(0),
+         "Elements below which an operation is computed at once by NumPy."),
+        ("min_chunk", "DIFFUSE_MIN_CHUNK", 16384, integer(1),
+         "Elements per launch point below which a task keeps to one point."),
+        ("memory", "DIFFUSE_MEMORY", None, SIZE,
+         "Most bytes that arrays may hold together; none leaves it to the machine."),
+        ("check", "DIFFUSE_CHECK", False, FLAG,
+         "Check every task, and every answer of the fusion analysis, while the program runs."),
+    )
+}
+BY_VARIABLE = {setting.variable: setting for setting in SETTINGS.values()}
+
+
+class Config:
+    """The settings as attributes.  Setting one checks it; `version` counts the changes made in code."""
+
+    runtime: str
+    threads: int | str
+    window: int | str
+    compile: str
+    fallback: str
+    trace: bool
+    cache_dir: str
+    cache_size: int
+    small: int
+    min_chunk: int
+    memory: int | None
+    check: bool
+    version: int
+
+    def __init__(self) -> None:
+        self.__dict__["version"] = 0
+        self.__dict__["_code"] = set()
+
+    def __getattr__(self, name: str) -> Any:  # reached on the first use only: afterwards the instance has it
+        value = _initial(_declared(name))
+        self.__dict__[name] = value
+        return value
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setting = _declared(name)
+        self.__dict__[name] = _checked(setting, value, f"diffuse.config.{name}")
+        self.__dict__["_code"].add(name)
+        _changed(name)
+
+    def __delattr__(self, name: str) -> None:
+        """Forget what code said: the next use reads the environment again."""
+        self.__dict__.pop(_declared(name).name, None)
+        self.__dict__["_code"].discard(name)
+        _changed(name)
+
+    def __dir__(self) -> list[str]:
+        return [*SETTINGS, "version"]
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name} = {getattr(self, name)!r}  ({source(name)})" for name in SETTINGS)
+
+
+def _declared(name: str) -> Setting:
+    if name not in SETTINGS:
+        raise AttributeError(f"diffuse has no setting {name!r}: expected one of {', '.join(SETTINGS)}")
+    return SETTINGS[name]
+
+
+def _checked(setting: Setting, value: Any, said: str) -> Any:
+    try:
+        return setting.rule.parse(value)
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{said}={value!r}: expected {setting.rule.text}") from None
+
+
+def _initial(setting: Setting) -> Any:
+    text = os.environ.get(setting.variable)
+    if text is not None:
+        return _checked(setting, text, setting.variable)
+    return default(setting.name)
+
+
+def default(name: str) -> Any:
+    value = _declared(name).default
+    return value() if callable(value) else value
+
+
+def source(name: str) -> str:
+    """Where a setting's value comes from: "code", "environment" or "default"."""
+    if name in config.__dict__["_code"]:
+        return "code"
+    return "environment" if _declared(name).variable in os.environ else "default"
+
+
+config = Config()
+_watchers: list[tuple[str, Callable[[Any], None]]] = []
+
+
+def watch(name: str, function: Callable[[Any], None]) -> None:
+    """Call `function` with the value of a setting whenever code changes it."""
+    _watchers.append((_declared(name).name, function))
+
+
+def _changed(name: str) -> None:
+    config.__dict__["version"] += 1
+    for watched, function in _watchers:
+        if watched == name:
+            function(getattr(config, name))
+
+
+@contextmanager
+def using(**values: Any) -> Iterator[Config]:
+    """Settings for the length of a `with` block."""
+    for name in values:
+        _declared(name)
+    before = {name: (config.__dict__.get(name), name in config.__dict__, name in config.__dict__["_code"])
+              for name in values}
+    try:
+        for name, value in values.items():
+            setattr(config, name, value)
+        yield config
+    finally:
+        for name, (value, known, by_code) in before.items():
+            config.__dict__.pop(name, None)
+            if known:
+                config.__dict__[name] = value
+            if not by_code:
+                config.__dict__["_code"].discard(name)
+            _changed(name)
+
+
+def check_environment() -> None:
+    """Raise for a `DIFFUSE_` variable that is not a setting or has a wrong value."""
+    for variable, text in os.environ.items():
+        if variable.startswith("DIFFUSE_"):
+            if variable not in BY_VARIABLE:
+                raise ValueError(f"{variable}={text!r}: there is no such setting; "
+                                 f"expected one of {', '.join(BY_VARIABLE)}")
+            _checked(BY_VARIABLE[variable], text, variable)
+
+
+def table() -> str:
+    """The settings as a Markdown table."""
+    rows = ["| variable | in code | default | values | what it does |", "| --- | --- | --- | --- | --- |"]
+    for setting in SETTINGS.values():
+        shown = "$XDG_CACHE_HOME/diffuse" if callable(setting.default) else _shown(setting.default)
+        rows.append(f"| `{setting.variable}` | `{setting.name}` | `{shown}` | {setting.rule.text} "
+                    f"| {setting.sentence} |")
+    return "\n".join(rows)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(int(value))
+    return "none" if value is None else str(value)

@@ -1,0 +1,42 @@
+"""From a fusible prefix to the stores that exist only inside it (papers/003, section 5.1).
+
+A temporary is written by the prefix and seen by nobody else: every read of it finds what its own point wrote
+earlier in the prefix, no pending task reads or reduces it, and the program holds no reference to it.  A store
+that is only written, and then forgotten, is one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, covers, relation
+
+
+def temporaries(prefix: Sequence[IndexTask], pending: Iterable[IndexTask] = (),
+                live: Container[int] = ()) -> set[int]:
+    """Ids of the stores that vanish when `prefix` becomes one task and only `pending` and `live` remain."""
+    complete: dict[int, list[Access]] = {}
+    written: set[int] = set()
+    visible: set[int] = set()
+    for task in prefix:
+        # all reads of a task come before its writes: an in-place update reads what was there before it
+        for access in task.accesses:
+            if access.privilege is Privilege.REDUCE:
+                visible.add(access.store.id)
+            elif access.privilege.reads:
+                if not _inside(complete.get(access.store.id, ()), access, task.domain):
+                    visible.add(access.store.id)
+        for access in task.accesses:
+            if access.privilege.writes:
+                written.add(access.store.id)
+                if covers(access):
+                    complete.setdefault(access.store.id, []).append(access)
+    for task in pending:
+        visible.update(a.store.id for a in task.accesses if a.privilege is not Privilege.WRITE)
+    return {id for id in written - visible if id not in live}
+
+
+def _inside(complete: Sequence[Access], read: Access, domain: Point) -> bool:
+    """Does each point read only what it wrote itself, by a write that left no element out?"""
+    return bool(complete) and all(
+        relation(write, read, domain) in (Relation.SAME, Relation.ALIGNED) for write in complete)

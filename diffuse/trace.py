@@ -1,0 +1,82 @@
+"""What happened, as named counters and events: the numbers behind `diffuse info`, `explain` and DIFFUSE_TRACE.
+
+Counters always count (one dictionary addition each; a hot path writes `trace.counters["recorded"] += 1`
+itself).  Events cost one test unless tracing is on; then each different event is printed to stderr once,
+and its repetitions are counted and printed at exit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+
+from diffuse import settings
+
+COUNTERS = {
+    "recorded": "index tasks that the program's operations became",
+    "launched": "fused tasks forwarded to the runtime",
+    "plans": "plans made by an analysis",
+    "replays": "plans used again",
+    "refusals": "different places where a constraint kept a task out of a prefix",
+    "background compilations": "kernels compiled, or read from disk, while the program ran",
+    "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
+}
+"""Every counter and what it counts."""
+
+counters: defaultdict[str, int] = defaultdict(int)
+events: dict[tuple[str, str], int] = {}
+
+on: bool = False
+
+
+def count(name: str, n: int = 1) -> None:
+    counters[name] += n
+
+
+def event(kind: str, text: str | Callable[[], str]) -> None:
+    """Something worth a line: printed the first time it is said, counted from then on."""
+    if not on:
+        return
+    key = (kind, text if isinstance(text, str) else text())
+    seen = events.get(key, 0)
+    events[key] = seen + 1
+    if not seen:
+        first, *rest = key[1].splitlines() or [""]
+        print("\n".join([f"diffuse: {kind}: {first}", *("         " + line for line in rest)]),
+              file=sys.stderr, flush=True)
+
+
+def enable(wanted: bool = True) -> None:
+    """Turn the printing of events on or off, as the setting `trace` does."""
+    global on
+    on = wanted
+
+
+def snapshot() -> dict[str, int]:
+    """The counters now, every declared one among them."""
+    return {**dict.fromkeys(COUNTERS, 0), **counters}
+
+
+def reset() -> None:
+    counters.clear()
+    events.clear()
+
+
+def summary() -> str:
+    """The counters, and the events that were repeated, as text."""
+    lines = [f"{name}: {n:,}" for name, n in snapshot().items() if n]
+    lines += [f"{kind} {text.splitlines()[0]!r}: {n} times" for (kind, text), n in events.items() if n > 1 and text]
+    return "\n".join(lines)
+
+
+def _at_exit() -> None:
+    if on:
+        for line in summary().splitlines():
+            print(f"diffuse: {line}", file=sys.stderr)
+
+
+atexit.register(_at_exit)
+settings.watch("trace", enable)
+enable(settings.config.trace)

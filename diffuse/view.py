@@ -1,0 +1,170 @@
+"""Views: what part of a store an array shows, from NumPy's (offset, strides, shape) to an affine access map.
+
+A view is interned: asking again for the same part gives the same object, so that tasks compare and hash
+views in constant time and never decompose strides twice.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from diffuse.ir import AccessMap, Partition, Point, Split, Store, tiling
+
+ITEMSIZE = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}
+"""Bytes of an element, by the names of NumPy's element types."""
+
+INTERNED = 1 << 16
+"""Views kept; past this many the table is emptied (live arrays keep theirs)."""
+
+
+class View(AccessMap):
+    """An access map that also knows its frame and where its elements lie in memory."""
+
+    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "_hash", "_derived")
+
+    frame: Point
+    """Shape of the store frame whose coordinates the map gives."""
+    dtype: str
+    shape: Point
+    """Extents of the iteration space that the map is defined on."""
+    offset: int
+    """Bytes from the start of the store to element (0, ..., 0)."""
+    strides: Point
+    """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
+
+    def __init__(self, rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], frame: Point, dtype: str,
+                 shape: Point, offset: int, strides: Point) -> None:
+        put = object.__setattr__
+        put(self, "rows", rows)
+        put(self, "frame", frame)
+        put(self, "dtype", dtype)
+        put(self, "shape", shape)
+        put(self, "offset", offset)
+        put(self, "strides", strides)
+        put(self, "_hash", hash((rows,)))
+        put(self, "_derived", {})
+
+    def __hash__(self) -> int:
+        return self._hash  # type: ignore[attr-defined, no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, AccessMap) and self.rows == other.rows)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return View, (self.rows, self.frame, self.dtype, self.shape, self.offset, self.strides)
+
+    def broadcast(self, shape: Point) -> View:
+        """This view repeated over a larger iteration space, by NumPy's broadcasting rule."""
+        if shape == self.shape:
+            return self
+        found: View | None = self._derived.get(shape)  # type: ignore[attr-defined]
+        if found is None:
+            lead = len(shape) - len(self.shape)
+            kept = {k: k + lead for k, n in enumerate(self.shape) if n == shape[k + lead]}
+            found = self._derived[shape] = self._renamed(shape, kept)  # type: ignore[attr-defined]
+        return found
+
+    def kept(self, shape: Point, axes: tuple[int, ...]) -> View:
+        """This view as the output of a reduction over `shape`: its dimension k is iteration dimension axes[k]."""
+        found: View | None = self._derived.get((shape, axes))  # type: ignore[attr-defined]
+        if found is None:
+            found = self._derived[shape, axes] = self._renamed(shape, dict(enumerate(axes)))  # type: ignore[attr-defined]
+        return found
+
+    def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
+        """The canonical partition of this view when `splits` cut its iteration space."""
+        found: Partition | None = self._derived.get(splits)  # type: ignore[attr-defined]
+        if found is None:
+            found = self._derived[splits] = tiling(store, self, self.shape, splits)  # type: ignore[attr-defined]
+        return found
+
+    def _renamed(self, shape: Point, kept: dict[int, int]) -> View:
+        rows = tuple((offset, tuple(sorted((kept[k], step) for k, step in terms if k in kept)))
+                     for offset, terms in self.rows)
+        strides = [0] * len(shape)
+        for k, target in kept.items():
+            strides[target] = self.strides[k]
+        return View(rows, self.frame, self.dtype, shape, self.offset, tuple(strides))
+
+
+_views: dict[tuple[object, ...], View] = {}
+
+
+def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offset: int, strides: Point,
+       shape: Point) -> View:
+    """The view of a row-major store that NumPy would describe by `offset` and `strides`, in bytes.
+
+    Uses the store's own coordinates where the view is affine in them, else those of a reshaped frame of
+    the same memory.  Raises ValueError where elements do not lie at multiples of their size.
+    """
+    key = (storage_shape, storage_dtype, dtype, offset, strides, shape)
+    found = _views.get(key)
+    if found is None:
+        if len(_views) >= INTERNED:
+            _views.clear()
+        found = _views[key] = _decompose(storage_shape, storage_dtype, dtype, itemsize, offset, strides, shape)
+    return found
+
+
+def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offset: int,
+               strides: Point, shape: Point) -> View:
+    if offset % itemsize or any(s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
+        raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size {itemsize}: "
+                         "copy the array first")
+    start = offset // itemsize
+    steps = tuple(s // itemsize if s % itemsize == 0 else 0 for s in strides)
+    storage_item = ITEMSIZE[storage_dtype]
+    frames: list[Point] = []
+    if storage_dtype == dtype or storage_item == itemsize:
+        frames.append(storage_shape)
+    elif storage_item > itemsize:
+        frames.append((*storage_shape, storage_item // itemsize))
+    frames.append((prod(storage_shape) * storage_item // itemsize,))
+    for frame in frames:
+        rows = _rows(frame, start, steps, shape)
+        if rows is not None:
+            break
+    else:
+        raise ValueError(f"view of shape {shape} at offset {offset} with strides {strides} leaves its store of "
+                         f"shape {storage_shape}: slice within the array")
+    followed = {k for _, terms in rows for k, _ in terms}
+    return View(rows, frame, dtype, shape, offset,
+                tuple(s if k in followed else 0 for k, s in enumerate(strides)))
+
+
+def _rows(frame: Point, start: int, steps: Point, shape: Point
+          ) -> tuple[tuple[int, tuple[tuple[int, int], ...]], ...] | None:
+    """Write a flat position as coordinates of `frame`, digit by digit; None where a coordinate leaves it."""
+    pitch = [prod(frame[d + 1:]) for d in range(len(frame))]
+    if shape == frame and start == 0 and list(steps) == pitch:
+        return tuple((0, ((d, 1),)) for d in range(len(frame)))
+    offsets, rest = [], start
+    for d, p in enumerate(pitch):
+        offsets.append(rest // p if frame[d] > 1 else 0)
+        rest -= offsets[-1] * p
+    terms: list[list[tuple[int, int]]] = [[] for _ in frame]
+    free = {d for d, n in enumerate(frame) if n == 1}
+    for k, (step, n) in enumerate(zip(steps, shape, strict=True)):
+        if n == 1:  # any coordinate will do: one of extent 1 first, else the one of this pitch
+            d = next((d for d in sorted(free) if pitch[d] == abs(step)),
+                     next((d for d, p in enumerate(pitch) if p == abs(step) and frame[d] > 1), None))
+            if d is not None:
+                terms[d].append((k, 1))
+                free.discard(d)
+            continue
+        sign, rest_step = (1, step) if step >= 0 else (-1, -step)
+        for d, p in enumerate(pitch):
+            if frame[d] > 1 and rest_step >= p:
+                terms[d].append((k, sign * (rest_step // p)))
+                rest_step %= p
+        if rest_step:
+            return None
+    for d, size in enumerate(frame):
+        low = offsets[d] + sum(min(0, s * (shape[k] - 1)) for k, s in terms[d])
+        high = offsets[d] + sum(max(0, s * (shape[k] - 1)) for k, s in terms[d])
+        if low < 0 or high >= size:
+            return None
+    return None if rest else tuple((o, tuple(t)) for o, t in zip(offsets, terms, strict=True))

@@ -1,0 +1,114 @@
+"""When a kernel gets compiled: in the background while the program runs interpreted, at once, or never.
+
+A `Kernel` can always run: through `native` once machine code is there, through its interpreted meaning
+until then.  Both take the same values and give the same bits.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+import traceback
+import warnings
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from diffuse import settings, trace
+from diffuse.kernels import abi
+from diffuse.kernels.expr import Body
+
+
+class Kernel:
+    """The code of one body."""
+
+    __slots__ = ("body", "native", "layout", "failed", "future")
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.native: Any = None
+        """Address and finish address, once compiled."""
+        self.layout: struct.Struct = abi.layout(body)
+        self.failed = False
+        self.future: Future[None] | None = None
+
+    def pack(self, values: tuple[Any, ...]) -> bytes:
+        return self.layout.pack(*values)
+
+    def point(self, values: tuple[Any, ...], p: int) -> None:
+        from diffuse.kernels import interpret
+
+        interpret.point(self.body, values, p)
+
+    def finish(self, values: tuple[Any, ...]) -> None:
+        from diffuse.kernels import interpret
+
+        interpret.finish(self.body, values)
+
+    def compile(self) -> None:
+        """Make machine code; a failure leaves the interpreter in charge, with one warning."""
+        from diffuse.kernels import jit
+
+        try:
+            self.native = jit.compile(self.body)
+        except Exception as error:
+            self.failed = True
+            first = traceback.format_exception_only(error)[-1].strip()
+            warnings.warn(f"a kernel of {sum(len(x.ops) for x in self.body.loops)} operations did not compile "
+                          f"({first}); it runs interpreted, with the same results",
+                          RuntimeWarning, stacklevel=2)
+
+
+class Compiler:
+    """Kernels by body, and the thread that compiles them."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[Body, Kernel] = {}
+        self._lock = threading.Lock()
+        self._executor: ThreadPoolExecutor | None = None
+
+    def kernel(self, body: Body) -> Kernel:
+        """The kernel of a body; compilation starts here, as the setting `compile` says."""
+        with self._lock:
+            found = self.kernels.get(body)
+            if found is None:
+                found = self.kernels[body] = Kernel(body)
+        if found.native is None and not found.failed and settings.config.compile != "off":
+            self._start(found)
+        return found
+
+    def _start(self, kernel: Kernel) -> None:
+        from diffuse.kernels import jit
+
+        if kernel.future is None:
+            if settings.config.compile == "wait" or jit.cached(kernel.body):
+                kernel.compile()
+                return
+            if self._executor is None:
+                self._executor = ThreadPoolExecutor(1, "diffuse-compile")
+            trace.count("background compilations")
+            kernel.future = self._executor.submit(kernel.compile)
+        elif settings.config.compile == "wait":
+            kernel.future.result()
+
+    def wait(self) -> None:
+        """Until every compilation that was started has ended."""
+        for kernel in list(self.kernels.values()):
+            if kernel.future is not None:
+                kernel.future.result()
+
+    def forget(self) -> None:
+        """Drop every kernel that this process keeps (the disk keeps its own)."""
+        self.wait()
+        with self._lock:
+            self.kernels.clear()
+
+    def after_fork(self) -> None:
+        """The compiling thread does not survive a fork: what it had in hand is started again on demand."""
+        self._lock = threading.Lock()
+        self._executor = None
+        for kernel in self.kernels.values():
+            if kernel.native is None:
+                kernel.future = None
+
+
+compiler = Compiler()

@@ -1,0 +1,203 @@
+"""From the tasks of a prefix to one body: their fragments in program order, stores renamed to slots.
+
+Everything here is a function of the canonical form: the same tasks over other stores, extents and
+scalar values compose to an equal body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from diffuse.ir import Access, AccessMap, IndexTask, Point, Privilege, Relation, Split, relation, volume
+from diffuse.kernels import generators
+from diffuse.kernels.expr import Argument, Body, Builder, Loop, Op, Output, Space
+
+
+class Reference(NamedTuple):
+    """How a fragment names an argument before arguments are numbered: a slot's view in a space."""
+
+    slot: int
+    view: int
+    space: int
+
+
+@dataclass
+class Fragment:
+    """What one task computes: ops whose loads, stores and reduces are attributed to references."""
+
+    space: int
+    ops: list[Op]
+    reads: list[Reference]
+    writes: list[Reference]
+    reduces: list[Reference]
+    scans: bool
+
+
+class Composition(NamedTuple):
+    """A body, and where each of its parts comes from in the window."""
+
+    body: Body
+    arguments: tuple[tuple[int, int], ...]
+    """Per argument of the body: (task, access)."""
+    scalars: tuple[tuple[int, int], ...]
+    """Per scalar of the body: (task, scalar)."""
+    spaces: tuple[int, ...]
+    """Per space of the body: a task that iterates over it."""
+    vanished: frozenset[int]
+    """Slots that live in registers only and need no memory."""
+    partials: tuple[tuple[int, int], ...]
+    """Per reduction of the body: (loop, argument)."""
+
+
+class Window:
+    """The numbering that composition works in: slots, views and spaces by first use."""
+
+    def __init__(self, tasks: Sequence[IndexTask]) -> None:
+        self.tasks = tasks
+        self.domain = tasks[0].domain
+        self.slots: dict[int, int] = {}
+        self.views: list[dict[tuple[object, ...], int]] = []
+        self.accesses: list[list[Access]] = []
+        self.spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
+        self.sources: dict[Reference, tuple[int, int]] = {}
+        self._relations: dict[tuple[int, int, int], Relation] = {}
+
+    def space(self, task: IndexTask) -> int:
+        return self.spaces.setdefault((task.shape, task.splits), len(self.spaces))
+
+    def reference(self, number: int, position: int) -> Reference:
+        """The reference of one access of one task."""
+        task = self.tasks[number]
+        access = task.accesses[position]
+        slot = self.slots.setdefault(access.store.id, len(self.slots))
+        if slot == len(self.views):
+            self.views.append({})
+            self.accesses.append([])
+        key = (access.store, access.map, access.partition)
+        view = self.views[slot].setdefault(key, len(self.views[slot]))
+        if view == len(self.accesses[slot]):
+            self.accesses[slot].append(access)
+        found = Reference(slot, view, self.space(task))
+        self.sources.setdefault(found, (number, position))
+        return found
+
+    def relation(self, slot: int, a: int, b: int) -> Relation:
+        key = (slot, min(a, b), max(a, b))
+        if key not in self._relations:
+            first, second = self.accesses[slot][key[1]], self.accesses[slot][key[2]]
+            self._relations[key] = relation(first, second, self.domain)
+        return self._relations[key]
+
+
+def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
+            fuse: Callable[[Window, list[Fragment], frozenset[int]], list[tuple[int, list[Op]]]]) -> Composition:
+    """Turn the tasks of a prefix into one body; `fuse` (loops.py) decides which fragments share a loop."""
+    window = Window(tasks)
+    scalars: list[tuple[int, int]] = []
+    fragments = [_fragment(window, number, scalars) for number in range(len(tasks))]
+    gone = frozenset(window.slots[i] for i in temporaries if i in window.slots)
+    return _number(window, fuse(window, fragments, gone), scalars, gone)
+
+
+def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fragment:
+    task = window.tasks[number]
+    name, _, attribute = task.operation.partition(":")
+    outputs = [k for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ]
+    reads = [window.reference(number, k) for k in range(len(task.accesses)) if k not in outputs]
+    by_position = {s.position: k for k, s in enumerate(task.scalars)}
+    inputs, unread = [], iter(reads)
+    for position in range(len(reads) + len(task.scalars)):
+        if position in by_position:
+            inputs.append(Op("scalar", task.scalars[by_position[position]].dtype, (), len(scalars)))
+            scalars.append((number, by_position[position]))
+        else:
+            reference = next(unread)
+            inputs.append(Op("load", window.accesses[reference.slot][reference.view].store.dtype, (), reference))
+    writes = [window.reference(number, k) for k in outputs]
+    targets = tuple(Output(task.accesses[k].store.dtype, w, len(task.shape))  # type: ignore[arg-type]
+                    for k, w in zip(outputs, writes, strict=True))
+    builder = Builder(tuple(inputs), targets, task.signature, attribute)
+    generators.find(task.operation)(builder)
+    reduced = {op.attribute[1] for op in builder.ops if op.kind == "reduce"}
+    return Fragment(window.space(task), builder.ops, reads, [w for w in writes if w not in reduced],
+                    [w for w in writes if w in reduced], any(op.kind == "scan" for op in builder.ops))
+
+
+def classes(map: AccessMap, rank: int) -> str:
+    """One letter per iteration dimension: 0 not followed, 1 unit stride, s any other."""
+    letters = []
+    last = len(map.rows) - 1
+    for k in range(rank):
+        steps = [(row, step) for row, (_, terms) in enumerate(map.rows) for j, step in terms if j == k]
+        letters.append("0" if not steps else "1" if steps == [(last, 1)] else "s")
+    return "".join(letters)
+
+
+def _number(window: Window, drafts: list[tuple[int, list[Op]]], scalars: list[tuple[int, int]],
+            gone: frozenset[int]) -> Composition:
+    """Number arguments, scalars and spaces by first use in the loops, and pick each loop's order."""
+    references: dict[Reference, int] = {}
+    kept: dict[int, int] = {}
+    spaces: dict[int, int] = {}
+    numbered: list[tuple[int, list[Op]]] = []
+    written: set[int] = set()
+    read: set[int] = set()
+    for space, ops in drafts:
+        number = spaces.setdefault(space, len(spaces))
+        out = []
+        for op in ops:
+            if op.kind == "scalar":
+                op = op._replace(attribute=kept.setdefault(op.attribute, len(kept)))
+            elif op.kind in ("load", "store"):
+                (read if op.kind == "load" else written).add(op.attribute.slot)
+                op = op._replace(attribute=references.setdefault(op.attribute, len(references)))
+            elif op.kind == "reduce":
+                written.add(op.attribute[1].slot)
+                op = op._replace(attribute=(op.attribute[0],
+                                            references.setdefault(op.attribute[1], len(references))))
+            out.append(op)
+        numbered.append((number, out))
+    tasks = window.tasks
+    space_list = list(window.spaces)
+    arguments = []
+    for r in references:
+        access = window.accesses[r.slot][r.view]
+        shape = space_list[r.space][0]
+        stored = r.slot in written
+        privilege = (Privilege.READ_WRITE if stored and r.slot in read
+                     else Privilege.WRITE if stored else Privilege.READ)
+        arguments.append(Argument(r.slot, r.view, access.store.dtype, spaces[r.space],
+                                  classes(access.map, len(shape)), privilege))
+    many = volume(window.domain) > 1
+    body_spaces = tuple(Space(len(space_list[s][0]), space_list[s][1][0].axis if many else -1) for s in spaces)
+    body = Body(body_spaces, tuple(arguments),
+                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)),
+                tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops)) for s, ops in numbered))
+    owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}
+    touched = {r.slot for r in references}
+    return Composition(body, tuple(window.sources[r] for r in references), tuple(scalars[i] for i in kept),
+                       tuple(owner[s] for s in spaces), gone - touched,
+                       tuple((n, op.attribute[1]) for n, (_, ops) in enumerate(numbered)
+                             for op in ops if op.kind == "reduce"))
+
+
+def _order(ops: Sequence[Op], rank: int, arguments: Sequence[Argument]) -> tuple[int, ...]:
+    """Loop order, outermost first: the dimension with most unit strides innermost.
+
+    A reduction's tree is defined on the natural order, so loops that reduce keep it; a scan runs along its
+    own dimension innermost.
+    """
+    natural = list(range(rank))
+    for op in ops:
+        if op.kind == "reduce":
+            return tuple(natural)
+        if op.kind == "scan":
+            return tuple([d for d in natural if d != op.attribute[1]] + [op.attribute[1]])
+    used = [arguments[op.attribute].classes for op in ops if op.kind in ("load", "store")]
+    if rank > 1:
+        units = [sum(c[d] == "1" for c in used) for d in natural]
+        inner = max(natural, key=lambda d: (units[d], d))
+        natural = [d for d in natural if d != inner] + [inner]
+    return tuple(natural)

@@ -1,0 +1,151 @@
+"""The kernel language: what a fused task computes, as one typed list of operations per loop nest.
+
+A `Body` is a value in the terms of slots, views and spaces: it names no store, no address, no extent
+and no scalar value, so isomorphic fused tasks share one body, one kernel and one cache entry.  It names
+no target either: `llvm` lowers it for the host or for a GPU, `interpret` says with NumPy what it means.
+
+    Body   ::= spaces, arguments, scalars, loops
+    Loop   ::= space, order, ops
+    Op     ::= kind dtype args attribute            (the value number of an op is its index in the loop)
+
+Kinds of `Op`:
+
+    load      attribute = argument                  the element of the argument at this iteration
+    scalar    attribute = scalar                    a parameter given by value
+    const     attribute = Python value              a literal that belongs to the structure
+    index     attribute = iteration dimension       the iteration index, an int64
+    cast      args = (value,)                       NumPy's `astype` to `dtype`
+    store     args = (value,), attribute = argument
+    reduce    args = (value,), attribute = (operator, argument)      over the iteration dimensions that the
+              argument does not follow, in the fixed tree of `reduction`; dtype = the accumulator's
+    scan      args = (value,), attribute = (operator, dimension)     value = running sum or product
+    otherwise a NumPy ufunc ("add", "exp", "where", "clip" ...) computing in the dtypes of its args,
+              with a result of `dtype`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from diffuse.ir import Privilege
+
+STRUCTURAL = frozenset({"load", "scalar", "const", "index", "cast", "store", "reduce", "scan"})
+
+
+class Op(NamedTuple):
+    kind: str
+    dtype: str
+    args: tuple[int, ...] = ()
+    attribute: Any = None
+
+
+class Argument(NamedTuple):
+    """One way a fused task touches one slot.  Base address and strides arrive at launch."""
+
+    slot: int
+    view: int
+    """Which of the slot's distinct views; equal (slot, view, space) means equal elements."""
+    dtype: str
+    space: int
+    classes: str
+    """One letter per iteration dimension: 0 not followed (broadcast or reduced), 1 neighbouring elements
+    are neighbours in memory, s any other stride."""
+    privilege: Privilege
+
+
+class Space(NamedTuple):
+    """An iteration space.  Its extents, and the tile of the split axis, arrive at launch."""
+
+    rank: int
+    axis: int
+    """The dimension that the (one-dimensional) launch domain cuts; -1: none."""
+
+
+class Loop(NamedTuple):
+    space: int
+    order: tuple[int, ...]
+    """Iteration dimensions from the outermost loop to the innermost."""
+    ops: tuple[Op, ...]
+
+
+@dataclass(frozen=True)
+class Body:
+    spaces: tuple[Space, ...]
+    arguments: tuple[Argument, ...]
+    scalars: tuple[str, ...]
+    """Element types of the parameters given by value."""
+    loops: tuple[Loop, ...]
+    """Run one after another by each point."""
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+
+@dataclass
+class Builder:
+    """What a generator writes its fragment with; values are integers.
+
+    `inputs[k]` and `outputs[k]` name the operation's inputs and outputs by position, wherever they live.
+    """
+
+    inputs: tuple[Op, ...]
+    """For each input the op that produces it: a load or a scalar, in the element type it has in memory."""
+    outputs: tuple[Any, ...]
+    """For each output an `Output`."""
+    signature: tuple[str, ...]
+    attribute: str = ""
+    """What follows the colon in the operation's name ("1" in "cumsum:1")."""
+    ops: list[Op] = field(default_factory=list)
+
+    def emit(self, kind: str, dtype: str, *args: int, attribute: Any = None) -> int:
+        self.ops.append(Op(kind, dtype, args, attribute))
+        return len(self.ops) - 1
+
+    def input(self, position: int) -> int:
+        """The input at `position`, cast to the element type that the signature computes in."""
+        op = self.inputs[position]
+        self.ops.append(op)
+        return self.cast(len(self.ops) - 1, self.signature[position])
+
+    def cast(self, value: int, dtype: str) -> int:
+        return value if self.ops[value].dtype == dtype else self.emit("cast", dtype, value)
+
+    def const(self, value: Any, dtype: str) -> int:
+        return self.emit("const", dtype, attribute=value)
+
+    def index(self, dimension: int) -> int:
+        return self.emit("index", "int64", attribute=dimension)
+
+    def store(self, value: int, position: int = 0) -> None:
+        """Write output `position`, cast to its element type in memory."""
+        out = self.outputs[position]
+        self.emit("store", out.dtype, self.cast(value, out.dtype), attribute=out.argument)
+
+    def reduce(self, value: int, operator: str, position: int = 0) -> None:
+        """Fold `value` into output `position` over the iteration dimensions that the output does not follow."""
+        out = self.outputs[position]
+        self.emit("reduce", self.ops[value].dtype, value, attribute=(operator, out.argument))
+
+
+class Output(NamedTuple):
+    dtype: str
+    argument: int
+    rank: int = 0
+    """Of the iteration space."""
+
+
+def _lines(body: Body) -> list[str]:
+    """A body as text: one line per op, the form of traces and golden files."""
+    lines = [f"space {i}: rank {s.rank}, cut along {s.axis}" for i, s in enumerate(body.spaces)]
+    lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] in space {a.space} {a.privilege.value}"
+              for i, a in enumerate(body.arguments)]
+    lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]
+    for number, loop in enumerate(body.loops):
+        lines.append(f"loop {number} over space {loop.space}, order {loop.order}:")
+        for i, op in enumerate(loop.ops):
+            args = ", ".join(f"v{a}" for a in op.args)
+            attribute = "" if op.attribute is None else f" #{op.attribute}"
+            name = "" if op.kind in ("store", "reduce") else f"v{i}: {op.dtype} = "
+            lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip())
+    return lines

@@ -1,0 +1,163 @@
+"""From a `Body` to machine code that can be called: emitted, compiled and linked, or taken from the cache.
+
+LLVM is started on the first call.  Compiling releases Python's lock for nearly all of its time.
+"""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from diffuse import settings
+from diffuse.kernels import abi, vectormath
+from diffuse.kernels.cache import Cache
+from diffuse.kernels.expr import Body
+from diffuse.kernels.target import host
+
+SPEED = 2
+"""LLVM's level for instruction selection and scheduling.  No other passes run, but for bodies with scans."""
+
+
+class Native(NamedTuple):
+    """A compiled body, for as long as `keep` lives."""
+
+    address: int
+    """Of `void k(ptr block, i64 point)`."""
+    finish: int
+    """Of `void k_finish(ptr block)`; 0 if the body has no reductions."""
+    keep: Any
+
+
+def compile(body: Body) -> Native:
+    """Machine code for a body, from the disk if it is there."""
+    kept, key = disk(), key_of(body)
+    image = kept.get(key)
+    if image is not None:
+        try:
+            return _link(body, image)
+        except RuntimeError:  # whole, and yet not what this LLVM can load
+            pass
+    image = object_code(body)
+    native = _link(body, image)
+    kept.put(key, image)
+    return native
+
+
+def cached(body: Body) -> bool:
+    """Is there an entry for this body on the disk?  Then `compile` takes about a millisecond."""
+    return disk().path(key_of(body)).is_file()
+
+
+def target_name() -> str:
+    """The processor compiled for, in a few words."""
+    machine = host()
+    return f"{machine.cpu} ({machine.triple}, {'AVX-512' if 'e' in machine.sets else 'AVX2' if machine.sets else 'no AVX2'})"
+
+
+def disk() -> Cache:
+    """The cache in the folder that the settings name now."""
+    return _cache(settings.config.cache_dir, settings.config.cache_size)
+
+
+@cache
+def _cache(folder: str, limit: int) -> Cache:
+    return Cache(folder, limit)
+
+
+def key_of(body: Body) -> str:
+    """Everything that the machine code of a body depends on."""
+    return sha256(f"{body!r}\n{_circumstances()}".encode()).hexdigest()
+
+
+@cache
+def _circumstances() -> str:
+    """Target, versions, and the text of the emitter itself."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    sources = sha256()
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if path.stem.startswith(("abi", "code", "jit", "llvm", "lowering", "target", "vectormath")):
+            sources.update(path.read_bytes())
+    return f"{host()!r}\n{llvmlite.__version__} {llvm.llvm_version_info}\n{sources.hexdigest()}"
+
+
+@cache
+def _start() -> None:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    if host().symbols:
+        llvm.load_library_permanently(vectormath.LIBRARY)
+
+
+_starting = threading.Lock()
+
+
+def _machine() -> Any:
+    """A target machine: each compilation has its own, for they are not to be shared between threads."""
+    import llvmlite.binding as llvm
+
+    with _starting:
+        _start()
+    machine = host()
+    return llvm.Target.from_triple(machine.triple).create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=SPEED, jit=True)
+
+
+def text(body: Body) -> str:
+    """The LLVM module of a body, as written for this machine."""
+    from diffuse.kernels import llvm as emitter
+
+    return emitter.emit(body, host())
+
+
+def object_code(body: Body) -> bytes:
+    """Compile, to relocatable code in memory."""
+    machine = _machine()
+    module = _module(text(body), machine)
+    if any(op.kind == "scan" for loop in body.loops for op in loop.ops):
+        _promote(module, machine)
+    return bytes(machine.emit_object(module))
+
+
+def assembly(body: Body) -> str:
+    """The machine code of a body, as assembly text."""
+    machine = _machine()
+    return str(machine.emit_assembly(_module(text(body), machine)))
+
+
+def _module(source: str, machine: Any) -> Any:
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(source)
+    module.triple, module.data_layout = host().triple, str(machine.target_data)
+    return module
+
+
+def _promote(module: Any, machine: Any) -> None:
+    """Keep the running values of scans in registers."""
+    import llvmlite.binding as llvm
+
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.run(module, builder)
+
+
+def _link(body: Body, image: bytes) -> Native:
+    """Load object code into this process."""
+    import llvmlite.binding as llvm
+
+    engine = llvm.create_mcjit_compiler(_module("", machine := _machine()), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(image))
+    engine.finalize_object()
+    address = engine.get_function_address("k")
+    finish = engine.get_function_address("k_finish") if abi.reductions(body) else 0
+    if not address or (abi.reductions(body) and not finish):
+        raise RuntimeError("the object code lacks the kernel's functions")
+    return Native(address, finish, engine)

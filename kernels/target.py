@@ -1,0 +1,56 @@
+"""What the emitter asks of the machine it writes for.
+
+`Target` is the question, `Host` the answer for the processor this process runs on.  A target is a value:
+its `repr` is part of the key that compiled code is kept under.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Protocol
+
+from diffuse.kernels import vectormath
+from diffuse.kernels.code import Code
+
+
+class Target(Protocol):
+    @property
+    def lanes(self) -> int:
+        """Elements that a loop without scans computes at once."""
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        """Write a call of a transcendental function of float32 or float64 values."""
+
+
+@dataclass(frozen=True)
+class Host:
+    """The processor of this process: LLVM's names for it, and its vector math library."""
+
+    triple: str
+    cpu: str
+    features: str
+    sets: tuple[str, ...]
+    """Instruction sets of libmvec that it can run: "e" AVX-512, "d" AVX2."""
+    symbols: frozenset[str]
+    """What libmvec has."""
+    lanes: int = 8
+
+    def __repr__(self) -> str:
+        return f"Host({self.triple}, {self.cpu}, {self.features}, {self.sets}, {sorted(self.symbols)}, {self.lanes})"
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        return vectormath.call(code, self.sets, self.symbols, name, dtype, values)
+
+
+@cache
+def host() -> Host:
+    """Look at this machine, once."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features()
+    sets = [name for name, needs in (("e", ("avx512f", "avx512dq", "avx512vl")), ("d", ("avx2", "fma")))
+            if all(features.get(f) for f in needs)]
+    triple = llvm.get_process_triple()
+    symbols = vectormath.probe(tuple(sets)) if triple.startswith("x86_64") else frozenset()
+    return Host(triple, llvm.get_host_cpu_name(), features.flatten(), tuple(sets), symbols)

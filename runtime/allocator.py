@@ -1,0 +1,273 @@
+"""A reusing allocator: bytes asked for -> aligned blocks, kept when given back and handed out again.
+
+Fresh memory is the dearest thing an array program asks for: the system zeroes it page by page on first
+touch, which costs more than the arithmetic on it.  So blocks are kept, by size, up to a bound.
+
+Reuse follows the stream: a block may be given back while launches on it are queued, and handed out again
+at once, because whatever is launched on it next runs later.  Only memory that goes back to the system has
+to wait until the launches on it are done.
+
+`malloc` never fails: the process is killed later, when it touches more than there is.  So big blocks are
+refused when what is available, less what was handed out but not touched yet, does not hold them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple, Protocol
+
+from diffuse import settings
+from diffuse.runtime import machine
+
+ALIGNMENT = 64
+HUGE = 2 << 20
+MAPPED = 4 << 20
+"""From this size on, a block is a mapping of its own, made of huge pages where the system has them."""
+GRAIN = 64 << 10
+"""Mapped blocks are multiples of this."""
+KEPT = 256 << 20
+"""Bytes kept for reuse, besides a quarter of what is in use."""
+RESERVE = 64 << 20
+"""Available bytes that are never handed out: the program's other needs."""
+
+
+class Stream(Protocol):
+    """How far a runtime is: numbers of launches."""
+
+    @property
+    def submitted(self) -> int: ...
+
+    @property
+    def completed(self) -> int: ...
+
+    def fence(self) -> None: ...
+
+
+class Still:
+    """The stream of a runtime that finishes each launch before it returns."""
+
+    submitted = completed = 0
+
+    def fence(self) -> None:
+        pass
+
+
+class Block:
+    """Memory from `address` on.  `stamp`: launches submitted when it was handed out, then when given back."""
+
+    __slots__ = ("address", "mapped", "size", "stamp")
+
+    def __init__(self, address: int, size: int, mapped: bool) -> None:
+        self.address, self.size, self.mapped = address, size, mapped
+        self.stamp = 0
+
+
+class Usage(NamedTuple):
+    """Bytes of memory."""
+
+    in_use: int
+    peak: int
+    """Most bytes in use at one time."""
+    cached: int
+    """Kept for reuse."""
+
+
+def size_class(nbytes: int) -> int:
+    """The size of the block for a request: eight sizes a doubling, so that at most an eighth is wasted."""
+    if nbytes >= MAPPED:
+        return -(-nbytes // GRAIN) * GRAIN
+    if nbytes <= 8 * ALIGNMENT:
+        return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+    shift = (nbytes - 1).bit_length() - 4
+    return ((nbytes - 1 >> shift) + 1) << shift
+
+
+class Allocator:
+    """Blocks for one stream."""
+
+    def __init__(self, stream: Stream | None = None, kept: int = KEPT,
+                 available: Callable[[], int] = machine.memory_available) -> None:
+        self._stream = stream or Still()
+        self._kept = kept
+        self._available = available
+        self._free: dict[int, deque[Block]] = {}    # by size, oldest first
+        self._order: dict[int, Block] = {}          # free blocks by address, oldest first
+        self._returned: deque[Block] = deque()      # given back, not yet sorted into the two above
+        self._untouched: deque[tuple[int, int]] = deque()   # (stamp, bytes) mapped for launches to come
+        self._in_use = self._peak = self._cached = self._unchecked = 0
+        self._lock = threading.Lock()
+        _allocators.add(self)
+        last = weakref.finalize(self, _give_back_all, self._stream, self._order, self._returned)
+        last.atexit = False  # launches may still run then, and the process gives everything back anyway
+
+    def take(self, nbytes: int) -> Block:
+        """A block of at least `nbytes`, contents undefined."""
+        with self._lock:
+            self._sort()
+            size = size_class(nbytes)
+            limit = settings.config.memory
+            if limit is not None and self._in_use + size > limit:
+                raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
+                                  f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
+            block = self._reuse(size) or self._make(size, nbytes)
+            block.stamp = self._stream.submitted
+            self._in_use += block.size
+            self._peak = max(self._peak, self._in_use)
+            return block
+
+    def give(self, block: Block) -> None:
+        """Take a block back; launches submitted so far may still use it.  Safe in any finalizer."""
+        block.stamp = self._stream.submitted
+        self._returned.append(block)
+        if block.mapped and self._lock.acquire(blocking=False):
+            try:
+                self._sort()
+            finally:
+                self._lock.release()
+
+    def trim(self, keep: int = 0) -> int:
+        """Give cached memory back to the system, oldest first, down to `keep` bytes; returns bytes freed."""
+        with self._lock:
+            self._sort()
+            return self._trim(keep)
+
+    def usage(self) -> Usage:
+        with self._lock:
+            self._sort()
+            return Usage(self._in_use, self._peak, self._cached)
+
+    def _sort(self) -> None:
+        """Put the blocks given back where they are found again, and keep the cache within its bound."""
+        returned = self._returned
+        while returned:
+            block = returned.popleft()
+            self._free.setdefault(block.size, deque()).append(block)
+            self._order[block.address] = block
+            self._in_use -= block.size
+            self._cached += block.size
+        if self._cached > self._kept:
+            self._trim(self._kept + self._in_use // 4)
+
+    def _reuse(self, size: int) -> Block | None:
+        blocks = self._free.get(size)
+        if not blocks and size >= MAPPED:  # mappings differ by little more often than they agree
+            near = [s for s, found in self._free.items() if found and size <= s <= size + size // 8]
+            blocks = self._free.get(min(near, default=0))
+        if not blocks:
+            return None
+        block = blocks.pop()
+        del self._order[block.address]
+        self._cached -= block.size
+        return block
+
+    def _make(self, size: int, nbytes: int) -> Block:
+        """A block from the system, or MemoryError when even an empty cache does not leave room for it."""
+        self._unchecked += size
+        checked = size >= MAPPED or self._unchecked >= KEPT // 4
+        for attempt in range(3):
+            if attempt == 1:
+                self._trim(0)
+            if attempt == 2:  # everything in flight done: its memory is touched, what it used can go
+                self._stream.fence()
+                self._untouched.clear()
+                self._trim(0)
+            if not checked or self._room() >= self._unchecked:
+                if address := _map(size) if size >= MAPPED else _allocate(size):
+                    if checked:
+                        self._unchecked = 0
+                    if size >= MAPPED:
+                        self._untouched.append((self._stream.submitted, size))
+                    return Block(address, size, size >= MAPPED)
+        room = self._room()
+        self._unchecked -= size
+        raise MemoryError(f"{nbytes} bytes asked, {max(0, room)} bytes available "
+                          f"({self._in_use} bytes are in use); free arrays or use smaller ones")
+
+    def _room(self) -> int:
+        """Bytes that can be handed out without touching more than there is."""
+        done, untouched = self._stream.completed, self._untouched
+        while untouched and untouched[0][0] < done:
+            untouched.popleft()
+        return self._available() - RESERVE - sum(size for _, size in untouched)
+
+    def _trim(self, keep: int) -> int:
+        done, before = self._stream.completed, self._cached
+        while self._order and self._cached > keep:
+            block = next(iter(self._order.values()))
+            if block.stamp > done:  # and so are all that follow
+                break
+            del self._order[block.address]
+            self._free[block.size].popleft()
+            self._cached -= block.size
+            _give_back(block)
+        return before - self._cached
+
+
+_allocators: weakref.WeakSet[Allocator] = weakref.WeakSet()
+
+
+def _unlock_all() -> None:
+    """In a forked child: a lock that another thread held will never be released."""
+    for allocator in list(_allocators):
+        allocator._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_unlock_all)
+
+
+@cache
+def _libc() -> Any:
+    libc = ctypes.CDLL(None, use_errno=True)
+    pointer, size = ctypes.c_void_p, ctypes.c_size_t
+    for name, result, arguments in (
+        ("mmap", pointer, [pointer, size, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]),
+        ("munmap", ctypes.c_int, [pointer, size]),
+        ("madvise", ctypes.c_int, [pointer, size, ctypes.c_int]),
+        ("aligned_alloc", pointer, [size, size]),
+        ("free", None, [pointer]),
+    ):
+        function = getattr(libc, name)
+        function.restype, function.argtypes = result, arguments
+    return libc
+
+
+def _allocate(size: int) -> int:
+    return _libc().aligned_alloc(ALIGNMENT, size) or 0
+
+
+def _map(size: int) -> int:
+    """A private mapping that starts at a huge page; 0 when the system refuses."""
+    libc = _libc()
+    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE,
+                      mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    if start is None or start == ctypes.c_void_p(-1).value:
+        return 0
+    address = int(start) + -int(start) % HUGE
+    if address > start:
+        libc.munmap(start, address - start)
+    if rest := start + HUGE - address:
+        libc.munmap(address + size, rest)
+    libc.madvise(address, size, getattr(mmap, "MADV_HUGEPAGE", 14))
+    return address
+
+
+def _give_back(block: Block) -> None:
+    if block.mapped:
+        _libc().munmap(block.address, block.size)
+    else:
+        _libc().free(block.address)
+
+
+def _give_back_all(stream: Stream, order: dict[int, Block], returned: deque[Block]) -> None:
+    stream.fence()
+    for block in [*order.values(), *returned]:
+        _give_back(block)
+    order.clear()
+    returned.clear()

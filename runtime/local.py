@@ -1,0 +1,139 @@
+"""The local runtime: launches run on native threads of this process, in order, while the program goes on.
+
+A kernel with machine code goes to the pool and `launch` returns.  A kernel without, yet, runs interpreted
+on the calling thread, after everything submitted before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.runtime import machine
+from diffuse.runtime.allocator import Allocator, Block, Usage
+from diffuse.runtime.base import Instance, Launch
+from diffuse.runtime.pool import Pool
+from diffuse.runtime.reference import attached
+
+
+class Memory:
+    """Owns a block: it goes back to the allocator when the last instance or array on it is gone."""
+
+    __slots__ = ("_allocator", "_block", "nbytes")
+
+    def __init__(self, allocator: Allocator, nbytes: int) -> None:
+        self.nbytes = nbytes
+        self._allocator = allocator
+        self._block: Block = allocator.take(nbytes)
+
+    @property
+    def address(self) -> int:
+        return self._block.address
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"data": (self.address, False), "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "_block"):
+            self._allocator.give(self._block)
+
+
+class LocalInstance:
+    """The memory of one store: a block of its own, or an attached array's."""
+
+    __slots__ = ("_array", "_memory", "address", "nbytes")
+
+    def __init__(self, memory: Memory | None, array: NDArray[np.uint8] | None) -> None:
+        self._memory, self._array = memory, array
+        if memory is not None:
+            self.address, self.nbytes = memory.address, memory.nbytes
+        elif array is not None:
+            self.address, self.nbytes = array.__array_interface__["data"][0], array.nbytes
+
+    @property
+    def array(self) -> NDArray[np.uint8]:
+        """The memory as bytes; the array keeps it alive.  Only after a fence."""
+        if self._array is None:
+            if self._memory is None:
+                raise ValueError("this instance was released; ask for its array before")
+            self._array = np.asarray(self._memory)
+        return self._array
+
+
+class Local:
+    """Threads of this machine.
+
+    `points` threads compute: the pool's, and the program's own while it waits.  While the program records
+    it keeps one processor busy itself, so one thread more would only take that away from it.
+    """
+
+    name = "local"
+
+    def __init__(self, points: int | None = None) -> None:
+        self.points = points or machine.threads()
+        # To wake a sleeping processor costs the program 20 to 60 us, a hundred times what a look costs it:
+        # look for about as long as it takes to record a fused task, unless others need the processor.
+        spin = 200.0 if self.points <= machine.processors() else 10.0
+        self._pool = Pool(self.points - 1, spin=spin)
+        self._allocator = Allocator(self._pool)
+        self._submit = self._pool.submit
+        self._flags = 0
+
+    def create(self, nbytes: int) -> LocalInstance:
+        return LocalInstance(Memory(self._allocator, nbytes), None)
+
+    def attach(self, array: NDArray[Any]) -> LocalInstance:
+        return LocalInstance(None, attached(array))
+
+    def launch(self, launch: Launch) -> None:
+        kernel, values, points, keep = launch
+        native = kernel.native
+        if native is None:
+            self._interpret(launch)
+        else:
+            self._submit(native.address, native.finish, points, kernel.pack(values), (native, keep))
+
+    def _interpret(self, launch: Launch) -> None:
+        self._pool.fence()
+        with np.errstate(all="call", call=self._note):
+            for p in range(launch.points):
+                launch.kernel.point(launch.values, p)
+            launch.kernel.finish(launch.values)
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._flags |= flag
+
+    def call(self, function: Callable[[], None]) -> None:
+        self._pool.fence()
+        function()
+
+    def fence(self) -> None:
+        self._pool.fence()
+
+    def release(self, instance: Instance) -> None:
+        assert isinstance(instance, LocalInstance)
+        # An attached array must outlive the launches on it; a block goes back now, or with its last array.
+        if instance._memory is None:
+            self._pool.keep(instance._array)
+        instance._array = instance._memory = None
+
+    def flags(self) -> int:
+        seen, self._flags = self._flags | self._pool.flags(), 0
+        return seen
+
+    def usage(self) -> Usage:
+        """Bytes of array memory: in use, at most, kept for reuse."""
+        return self._allocator.usage()
+
+    def trim(self) -> int:
+        """Give cached memory back to the system; returns bytes freed."""
+        self._pool.fence()
+        return self._allocator.trim()
+
+    def close(self) -> None:
+        """Finish everything and end the threads; a later launch starts them again."""
+        self._pool.close()

@@ -1,0 +1,401 @@
+"""The native loops of the thread pool as LLVM IR text: claim a point, run it, sleep, submit, wait.
+
+`native` puts the texts together: `FIELD a b` stands for the addresses %a and %b in the pool, `OF %slot a` for
+the address %slot.a of a field of a launch's place in the ring, and @NAME for a number.
+
+Waiting follows one pattern: read the event word, announce oneself, look again, sleep on the event word
+unless it has changed.  Whoever changes something looks for announcements after the change.  All of these
+accesses are sequentially consistent, so one of the two sides sees the other.
+"""
+
+SYSTEM = """
+define internal void @wake(ptr %event, i32 %most) noinline {
+  %old = atomicrmw add ptr %event, i32 1 seq_cst
+  %r = call i64 (i64, ...) @syscall(i64 @FUTEX, ptr %event, i32 @WAKE, i32 %most, ptr null, ptr null, i32 0)
+  ret void
+}
+
+define internal void @sleep(ptr %event, i32 %seen, ptr %limit) noinline {
+  %r = call i64 (i64, ...) @syscall(i64 @FUTEX, ptr %event, i32 @WAIT, i32 %seen, ptr %limit, ptr null, i32 0)
+  ret void
+}
+
+define internal ptr @slot(ptr %pool, i64 %launch) alwaysinline {
+  FIELD mask ring
+  %m = load i64, ptr %mask
+  %i = and i64 %launch, %m
+  %at = mul i64 %i, @SLOT_BYTES
+  %slot = getelementptr i8, ptr %ring, i64 %at
+  ret ptr %slot
+}
+"""
+
+# The ticket of a claimed point, or -1 when there is none to claim.
+CLAIM = """
+define internal i64 @claim(ptr %pool) alwaysinline {
+entry:
+  FIELD ticket submitted
+  br label %look
+look:
+  %t = load atomic i64, ptr %ticket seq_cst, align 8
+  %launch = lshr i64 %t, @BITS
+  %end = load atomic i64, ptr %submitted seq_cst, align 8
+  %none = icmp eq i64 %launch, %end
+  br i1 %none, label %nothing, label %open
+open:
+  %slot = call ptr @slot(ptr %pool, i64 %launch)
+  OF %slot points
+  %points = load atomic i64, ptr %slot.points monotonic, align 8
+  %p = and i64 %t, @MOST
+  %left = icmp ult i64 %p, %points
+  br i1 %left, label %take, label %taken
+take:
+  %next = add i64 %t, 1
+  %pair = cmpxchg ptr %ticket, i64 %t, i64 %next seq_cst seq_cst
+  %won = extractvalue { i64, i1 } %pair, 1
+  br i1 %won, label %claimed, label %look
+taken:
+  ; %points may be another launch's by now: believe it only if the ticket has not moved
+  %again = load atomic i64, ptr %ticket seq_cst, align 8
+  %same = icmp eq i64 %again, %t
+  br i1 %same, label %nothing, label %look
+claimed:
+  ret i64 %t
+nothing:
+  ret i64 -1
+}
+"""
+
+# A thread that claims a point and leaves others wakes one more: the submitter pays for one wake only.
+RUN = """
+define internal void @run(ptr %pool, i64 %t) noinline {
+entry:
+  FIELD sleepers work flags
+  %saved = alloca [64 x i8], align 16
+  %launch = lshr i64 %t, @BITS
+  %p = and i64 %t, @MOST
+  %slot = call ptr @slot(ptr %pool, i64 %launch)
+  OF %slot kernel points block done
+  %points = load i64, ptr %slot.points
+  %next = add i64 %p, 1
+  %last = icmp eq i64 %next, %points
+  br i1 %last, label %ready, label %others
+others:
+  %s = load atomic i32, ptr %sleepers seq_cst, align 4
+  %asleep = icmp ne i32 %s, 0
+  br i1 %asleep, label %rouse, label %ready
+rouse:
+  call void @wake(ptr %work, i32 1)
+  br label %ready
+ready:
+  %kernel = load ptr, ptr %slot.kernel
+  %block = load ptr, ptr %slot.block
+  call void @enter(ptr %saved)
+  call void %kernel(ptr %block, i64 %p)
+  %seen = call i32 @leave(ptr %saved)
+  call void @note(ptr %flags, i32 %seen)
+  %d = atomicrmw add ptr %slot.done, i64 1 acq_rel
+  %done = add i64 %d, 1
+  %all = icmp eq i64 %done, %points
+  br i1 %all, label %close, label %end
+close:
+  call void @conclude(ptr %pool, ptr %slot, i64 %launch)
+  br label %end
+end:
+  ret void
+}
+
+define internal void @note(ptr %flags, i32 %seen) alwaysinline {
+  %old = load atomic i32, ptr %flags monotonic, align 4
+  %union = or i32 %old, %seen
+  %known = icmp eq i32 %union, %old
+  br i1 %known, label %end, label %add
+add:
+  %was = atomicrmw or ptr %flags, i32 %seen monotonic
+  br label %end
+end:
+  ret void
+}
+"""
+
+FINISH = """
+define internal void @conclude(ptr %pool, ptr %slot, i64 %launch) {
+entry:
+  FIELD ticket wanted work flags
+  OF %slot finish block
+  %saved = alloca [64 x i8], align 16
+  %finish = load ptr, ptr %slot.finish
+  %plain = icmp eq ptr %finish, null
+  br i1 %plain, label %advance, label %combine
+combine:
+  %block = load ptr, ptr %slot.block
+  call void @enter(ptr %saved)
+  call void %finish(ptr %block)
+  %seen = call i32 @leave(ptr %saved)
+  call void @note(ptr %flags, i32 %seen)
+  br label %advance
+advance:
+  %following = add i64 %launch, 1
+  %t = shl i64 %following, @BITS
+  store atomic i64 %t, ptr %ticket seq_cst, align 8
+  %w = load atomic i64, ptr %wanted seq_cst, align 8
+  %early = icmp ult i64 %following, %w
+  br i1 %early, label %end, label %tell
+tell:
+  %old = atomicrmw xchg ptr %wanted, i64 -1 seq_cst
+  call void @wake(ptr %work, i32 2147483647)
+  br label %end
+end:
+  ret void
+}
+"""
+
+WORKER = """
+define ptr @worker(ptr %pool) {
+entry:
+  FIELD work sleepers stopping spin
+  br label %fresh
+fresh:
+  %most = load i64, ptr %spin
+  br label %look
+look:
+  %looks = phi i64 [ %most, %fresh ], [ %fewer, %again ]
+  %t = call i64 @claim(ptr %pool)
+  %none = icmp eq i64 %t, -1
+  br i1 %none, label %idle, label %found
+found:
+  call void @run(ptr %pool, i64 %t)
+  br label %fresh
+idle:
+  %tired = icmp eq i64 %looks, 0
+  br i1 %tired, label %announce, label %again
+again:
+  call void @pause()
+  %fewer = sub i64 %looks, 1
+  br label %look
+announce:
+  %seen = load atomic i32, ptr %work seq_cst, align 4
+  %s = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %late = call i64 @claim(ptr %pool)
+  %still = icmp eq i64 %late, -1
+  br i1 %still, label %ending, label %awake
+awake:
+  %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  call void @run(ptr %pool, i64 %late)
+  br label %fresh
+ending:
+  %stop = load atomic i32, ptr %stopping seq_cst, align 4
+  %stopped = icmp ne i32 %stop, 0
+  br i1 %stopped, label %leave, label %rest
+rest:
+  call void @sleep(ptr %work, i32 %seen, ptr null)
+  %s2 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  br label %fresh
+leave:
+  %s3 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  ret ptr null
+}
+"""
+
+# A wake costs as much as a small launch: a launch of one point waits for company, or for someone to wait.
+# Returns the launch's number counted from 1; 0: the ring is full; BAD_POINTS; NO_MEMORY.
+SUBMIT = """
+define i64 @submit(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size) {
+entry:
+  FIELD ticket submitted mask work sleepers
+  %few = sub i64 %points, 1
+  %bad = icmp uge i64 %few, @MOST
+  br i1 %bad, label %wrong, label %room
+room:
+  %launch = load i64, ptr %submitted
+  %t = load atomic i64, ptr %ticket seq_cst, align 8
+  %running = lshr i64 %t, @BITS
+  %ahead = sub i64 %launch, %running
+  %m = load i64, ptr %mask
+  %full = icmp ugt i64 %ahead, %m
+  br i1 %full, label %later, label %place
+place:
+  %slot = call ptr @slot(ptr %pool, i64 %launch)
+  OF %slot kernel finish points block capacity done
+  %old = load ptr, ptr %slot.block
+  %capacity = load i64, ptr %slot.capacity
+  %small = icmp ult i64 %capacity, %size
+  %big = icmp ugt i64 %capacity, @BIG
+  %renew = or i1 %small, %big
+  br i1 %renew, label %allocate, label %fill
+allocate:
+  call void @free(ptr %old)
+  store ptr null, ptr %slot.block
+  store i64 0, ptr %slot.capacity
+  %more = add i64 %size, 511
+  %wide = and i64 %more, -512
+  %fresh = call ptr @aligned_alloc(i64 64, i64 %wide)
+  %failed = icmp eq ptr %fresh, null
+  br i1 %failed, label %nomemory, label %keep
+keep:
+  store ptr %fresh, ptr %slot.block
+  store i64 %wide, ptr %slot.capacity
+  br label %fill
+fill:
+  %to = phi ptr [ %old, %place ], [ %fresh, %keep ]
+  call void @llvm.memcpy.p0.p0.i64(ptr %to, ptr %block, i64 %size, i1 false)
+  store ptr %kernel, ptr %slot.kernel
+  store ptr %finish, ptr %slot.finish
+  store i64 0, ptr %slot.done
+  store atomic i64 %points, ptr %slot.points monotonic, align 8
+  %next = add i64 %launch, 1
+  store atomic i64 %next, ptr %submitted seq_cst, align 8
+  %s = load atomic i32, ptr %sleepers seq_cst, align 4
+  %asleep = icmp ne i32 %s, 0
+  %parallel = icmp ugt i64 %points, 1
+  %company = icmp uge i64 %ahead, @COMPANY
+  %worth = or i1 %parallel, %company
+  %rouses = and i1 %asleep, %worth
+  br i1 %rouses, label %rouse, label %end
+rouse:
+  call void @wake(ptr %work, i32 1)
+  br label %end
+end:
+  ret i64 %next
+later:
+  ret i64 0
+wrong:
+  ret i64 -1
+nomemory:
+  ret i64 -2
+}
+"""
+
+# 1 when `target` launches are done; 0 after `%limit` nanoseconds of sleep, or a signal.  The waiting
+# thread runs points itself as long as there are any to claim, and sleeps where the workers sleep.  When it
+# leaves, it hands on a wake that may have been meant for someone who would claim a point.
+WAIT = """
+define i64 @wait(ptr %pool, i64 %target, i64 %limit) {
+entry:
+  FIELD ticket wanted work sleepers spin
+  %time = alloca { i64, i64 }
+  %nanoseconds = getelementptr i8, ptr %time, i64 8
+  store i64 0, ptr %time
+  store i64 %limit, ptr %nanoseconds
+  br label %fresh
+fresh:
+  %most = load i64, ptr %spin
+  br label %look
+look:
+  %looks = phi i64 [ %most, %fresh ], [ %fewer, %again ]
+  %reached = call i1 @reached(ptr %ticket, i64 %target)
+  br i1 %reached, label %yes, label %try
+try:
+  %t = call i64 @claim(ptr %pool)
+  %none = icmp eq i64 %t, -1
+  br i1 %none, label %idle, label %found
+found:
+  call void @run(ptr %pool, i64 %t)
+  br label %fresh
+idle:
+  %tired = icmp eq i64 %looks, 0
+  br i1 %tired, label %announce, label %again
+again:
+  call void @pause()
+  %fewer = sub i64 %looks, 1
+  br label %look
+announce:
+  %seen = load atomic i32, ptr %work seq_cst, align 4
+  %w = atomicrmw umin ptr %wanted, i64 %target seq_cst
+  %s = atomicrmw add ptr %sleepers, i32 1 seq_cst
+  %late = call i64 @claim(ptr %pool)
+  %still = icmp eq i64 %late, -1
+  br i1 %still, label %ending, label %awake
+awake:
+  %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  call void @run(ptr %pool, i64 %late)
+  br label %fresh
+ending:
+  %over = call i1 @reached(ptr %ticket, i64 %target)
+  br i1 %over, label %leave, label %rest
+rest:
+  call void @sleep(ptr %work, i32 %seen, ptr %time)
+  br label %leave
+leave:
+  %s2 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
+  %woken = call i1 @reached(ptr %ticket, i64 %target)
+  br i1 %woken, label %pass, label %no
+pass:
+  %s3 = load atomic i32, ptr %sleepers seq_cst, align 4
+  %more = call i1 @busy(ptr %pool)
+  %asleep = icmp ne i32 %s3, 0
+  %handed = and i1 %more, %asleep
+  br i1 %handed, label %rouse, label %yes
+rouse:
+  call void @wake(ptr %work, i32 1)
+  br label %yes
+yes:
+  ret i64 1
+no:
+  ret i64 0
+}
+
+define internal i1 @busy(ptr %pool) alwaysinline {
+  FIELD ticket submitted
+  %t = load atomic i64, ptr %ticket seq_cst, align 8
+  %launch = lshr i64 %t, @BITS
+  %end = load atomic i64, ptr %submitted seq_cst, align 8
+  %busy = icmp ult i64 %launch, %end
+  ret i1 %busy
+}
+
+define void @pauses(i64 %count) {
+entry:
+  br label %each
+each:
+  %left = phi i64 [ %count, %entry ], [ %fewer, %each ]
+  call void @pause()
+  %fewer = sub i64 %left, 1
+  %end = icmp eq i64 %fewer, 0
+  br i1 %end, label %over, label %each
+over:
+  ret void
+}
+
+define internal i1 @reached(ptr %ticket, i64 %target) alwaysinline {
+  %t = load atomic i64, ptr %ticket seq_cst, align 8
+  %done = lshr i64 %t, @BITS
+  %yes = icmp uge i64 %done, %target
+  ret i1 %yes
+}
+"""
+
+STOP = """
+define void @stop(ptr %pool) {
+  FIELD stopping work
+  store atomic i32 1, ptr %stopping seq_cst, align 4
+  call void @wake(ptr %work, i32 2147483647)
+  ret void
+}
+
+; Only while no thread runs: drop what is queued and every block.
+define void @empty(ptr %pool) {
+entry:
+  FIELD ticket submitted wanted sleepers mask ring
+  %n = load i64, ptr %submitted
+  %t = shl i64 %n, @BITS
+  store i64 %t, ptr %ticket
+  store i64 -1, ptr %wanted
+  store i32 0, ptr %sleepers
+  %last = load i64, ptr %mask
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %next, %each ]
+  %slot = call ptr @slot(ptr %pool, i64 %i)
+  OF %slot block capacity
+  %old = load ptr, ptr %slot.block
+  call void @free(ptr %old)
+  store ptr null, ptr %slot.block
+  store i64 0, ptr %slot.capacity
+  %next = add i64 %i, 1
+  %more = icmp ule i64 %next, %last
+  br i1 %more, label %each, label %end
+end:
+  ret void
+}
+"""

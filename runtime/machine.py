@@ -1,0 +1,140 @@
+"""What this machine gives to this process: kernel files and settings in, numbers out.
+
+Every function that reads kernel files takes the `root` they lie under.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from diffuse import settings
+
+CACHES = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
+"""Bytes of the data caches where the machine does not say."""
+
+
+def threads(root: str = "/") -> int:
+    """Threads that compute: the setting, or what affinity and the cgroup's quota leave to this process."""
+    asked = settings.config.threads
+    return asked if isinstance(asked, int) else processors(root)
+
+
+def processors(root: str = "/") -> int:
+    """Processors this process may keep busy."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota = cpu_quota(root)
+    return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
+
+
+def cpu_quota(root: str = "/") -> float | None:
+    """Processors' worth of time that the cgroups allow; None: no quota."""
+    quotas = []
+    for version, folder in _groups(root, "cpu"):
+        if version == 2:
+            words = _read(folder / "cpu.max").split()
+            if len(words) == 2 and words[0] != "max":
+                quotas.append(int(words[0]) / int(words[1]))
+        else:
+            time, period = _number(folder / "cpu.cfs_quota_us"), _number(folder / "cpu.cfs_period_us")
+            if time and time > 0 and period:
+                quotas.append(time / period)
+    return min(quotas, default=None)
+
+
+def memory_available(root: str = "/") -> int:
+    """Bytes that can still be touched before the system, or a cgroup's limit, would kill for memory."""
+    free = 0
+    for line in _read(Path(root, "proc/meminfo")).splitlines():
+        name, _, rest = line.partition(":")
+        if name in ("MemAvailable", "SwapFree"):
+            free += int(rest.split()[0]) << 10
+    rooms = [free] if free else [1 << 62]
+    for version, folder in _groups(root, "memory"):
+        names = (("memory.max", "memory.current", "inactive_file ") if version == 2 else
+                 ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file "))
+        limit, used = _number(folder / names[0]), _number(folder / names[1])
+        if limit is not None and used is not None and limit < 1 << 60:
+            # the page cache counts as used, but goes first
+            cached = next((int(line.split()[1]) for line in _read(folder / "memory.stat").splitlines()
+                           if line.startswith(names[2])), 0)
+            rooms.append(max(0, limit - used + cached))
+    return min(rooms)
+
+
+@cache
+def cache_bytes(level: int, root: str = "/") -> int:
+    """Size of a processor's data cache of this level."""
+    for index in sorted(Path(root, "sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        if _read(index / "level").strip() == str(level) and _read(index / "type").strip() != "Instruction":
+            size = _read(index / "size").strip()
+            if size[:-1].isdigit():
+                return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}.get(size[-1], 0)
+    return CACHES[level]
+
+
+def describe(root: str = "/") -> dict[str, object]:
+    """The machine, for people."""
+    return {
+        "processor": _processor(root),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "processors": processors(root),
+        "cpu quota": cpu_quota(root) or "none",
+        "threads": threads(root),
+        "memory available": memory_available(root),
+        "caches": {f"L{level}": cache_bytes(level, root) for level in CACHES},
+    }
+
+
+def _processor(root: str) -> str:
+    for line in _read(Path(root, "proc/cpuinfo")).splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+@cache
+def _groups(root: str, controller: str) -> tuple[tuple[int, Path], ...]:
+    """(version, folder) of the cgroups, innermost first, that bind this process through a controller."""
+    return tuple((version, folder) for version, folder in _candidates(root, controller) if folder.is_dir())
+
+
+def _candidates(root: str, controller: str) -> Iterator[tuple[int, Path]]:
+    mount = Path(root, "sys/fs/cgroup")
+    for line in _read(Path(root, "proc/self/cgroup")).splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            version, top = 2, mount
+        elif controller in controllers.split(","):
+            version, top = 1, mount / controllers if (mount / controllers).is_dir() else mount / controller
+        else:
+            continue
+        # In a container the path may be the host's, of which only the top is mounted: missing ones drop out.
+        inner = [part for part in path.split("/") if part and part != ".."]
+        for depth in range(len(inner), -1, -1):
+            yield version, top.joinpath(*inner[:depth])
+
+
+def _read(path: str | Path) -> str:
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:  # asked for at each big allocation: half the price of a file object
+        text = b""
+        while piece := os.read(file, 1 << 16):
+            text += piece
+        return text.decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
+
+
+def _number(path: Path) -> int | None:
+    text = _read(path).strip()
+    return int(text) if text.lstrip("-").isdigit() else None

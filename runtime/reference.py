@@ -1,0 +1,80 @@
+"""The plainest runtime: point tasks one after another, interpreted, each launch done when `launch` returns.
+
+With a `seed` the points of a launch run in a shuffled order, different each time and the same for the same
+seed: a result that depends on the order is a race that the threads of another runtime would have lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.runtime import machine
+from diffuse.runtime.base import Instance, Launch
+
+
+class Memory:
+    """An instance that owns, or borrows, a NumPy array of bytes."""
+
+    __slots__ = ("address", "array", "nbytes")
+
+    def __init__(self, array: NDArray[np.uint8]) -> None:
+        self.array = array
+        self.address: int = array.__array_interface__["data"][0]
+        self.nbytes = array.nbytes
+
+
+def attached(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of a C-contiguous array, not copied."""
+    if not array.flags.c_contiguous or array.dtype.hasobject:
+        raise ValueError(f"cannot attach an array of shape {array.shape}, strides {array.strides} and dtype "
+                         f"{array.dtype}: it must be C-contiguous and hold no objects; "
+                         "pass np.ascontiguousarray(it)")
+    return array.reshape(-1).view(np.uint8)
+
+
+class Reference:
+    """One point after another, on the calling thread."""
+
+    name = "reference"
+
+    def __init__(self, points: int | None = None, seed: int | None = None) -> None:
+        self.points = points or machine.threads()
+        self._shuffle = None if seed is None else Random(seed).shuffle
+        self._flags = 0
+
+    def create(self, nbytes: int) -> Memory:
+        # All bits set (NaN, -1): a value read before it was written shows.
+        return Memory(np.full(max(nbytes, 1), 0xFF, dtype=np.uint8)[:nbytes])
+
+    def attach(self, array: NDArray[Any]) -> Memory:
+        return Memory(attached(array))
+
+    def launch(self, launch: Launch) -> None:
+        order = list(range(launch.points))
+        if self._shuffle:
+            self._shuffle(order)
+        with np.errstate(all="call", call=self._note):
+            for p in order:
+                launch.kernel.point(launch.values, p)
+            launch.kernel.finish(launch.values)
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._flags |= flag
+
+    def call(self, function: Callable[[], None]) -> None:
+        function()
+
+    def fence(self) -> None:
+        """Nothing is ever pending."""
+
+    def release(self, instance: Instance) -> None:
+        """The array goes when its last reference does."""
+
+    def flags(self) -> int:
+        seen, self._flags = self._flags, 0
+        return seen

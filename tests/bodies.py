@@ -1,0 +1,355 @@
+"""Random bodies with the memory that they run on, and what they mean on whole arrays, op by op."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import Privilege
+from diffuse.kernels import abi, interpret_ops
+from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.interpret_reduce import definition, multiply
+
+Array = NDArray[Any]
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS = ("float32", "float64", "float16")
+COMPLEX = ("complex64", "complex128")
+DTYPES = ("float64", "float64", "float32", "float16", "bool", *INTEGERS, *COMPLEX)
+
+COMPARE = "equal not_equal less less_equal greater greater_equal".split()
+LOGIC = "logical_and logical_or logical_xor".split()
+BITS = "bitwise_and bitwise_or bitwise_xor".split()
+BINARY = {
+    "f": """add subtract multiply divide floor_divide remainder fmod maximum minimum fmax fmin copysign nextafter
+         heaviside""".split(),
+    "i": ["add", "subtract", "multiply", "floor_divide", "remainder", "fmod", "maximum", "minimum", "left_shift",
+          "right_shift", "gcd", "lcm", *BITS],
+    "b": [*LOGIC, *BITS, "maximum", "minimum"],
+    "c": ["add", "subtract"],
+}
+UNARY = {
+    "f": """negative positive absolute fabs sign rint floor ceil trunc sqrt square reciprocal spacing degrees radians
+         modf_0 modf_1 frexp_0""".split(),
+    "i": "negative positive absolute sign square invert".split(),
+    "b": ["logical_not", "invert"],
+    "c": ["negative", "conjugate"],
+}
+PREDICATES = {"f": ["isfinite", "isinf", "isnan", "signbit"], "i": [], "b": [], "c": ["isnan", "isfinite"]}
+TRANSCENDENTAL = {
+    "f": """exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh
+         cbrt erf""".split(),
+    "c": "exp log sin cos sqrt square tanh".split(), "i": [], "b": [],
+}
+
+
+def family(dtype: str) -> str:
+    kind = np.dtype(dtype).kind
+    return "i" if kind == "u" else kind
+
+
+class Case:
+    """A body, its arrays, and the values that launch it."""
+
+    def __init__(self, seed: int, transcendental: bool = False, rank: int | None = None) -> None:
+        self.random = random.Random(seed)
+        self.transcendental = transcendental
+        self.rank = self.random.randrange(4) if rank is None else rank
+        self.extents = self._extents()
+        self.memory: list[Array] = []
+        self.views: list[Array] = []
+        self.arguments: list[Argument] = []
+        self.scalars: list[tuple[str, Any]] = []
+        self.stored: list[int] = []
+        self.reducing: set[int] = set()
+        self.scanning: set[int] = set()
+        loops = tuple(self._loop() for _ in range(self.random.choice([1, 1, 2, 3])))
+        self.axis, self.tile, self.points = self._split()
+        self.body = Body((Space(self.rank, self.axis),), tuple(self.arguments),
+                         tuple(d for d, _ in self.scalars), loops)
+
+    def _extents(self) -> tuple[int, ...]:
+        r = self.random
+        outer = [r.choice([1, 2, 3, 5, 33, 40]) for _ in range(self.rank)]
+        if self.rank:
+            outer[-1] = r.choice([1, 3, 8, 31, 33, 100, 1024, 2500 if self.rank == 1 else 7])
+        if self.rank and r.random() < 0.03:
+            outer[r.randrange(self.rank)] = 0
+        while np.prod(outer, dtype=int) > 6000:
+            outer[r.randrange(self.rank)] = 2
+        return tuple(int(n) for n in outer)
+
+    def _split(self) -> tuple[int, int, int]:
+        """An axis to cut and a tile that cuts no leaf of a reduction."""
+        r = self.random
+        free = [d for d in range(self.rank) if d not in self.scanning]
+        if not free or r.random() < 0.3 or 0 in self.extents:
+            return -1, 0, 1
+        axis = r.choice(free)
+        unit = 1 if axis not in self.reducing else 1024 if axis == self.rank - 1 else 32
+        tile = unit * r.choice([1, 2, 7])
+        return axis, tile, -(-self.extents[axis] // tile)
+
+    # memory
+
+    def array(self, dtype: str, followed: Sequence[bool], blank: bool) -> Array:
+        """A view with random steps and order of dimensions, over memory of its own."""
+        r = self.random
+        steps = [r.choice([1, 1, 1, 2, -1, -2]) for _ in self.extents]
+        order = list(range(self.rank))
+        if r.random() < 0.3:
+            r.shuffle(order)
+        shape = [self.extents[d] * abs(steps[d]) if followed[d] else 1 for d in order]
+        whole = self.fill(dtype, shape, blank)
+        self.memory.append(whole)
+        view = whole[(*(slice(None, None, steps[d]) if followed[d] else slice(None) for d in order), ...)]
+        view = view.transpose([order.index(d) for d in range(self.rank)])
+        return view[(*(slice(None, n) if f else slice(None) for n, f in zip(self.extents, followed, strict=True)), ...)]
+
+    def fill(self, dtype: str, shape: Sequence[int], blank: bool) -> Array:
+        draw = np.random.default_rng(self.random.randrange(1 << 30))
+        kind = family(dtype)
+        if blank:
+            return np.zeros(shape, dtype)
+        if kind == "b":
+            return np.asarray(draw.random(shape) < 0.5)
+        if kind == "i":
+            low, high = (0, 100) if dtype.startswith("u") else (-100, 100)
+            return np.asarray(draw.integers(low, high, shape), dtype)
+        values = np.asarray(draw.standard_normal(shape) * draw.choice([1, 30], shape))
+        special = np.asarray(draw.choice([0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0], shape))
+        values = np.where(draw.random(shape) < 0.1, special, values)
+        if kind == "c":
+            return np.asarray(values + 1j * draw.standard_normal(shape), dtype)
+        return np.asarray(values, dtype)
+
+    def argument(self, dtype: str, followed: Sequence[bool], privilege: Privilege, view: Array | None = None,
+                 slot: int | None = None) -> int:
+        view = self.array(dtype, followed, privilege is not Privilege.READ) if view is None else view
+        classes = "".join("0" if not f else "1" if s == view.itemsize else "s"
+                          for f, s in zip(followed, view.strides, strict=True))
+        self.arguments.append(Argument(len(self.arguments) if slot is None else slot, 0, dtype, 0, classes, privilege))
+        self.views.append(view)
+        return len(self.arguments) - 1
+
+    # ops
+
+    def _loop(self) -> Loop:
+        r = self.random
+        self.ops: list[Op] = []
+        for _ in range(r.randrange(1, 4)):
+            self._source()
+        for _ in range(r.randrange(1, 12)):
+            r.choice([self._compute, self._compute, self._compute, self._source, self._store, self._cast])()
+        for _ in range(r.choice([0, 0, 1, 2])):
+            self._reduce()
+        reduces = any(op.kind == "reduce" for op in self.ops)
+        scanned = self._scan() if r.random() < 0.1 and self.rank and not reduces else None
+        self._store()
+        order = list(range(self.rank))
+        if not reduces and r.random() < 0.3:
+            r.shuffle(order)
+        if scanned is not None:
+            order.sort(key=lambda d: d == scanned)  # a compiled scan runs along the innermost loop
+        return Loop(0, tuple(order), tuple(self.ops))
+
+    def emit(self, kind: str, dtype: str, *args: int, attribute: Any = None) -> int:
+        self.ops.append(Op(kind, dtype, args, attribute))
+        return len(self.ops) - 1
+
+    def value(self, dtype: str | None = None) -> int:
+        """A value computed before, of this element type if there is one."""
+        found = [i for i, op in enumerate(self.ops) if op.kind not in ("store", "reduce")
+                 and dtype in (None, op.dtype)]
+        return self.random.choice(found) if found else self._source(dtype)
+
+    def _source(self, dtype: str | None = None) -> int:
+        r = self.random
+        form = r.random()
+        if dtype is None and self.stored and form < 0.3:
+            argument = r.choice(self.stored)
+            return self.emit("load", self.arguments[argument].dtype, attribute=self._again(argument))
+        if dtype is None and form < 0.4 and self.rank:
+            return self.emit("index", "int64", attribute=r.randrange(self.rank))
+        dtype = dtype or r.choice(DTYPES)
+        if form < 0.55:
+            literal = self.fill(dtype, (), False).item()
+            if form < 0.45:
+                return self.emit("const", dtype, attribute=literal)
+            self.scalars.append((dtype, literal))
+            return self.emit("scalar", dtype, attribute=len(self.scalars) - 1)
+        followed = [r.random() < 0.85 for _ in range(self.rank)]
+        return self.emit("load", dtype, attribute=self.argument(dtype, followed, Privilege.READ))
+
+    def _again(self, argument: int) -> int:
+        """The same elements once more, as an argument that is read."""
+        a = self.arguments[argument]
+        followed = [c != "0" for c in a.classes]
+        return self.argument(a.dtype, followed, Privilege.READ, self.views[argument], a.slot)
+
+    def _compute(self) -> None:
+        r = self.random
+        first = self.value()
+        dtype = self.ops[first].dtype
+        kind = family(dtype)
+        form = r.random()
+        if self.transcendental and TRANSCENDENTAL[kind] and form < 0.4:
+            self.emit(r.choice(TRANSCENDENTAL[kind]), dtype, first)
+        elif form < 0.5:
+            self.emit(r.choice(BINARY[kind]), dtype, first, self.value(dtype))
+        elif form < 0.7:
+            self.emit(r.choice(UNARY[kind]), dtype, first)
+        elif form < 0.8:
+            names = COMPARE if kind != "c" else ["equal", "not_equal"]
+            self.emit(r.choice(names), "bool", first, self.value(dtype))
+        elif form < 0.85 and PREDICATES[kind]:
+            self.emit(r.choice(PREDICATES[kind]), "bool", first)
+        elif form < 0.9 and kind == "c":
+            self.emit(r.choice(["real", "imag"]), np.empty(0, dtype).real.dtype.name, first)
+        elif form < 0.95:
+            self.emit("where", dtype, self.value("bool"), first, self.value(dtype))
+        elif kind in "fi":
+            self.emit("clip", dtype, first, self.value(dtype), self.value(dtype))
+
+    def _cast(self) -> None:
+        value, dtype = self.value(), self.random.choice(DTYPES)
+        source = self.ops[value].dtype
+        if dtype == source:
+            return
+        if family(source) in "fc" and family(dtype) == "i":  # NumPy defines no result outside the integer's range
+            if family(source) == "c":
+                source = np.empty(0, source).real.dtype.name
+                value = self.emit("real", source, value)
+            low, high, zero = (self.emit("const", source, attribute=float(x)) for x in (0, 100, 0))
+            bad = self.emit("isnan", "bool", value)
+            value = self.emit("where", source, bad, zero, self.emit("clip", source, value, low, high))
+        self.emit("cast", dtype, value)
+
+    def _store(self) -> None:
+        """To memory of its own, or over an array that was read."""
+        r = self.random
+        value = self.value()
+        dtype = self.ops[value].dtype
+        read = [k for k, a in enumerate(self.arguments) if a.dtype == dtype and a.privilege is Privilege.READ
+                and "0" not in a.classes]
+        if read and r.random() < 0.4:
+            k = r.choice(read)
+            target = self.argument(dtype, [True] * self.rank, Privilege.WRITE, self.views[k], self.arguments[k].slot)
+        else:
+            target = self.argument(dtype, [True] * self.rank, Privilege.WRITE)
+            self.stored.append(target)
+        self.emit("store", dtype, value, attribute=target)
+
+    def _reduce(self) -> None:
+        r = self.random
+        value = self.value()
+        dtype = self.ops[value].dtype
+        names = {"f": ["sum", "prod", "min", "max", "argmin", "argmax"], "c": ["sum", "prod"], "b": ["any", "all"]}
+        operator = r.choice(names.get(family(dtype), names["f"]))
+        if dtype == "float16" or 0 in self.extents:
+            return
+        followed = [r.random() < 0.5 for _ in range(self.rank)]
+        self.reducing |= {d for d in range(self.rank) if not followed[d]}
+        result = "int64" if operator.startswith("arg") else dtype
+        target = self.argument(result, followed, Privilege.WRITE)
+        self.emit("reduce", dtype, value, attribute=(operator, target))
+
+    def _scan(self) -> int | None:
+        value, dim = self.value(), self.random.randrange(self.rank)
+        if family(self.ops[value].dtype) in "b" or self.ops[value].dtype == "float16":
+            return None
+        self.scanning.add(dim)
+        self.emit("scan", self.ops[value].dtype, value, attribute=(self.random.choice(["sum", "prod"]), dim))
+        return dim
+
+    # running
+
+    def values(self, points: int, partials: Sequence[Array]) -> list[int | float]:
+        tile = self.tile if points > 1 else max(1, *self.extents, 1)
+        words: list[int | float] = [points, tile, *self.extents]
+        for argument, view in zip(self.arguments, self.views, strict=True):
+            words.append(view.ctypes.data)
+            words += [0 if c == "0" else s for c, s in zip(argument.classes, view.strides, strict=True)]
+        for dtype, value in self.scalars:
+            words += [value.real, value.imag] if family(dtype) == "c" else [value]
+        return words + [p.ctypes.data for p in partials]
+
+    def partials(self) -> list[Array]:
+        return [np.full(abi.partial_bytes(self.body, reduction, self.extents) + 16, 0xAB, "uint8")
+                for reduction in abi.reductions(self.body)]
+
+    def save(self) -> list[Array]:
+        return [m.copy() for m in self.memory]
+
+    def restore(self, saved: Sequence[Array]) -> None:
+        for m, s in zip(self.memory, saved, strict=True):
+            m[...] = s
+
+    def evaluate(self) -> None:
+        """The meaning of the body, on whole arrays."""
+        with np.errstate(all="ignore"):
+            for loop in self.body.loops:
+                env: list[Any] = []
+                late = []
+                for op in loop.ops:
+                    env.append(self._evaluate(op, env))
+                    if op.kind == "reduce":
+                        late.append((op, env[op.args[0]]))
+                for op, value in late:
+                    operator, target = op.attribute
+                    kept = [d for d, c in enumerate(self.arguments[target].classes) if c != "0"]
+                    reduced = [d for d in range(self.rank) if d not in kept]
+                    out = self.views[target].transpose(kept + reduced)[(..., *[0] * len(reduced))]
+                    out[...] = definition(operator, np.broadcast_to(value, self.extents), reduced)
+
+    def _evaluate(self, op: Op, env: list[Any]) -> Any:
+        match op.kind:
+            case "load":
+                return np.broadcast_to(self.views[op.attribute], self.extents).copy()
+            case "scalar":
+                return np.full(self.extents, self.scalars[op.attribute][1], op.dtype)
+            case "const":
+                return np.full(self.extents, op.attribute, op.dtype)
+            case "index":
+                return np.indices(self.extents, "int64")[op.attribute]
+            case "store":
+                self.views[op.attribute][...] = env[op.args[0]]
+            case "reduce":
+                pass
+            case "scan":
+                out = np.moveaxis(env[op.args[0]].copy(), op.attribute[1], 0)
+                step: Any = np.add if op.attribute[0] == "sum" else multiply
+                for k in range(1, len(out)):
+                    step(out[k - 1, ...], out[k, ...], out[k, ...])
+                return np.moveaxis(out, 0, op.attribute[1])
+            case _:
+                out = np.empty(self.extents, op.dtype)
+                interpret_ops.function(op.kind)(*[env[a] for a in op.args], out)
+                return out
+        return None
+
+
+def differences(a: Sequence[Array], b: Sequence[Array]) -> list[str]:
+    """Where two memories differ in a bit; one NaN is as good as another."""
+    found = []
+    for k, (x, y) in enumerate(zip(a, b, strict=True)):
+        x, y = _canonical(x), _canonical(y)
+        if x.tobytes() != y.tobytes():
+            at = np.flatnonzero((x != y).ravel() | (np.signbit(x) != np.signbit(y)).ravel() if x.dtype.kind == "f"
+                                else (x != y).ravel())
+            found.append(f"array {k} {x.dtype.name}{x.shape}: {len(at)} differ, "
+                         f"first at {at[0]}: {x.ravel()[at[0]]!r} and {y.ravel()[at[0]]!r}")
+    return found
+
+
+def _canonical(x: Array) -> Array:
+    x = x.copy()
+    if x.dtype.kind == "c":
+        x = x.reshape(*x.shape, 1).view(x.real.dtype)
+    if x.dtype.kind == "f":
+        x[np.isnan(x)] = np.nan
+    return x

@@ -1,0 +1,305 @@
+"""The allocator: sizes, reuse along the stream, memory given back, refusals; and what a machine gives."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import threading
+from pathlib import Path
+
+import pytest
+
+from diffuse import settings
+from diffuse.runtime import machine
+from diffuse.runtime.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
+
+MIB = 1 << 20
+PLENTY = 1 << 50
+
+
+class Stream:
+    """A stream that a test moves by hand."""
+
+    def __init__(self) -> None:
+        self.submitted = self.completed = self.fences = 0
+
+    def fence(self) -> None:
+        self.fences += 1
+        self.completed = self.submitted
+
+
+def mappings() -> int:
+    """Bytes of address space this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize("nbytes, size", [
+    (0, 64), (1, 64), (64, 64), (65, 128), (512, 512), (513, 576), (1000, 1024), (1025, 1152),
+    (100_000, 106_496), (MAPPED - 1, MAPPED), (MAPPED, MAPPED), (MAPPED + 1, MAPPED + 65536),
+])
+def test_size_classes(nbytes: int, size: int) -> None:
+    assert size_class(nbytes) == size
+
+
+def test_size_classes_are_aligned_and_waste_an_eighth_at_most() -> None:
+    for nbytes in [*range(1, 5000), *(random.Random(1).randrange(1 << 30) for _ in range(5000))]:
+        size = size_class(nbytes)
+        assert nbytes <= size <= max(nbytes + nbytes / 8 + 1, nbytes + ALIGNMENT)
+        assert size % ALIGNMENT == 0 and size_class(size) == size
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 100, 5000, MIB, 5 * MIB, 33 * MIB + 17])
+def test_a_block_can_be_written_to_its_end(nbytes: int) -> None:
+    allocator = Allocator()
+    blocks = [allocator.take(nbytes) for _ in range(3)]
+    for k, block in enumerate(blocks):
+        assert block.address % (HUGE if nbytes >= MAPPED else ALIGNMENT) == 0
+        ctypes.memset(block.address, k + 1, max(block.size, 1))
+    for k, block in enumerate(blocks):
+        ends = (block.address, block.address + block.size - 1)
+        assert [ctypes.string_at(end, 1)[0] for end in ends] == [k + 1, k + 1]
+        allocator.give(block)
+
+
+@pytest.mark.parametrize("nbytes", [10, 100_000, 8 * MIB])
+def test_a_block_given_back_is_the_next_one_of_its_size(nbytes: int) -> None:
+    stream = Stream()
+    allocator = Allocator(stream)
+    first = allocator.take(nbytes)
+    stream.submitted = 5            # nothing of it done: whoever gets the memory next runs later
+    allocator.give(first)
+    assert allocator.take(3 * nbytes + 64).address != first.address
+    assert allocator.take(nbytes).address == first.address
+    assert allocator.take(nbytes).address != first.address
+    assert stream.fences == 0
+
+
+def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
+    allocator = Allocator()
+    block = allocator.take(32 * MIB)
+    allocator.give(block)
+    other = allocator.take(16 * MIB)
+    assert other.address != block.address
+    assert allocator.take(30 * MIB).address == block.address
+
+
+def test_usage_counts_bytes_in_use_the_peak_and_the_cache() -> None:
+    allocator = Allocator()
+    blocks = [allocator.take(MIB) for _ in range(4)]
+    assert allocator.usage() == (4 * MIB, 4 * MIB, 0)
+    for block in blocks[:3]:
+        allocator.give(block)
+    assert allocator.usage() == (MIB, 4 * MIB, 3 * MIB)
+    allocator.take(MIB)
+    assert allocator.usage() == (2 * MIB, 4 * MIB, 2 * MIB)
+
+
+def test_trim_gives_memory_back_but_not_under_running_launches() -> None:
+    stream = Stream()
+    allocator = Allocator(stream)
+    blocks = [allocator.take(64 * MIB) for _ in range(4)]
+    full = mappings()
+    stream.submitted = 2
+    for block in blocks[:2]:
+        allocator.give(block)
+    stream.submitted = 3
+    for block in blocks[2:]:
+        allocator.give(block)
+    assert allocator.trim() == 0
+    stream.completed = 2
+    assert allocator.trim() == 128 * MIB
+    stream.completed = 3
+    assert allocator.trim(keep=64 * MIB) == 64 * MIB
+    assert allocator.usage().cached == 64 * MIB
+    assert mappings() <= full - 180 * MIB
+
+
+def test_the_cache_is_bounded_and_drops_the_oldest_first() -> None:
+    allocator = Allocator(kept=20 * MIB)
+    blocks = [allocator.take(8 * MIB) for _ in range(5)]
+    for block in blocks:
+        allocator.give(block)
+    assert allocator.usage().cached == 16 * MIB
+    assert {allocator.take(8 * MIB).address for _ in range(2)} == {b.address for b in blocks[3:]}
+
+
+def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
+    allocator = Allocator(kept=0)
+    held = allocator.take(64 * MIB)
+    blocks = [allocator.take(8 * MIB) for _ in range(4)]
+    for block in blocks:
+        allocator.give(block)
+    assert allocator.usage() == (64 * MIB, 96 * MIB, 16 * MIB)
+    allocator.give(held)
+
+
+def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
+    allocator = Allocator(available=lambda: 100 * MIB + RESERVE)
+    with pytest.raises(MemoryError, match=rf"{200 * MIB} bytes asked, {100 * MIB} bytes available"):
+        allocator.take(200 * MIB)
+    allocator.give(allocator.take(80 * MIB))
+    assert allocator.usage() == (0, 80 * MIB, 80 * MIB)
+
+
+def test_a_size_no_machine_has_is_refused() -> None:
+    for available in (machine.memory_available, lambda: PLENTY):
+        with pytest.raises(MemoryError, match=f"{1 << 48} bytes asked"):
+            Allocator(available=available).take(1 << 48)
+
+
+def test_memory_handed_out_and_not_touched_yet_counts() -> None:
+    stream = Stream()
+    allocator = Allocator(stream, available=lambda: (40 if stream.completed else 100) * MIB + RESERVE)
+    allocator.take(60 * MIB)
+    stream.submitted = 1            # will touch it; the system still shows everything as available
+    with pytest.raises(MemoryError, match=f"{60 * MIB} bytes asked, {40 * MIB} bytes available"):
+        allocator.take(60 * MIB)
+    assert stream.fences == 1 and allocator.take(30 * MIB).size == 30 * MIB
+
+
+def test_pressure_empties_the_cache_before_it_refuses() -> None:
+    stream = Stream()
+    before = mappings()
+    allocator = Allocator(stream, available=lambda: 100 * MIB + RESERVE - (mappings() - before))
+    small = allocator.take(60 * MIB)
+    stream.submitted = 1
+    allocator.give(small)
+    big = allocator.take(90 * MIB)
+    assert stream.fences == 1 and big.size == 90 * MIB
+    assert allocator.usage().cached == 0
+
+
+def test_many_small_blocks_are_checked_too() -> None:
+    allocator = Allocator(available=lambda: RESERVE + MIB)
+    with pytest.raises(MemoryError):
+        for _ in range(1000):
+            allocator.take(MIB)
+    assert allocator.usage().in_use <= 64 * MIB
+    assert allocator.take(100).size == 128
+
+
+def test_the_setting_memory_is_a_limit() -> None:
+    allocator = Allocator()
+    with settings.using(memory=10 * MIB):
+        held = allocator.take(8 * MIB)
+        with pytest.raises(MemoryError, match="DIFFUSE_MEMORY"):
+            allocator.take(4 * MIB)
+        allocator.give(held)
+        allocator.take(8 * MIB)
+
+
+def test_blocks_come_back_from_any_thread() -> None:
+    allocator = Allocator()
+
+    def work(seed: int) -> None:
+        choose = random.Random(seed)
+        mine: list[Block] = []
+        for _ in range(2000):
+            if mine and choose.random() < 0.5:
+                allocator.give(mine.pop())
+            else:
+                mine.append(allocator.take(choose.choice([64, 1000, 5 * MIB])))
+        addresses.append({b.address for b in mine})
+        for block in mine:
+            allocator.give(block)
+
+    addresses: list[set[int]] = []
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(addresses) == 3
+    assert allocator.usage().in_use == 0
+
+
+def test_an_allocator_that_is_dropped_gives_its_cache_back() -> None:
+    allocator = Allocator()
+    allocator.give(allocator.take(200 * MIB))
+    full = mappings()
+    del allocator
+    assert mappings() <= full - 190 * MIB
+
+
+def files(root: Path, **contents: str) -> str:
+    """A root directory with these files; `__` in a name stands for a slash."""
+    for name, text in contents.items():
+        path = root / name.replace("__", "/").replace("_dot_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return str(root)
+
+
+V2 = "0::/user/job\n"
+V1 = "5:cpu,cpuacct:/job\n4:memory:/job\n0::/\n"
+
+
+@pytest.mark.parametrize("contents, quota", [
+    ({}, None),
+    ({"proc__self__cgroup": V2}, None),
+    ({"proc__self__cgroup": V2, "sys__fs__cgroup__user__job__cpu_dot_max": "max 100000\n"}, None),
+    ({"proc__self__cgroup": V2, "sys__fs__cgroup__user__job__cpu_dot_max": "150000 100000\n"}, 1.5),
+    ({"proc__self__cgroup": V2, "sys__fs__cgroup__user__job__cpu_dot_max": "400000 100000\n",
+      "sys__fs__cgroup__user__cpu_dot_max": "50000 100000\n"}, 0.5),      # a parent's quota binds too
+    ({"proc__self__cgroup": "0::/on/the/host\n", "sys__fs__cgroup__cpu_dot_max": "200000 100000"}, 2.0),
+    ({"proc__self__cgroup": V2, "sys__fs__cgroup__user__job__cpu_dot_max": "garbage"}, None),
+    ({"proc__self__cgroup": V1, "sys__fs__cgroup__cpu,cpuacct__job__cpu_dot_cfs_quota_us": "-1\n",
+      "sys__fs__cgroup__cpu,cpuacct__job__cpu_dot_cfs_period_us": "100000\n"}, None),
+    ({"proc__self__cgroup": V1, "sys__fs__cgroup__cpu,cpuacct__job__cpu_dot_cfs_quota_us": "250000\n",
+      "sys__fs__cgroup__cpu,cpuacct__job__cpu_dot_cfs_period_us": "100000\n"}, 2.5),
+    ({"proc__self__cgroup": V1, "sys__fs__cgroup__cpu__cpu_dot_cfs_quota_us": "50000\n",
+      "sys__fs__cgroup__cpu__cpu_dot_cfs_period_us": "100000\n"}, 0.5),
+])
+def test_cpu_quota(tmp_path: Path, contents: dict[str, str], quota: float | None) -> None:
+    root = files(tmp_path, **contents)
+    assert machine.cpu_quota(root) == quota
+    if quota is not None and quota <= 1:
+        assert machine.processors(root) == 1
+
+
+@pytest.mark.parametrize("contents, available", [
+    ({"proc__meminfo": "MemTotal: 900 kB\nMemAvailable: 100 kB\nSwapFree: 20 kB\n"}, 120 << 10),
+    ({"proc__meminfo": "MemAvailable: 100 kB\n", "proc__self__cgroup": V2,
+      "sys__fs__cgroup__user__job__memory_dot_max": "50000\n",
+      "sys__fs__cgroup__user__job__memory_dot_current": "30000\n",
+      "sys__fs__cgroup__user__job__memory_dot_stat": "anon 25000\ninactive_file 5000\n"}, 25000),
+    ({"proc__meminfo": "MemAvailable: 100 kB\n", "proc__self__cgroup": V2,
+      "sys__fs__cgroup__user__job__memory_dot_max": "max\n",
+      "sys__fs__cgroup__user__job__memory_dot_current": "30000\n"}, 100 << 10),
+    ({"proc__meminfo": "MemAvailable: 100 kB\n", "proc__self__cgroup": V1,
+      "sys__fs__cgroup__memory__job__memory_dot_limit_in_bytes": "50000\n",
+      "sys__fs__cgroup__memory__job__memory_dot_usage_in_bytes": "60000\n"}, 0),
+])
+def test_memory_available(tmp_path: Path, contents: dict[str, str], available: int) -> None:
+    assert machine.memory_available(files(tmp_path, **contents)) == available
+
+
+def test_threads_are_the_setting_or_the_processors(tmp_path: Path) -> None:
+    root = files(tmp_path, proc__self__cgroup=V2, sys__fs__cgroup__user__job__cpu_dot_max="50000 100000")
+    with settings.using(threads="auto"):
+        assert machine.threads(root) == 1
+        assert 1 <= machine.threads() <= len(os.sched_getaffinity(0))
+    with settings.using(threads=3):
+        assert machine.threads(root) == 3
+
+
+@pytest.mark.parametrize("value", ["0", "-2", "two", "1.5", ""])
+def test_a_wrong_number_of_threads_names_value_and_rule(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DIFFUSE_NUM_THREADS", value)
+    monkeypatch.setattr(settings, "config", settings.Config())
+    with pytest.raises(ValueError, match=rf"DIFFUSE_NUM_THREADS={value!r}: expected auto or a whole number"):
+        machine.threads()
+
+
+def test_cache_sizes_come_from_the_machine_or_have_defaults(tmp_path: Path) -> None:
+    cache = "sys__devices__system__cpu__cpu0__cache__index2__"
+    root = files(tmp_path, **{cache + "level": "2\n", cache + "type": "Unified\n", cache + "size": "512K\n"})
+    assert machine.cache_bytes(2, root) == 512 << 10
+    assert machine.cache_bytes(1, root) == machine.CACHES[1]
+
+
+def test_describe_has_what_info_prints() -> None:
+    described = machine.describe()
+    assert described["threads"] == machine.threads()
+    assert {"processor", "system", "processors", "memory available", "caches", "cpu quota"} <= set(described)

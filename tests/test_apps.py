@@ -1,0 +1,149 @@
+"""The applications: alone and under Diffuse, each with its own check and its count of operations."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SMALL = {"black_scholes": 3000, "stencil": 40, "jacobi": 120, "mandelbrot": 60, "channel_flow": 41}
+
+# Operations of one step: calls of ufuncs and of `where`, copies, assignments to slices, matrix products.
+OPERATIONS = {"black_scholes": 65, "stencil": 6, "jacobi": 3, "mandelbrot": 12, "channel_flow": 378}
+
+
+def application(name: str, size: int | None = None, dtype: str = "float64") -> tuple[ModuleType, Any]:
+    """A program of apps/ and its state at the start."""
+    app = import_module(f"apps.{name}")
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    return app, app.setup(parser.parse_args(["--size", str(size or SMALL[name]), "--dtype", dtype]))
+
+
+class Counting(np.ndarray):
+    """An array that counts the operations done on it and on everything computed from it."""
+
+    done = 0
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
+        Counting.done += 1
+        if out is not None:
+            options["out"] = tuple(np.asarray(x) for x in out)
+        result = getattr(ufunc, method)(*(plain(x) for x in inputs), **options)
+        return out[0] if out is not None else np.asarray(result).view(Counting)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        Counting.done += 1
+        return np.asarray(function(*map(plain, args), **options)).view(Counting)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        Counting.done += 1
+        np.asarray(self)[key] = plain(value)
+
+    def copy(self, order: Any = "C") -> Any:
+        Counting.done += 1
+        return np.array(np.asarray(self), order=order).view(Counting)
+
+
+def plain(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, Counting) else value
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_operations_of_a_step(name: str) -> None:
+    app, state = application(name)
+    for field, value in vars(state).items():
+        if isinstance(value, np.ndarray):
+            setattr(state, field, value.view(Counting))
+    Counting.done = 0
+    app.step(state)
+    assert Counting.done == OPERATIONS[name]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", SMALL)
+def test_runs_alone_and_passes_its_check(name: str, dtype: str) -> None:
+    options = ["--size", str(SMALL[name]), "--dtype", dtype, "--iterations", "8"]
+    command = [sys.executable, f"apps/{name}.py", *options]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("check: ")
+    assert not done.stderr
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_results_have_the_dtype_that_was_asked(name: str, dtype: str) -> None:
+    app, state = application(name, dtype=dtype)
+    app.step(state)
+    assert {str(array.dtype) for array in app.results(state).values()} <= {dtype, "int64"}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_a_check_notices_a_wrong_result(name: str) -> None:
+    app, state = application(name)
+    for _ in range(20):
+        app.step(state)
+    for array in app.results(state).values():
+        array += 1000
+    _, error, bound = app.check(state)
+    assert not error <= bound
+
+
+@contextmanager
+def under_diffuse(app: ModuleType) -> Iterator[None]:
+    """The program's `np` is Diffuse, with fusion at sizes that are otherwise left to NumPy."""
+    import diffuse.numpy
+    from diffuse import settings
+
+    with pytest.MonkeyPatch.context() as patch, settings.using(small=0):
+        patch.setattr(app, "np", diffuse.numpy)
+        yield
+
+
+# What the last bits may differ by: only black_scholes has functions that are not exactly rounded, and
+# only the product of jacobi is a sum, whose order BLAS chooses.
+TOLERANCE = {"black_scholes": 1e-12, "jacobi": 1e-14}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_same_results_under_diffuse(name: str) -> None:
+    app, expected = application(name)
+    for _ in range(3):
+        app.step(expected)
+    with under_diffuse(app):
+        _, state = application(name)
+        for _ in range(3):
+            app.step(state)
+        results = {key: np.asarray(array) for key, array in app.results(state).items()}
+    for key, array in app.results(expected).items():
+        tolerance = TOLERANCE.get(name, 0.0)
+        assert results[key].dtype == array.dtype
+        np.testing.assert_allclose(results[key], array, rtol=tolerance, atol=100 * tolerance)
+
+
+def test_runs_under_the_command(tmp_path: Path) -> None:
+    program = ["apps/stencil.py", "--size", "200", "--iterations", "10"]
+    command = [sys.executable, "-m", "diffuse", "run", *program]
+    environment = {**os.environ, "DIFFUSE_CACHE_DIR": str(tmp_path), "DIFFUSE_SMALL": "0"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("check: ")
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "apps").glob("*.py")), ids=lambda path: path.stem)
+def test_nothing_of_diffuse_inside(path: Path) -> None:
+    text = path.read_text()
+    assert "diffuse" not in text.lower().replace("--", "")
+    assert "import numpy as np" in text

@@ -1,0 +1,81 @@
+"""The benchmarks at tiny sizes: each runs, and its numbers have the fields that the tables are made of."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+APPLICATIONS = ("black_scholes", "channel_flow", "stencil", "jacobi", "mandelbrot")
+
+
+def bench(name: str, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
+    """The numbers and the table of one benchmark."""
+    path = folder / "numbers.json"
+    command = [sys.executable, str(ROOT / "bench" / f"{name}.py"), "--quick", "--json", str(path), *options]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads(path.read_text()), done.stdout
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_an_application(name: str, tmp_path: Path) -> None:
+    result, table = bench(name, tmp_path, "--rounds", "2", "--warmup", "1", "--batch", "2",
+                          "--only", "numpy", "diffuse")
+    assert result["bytes"] > 0 and result["copy bandwidth"] > 0
+    for contender in ("numpy", "diffuse"):
+        found = result["contenders"][contender]
+        assert "absent" not in found, found
+        low, high = found["quartiles"]
+        assert 0 < low <= found["median"] <= high
+        assert found["first"] > 0 and found["peak"] > 0
+        assert len(found["samples"]) == 2
+        assert found["relative"] < 1e-9
+        assert contender in table
+    assert result["contenders"]["numpy"]["same bits"]
+    assert result["second process"]["first"] > 0
+    assert {"what", "asked", "measured", "reached", "sense"} == set(result["goals"][0])
+    assert "first iteration / NumPy's" in table
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_numba_by_hand_computes_the_same(name: str, tmp_path: Path) -> None:
+    """A peer that computed something else would be no yardstick."""
+    result, _ = bench(name, tmp_path, "--rounds", "1", "--warmup", "1", "--batch", "1",
+                      "--only", "numpy", "numba")
+    assert result["contenders"]["numba"]["relative"] < 1e-9
+    if name in ("channel_flow", "stencil", "mandelbrot"):
+        assert result["contenders"]["numba"]["same bits"]
+
+
+def test_a_contender_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "jax.py").write_text("raise ImportError('there is no jax here')")
+    command = [sys.executable, str(ROOT / "bench" / "stencil.py"), "--quick", "--rounds", "1", "--json",
+               str(tmp_path / "numbers.json"), "--only", "numpy", "jax"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300,
+                          env={"PYTHONPATH": str(tmp_path), "PATH": ""})
+    assert done.returncode == 0, done.stderr
+    assert "jax: not installed (there is no jax here)" in done.stdout
+
+
+def test_overheads(tmp_path: Path) -> None:
+    result, table = bench("overheads", tmp_path)
+    for contender in ("numpy", "diffuse"):
+        costs = result["contenders"][contender]["per operation"]
+        assert set(costs) == {"10", "1000", "100000"} and min(costs.values()) > 0
+    assert result["contenders"]["diffuse"]["recording"] > 0
+    assert "recording one operation" in table
+
+
+def test_compile(tmp_path: Path) -> None:
+    result, table = bench("compile", tmp_path)
+    found = result["contenders"]
+    assert set(found["diffuse"]["costs"]) == {"10", "70", "400"}
+    assert found["diffuse"]["compilations"] > 0
+    assert found["diffuse, second process"]["compilations"] == 0
+    assert "second process" in table

@@ -1,0 +1,151 @@
+"""Fragments to bodies: what shares a loop, what vanishes, and that only the canonical form matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from diffuse import view
+from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling
+from diffuse.kernels import loops
+from diffuse.kernels.compose import Composition, compose
+
+SIZE = 8
+
+
+class Array:
+    """A float64 store and one view of it, sliced as NumPy slices."""
+
+    def __init__(self, id: int, shape: Point, offset: int = 0, part: Point | None = None) -> None:
+        self.store = Store(id, shape, "float64")
+        self.shape = shape if part is None else part
+        strides = tuple(SIZE * _pitch(shape, d) for d in range(len(shape)))
+        self.view = view.of(shape, "float64", "float64", SIZE, offset * SIZE, strides, self.shape)
+
+    def part(self, offset: int, shape: Point) -> Array:
+        return Array(self.store.id, self.store.shape, offset, shape)
+
+
+def _pitch(shape: Point, d: int) -> int:
+    out = 1
+    for n in shape[d + 1:]:
+        out *= n
+    return out
+
+
+def task(operation: str, inputs: Iterable[Array | float], out: Array, points: int = 1) -> IndexTask:
+    splits = (Split(0, -(-out.shape[0] // points)),) if points > 1 else (Split(-1, 0),)
+    accesses, scalars = [], []
+    for position, x in enumerate(inputs):
+        if isinstance(x, Array):
+            accesses.append(Access(x.store, x.view, tiling(x.store, x.view, x.shape, splits), Privilege.READ))
+        else:
+            scalars.append(Scalar(position, "float64", x))
+    accesses.append(Access(out.store, out.view, tiling(out.store, out.view, out.shape, splits), Privilege.WRITE))
+    signature = ("float64",) * (len(accesses) + len(scalars))
+    return IndexTask(operation, signature, out.shape, (points,), splits, tuple(accesses), tuple(scalars), "here:1")
+
+
+def made(tasks: list[IndexTask], gone: set[int]) -> Composition:
+    return compose(tasks, gone, loops.fuse)
+
+
+def kinds(composition: Composition) -> list[list[str]]:
+    return [[op.kind for op in loop.ops] for loop in composition.body.loops]
+
+
+#   a ──┐
+#   b ──┴─ add ── t ── multiply 2 ──> c        t vanishes: one loop, two loads, one store
+def test_a_chain_is_one_loop_without_its_temporary() -> None:
+    a, b, t, c = (Array(i, (10, 6)) for i in range(4))
+    found = made([task("add", [a, b], t), task("multiply", [t, 2.0], c)], {2})
+    assert kinds(found) == [["load", "load", "add", "scalar", "multiply", "store"]]
+    assert found.vanished == {2}
+    assert found.arguments == ((0, 0), (0, 1), (1, 1))
+
+
+def test_a_live_result_is_stored_and_still_forwarded() -> None:
+    a, b, t, c = (Array(i, (10, 6)) for i in range(4))
+    found = made([task("add", [a, b], t), task("multiply", [t, 2.0], c)], set())
+    assert kinds(found) == [["load", "load", "add", "scalar", "multiply", "store", "store"]]
+
+
+#   centre ── add ── work ── copy ──> centre      element-wise the copy meets the shifted read: two loops
+def test_stencil_and_its_write_back_are_two_loops() -> None:
+    grid, work = Array(0, (10, 6)), Array(1, (8, 4))
+    centre, north = grid.part(7, (8, 4)), grid.part(1, (8, 4))
+    found = made([task("add", [centre, north], work), task("copy", [work], centre)], {1})
+    assert kinds(found) == [["load", "load", "add", "store"], ["load", "store"]]
+    assert found.vanished == frozenset(), "work is read by another loop: it needs memory"
+
+
+def test_disjoint_rows_share_a_loop() -> None:
+    grid = Array(0, (10, 6))
+    found = made([task("copy", [grid.part(6, (1, 6))], grid.part(0, (1, 6))),
+                  task("copy", [grid.part(48, (1, 6))], grid.part(54, (1, 6)))], set())
+    assert len(found.body.loops) == 1
+
+
+def test_independent_work_joins_an_earlier_loop() -> None:
+    a, b, c, d = (Array(i, (10, 6)) for i in range(4))
+    small = Array(4, (3,))
+    found = made([task("sqrt", [a], b), task("negative", [small], small), task("sqrt", [c], d)], set())
+    assert [len(loop.ops) for loop in found.body.loops] == [6, 3]
+
+
+def test_work_does_not_overtake_what_it_depends_on() -> None:
+    a, b = Array(0, (10, 6)), Array(1, (10, 6))
+    row = b.part(0, (1, 6))
+    found = made([task("sqrt", [a], b), task("copy", [1.0], row), task("sqrt", [b], a)], set())
+    assert len(found.body.loops) == 3
+
+
+def test_an_overwritten_store_is_written_once() -> None:
+    a, b = Array(0, (10, 6)), Array(1, (10, 6))
+    found = made([task("sqrt", [a], b), task("negative", [b], b)], set())
+    assert kinds(found) == [["load", "sqrt", "negative", "store"]]
+
+
+def test_a_value_read_before_an_update_is_the_old_one() -> None:
+    """c = a + 0; a = a * 2 in place; d = c + a: the first load of a is shared, the update is forwarded."""
+    a, c, d = (Array(i, (10,)) for i in range(3))
+    found = made([task("add", [a, 0.0], c), task("multiply", [a, 2.0], a), task("add", [c, a], d)], {1})
+    ops = found.body.loops[0].ops
+    loads = [i for i, op in enumerate(ops) if op.kind == "load"]
+    assert len(loads) == 1
+    last = next(op for op in reversed(ops) if op.kind == "add")
+    assert {ops[k].kind for k in last.args} == {"add", "multiply"}
+
+
+def test_equal_expressions_are_computed_once() -> None:
+    a, b, c = (Array(i, (10,)) for i in range(3))
+    found = made([task("sqrt", [a], b), task("sqrt", [a], c)], set())
+    assert kinds(found) == [["load", "sqrt", "store", "store"]]
+
+
+def test_dead_work_is_not_done() -> None:
+    a, b = Array(0, (10,)), Array(1, (10,))
+    assert made([task("sqrt", [a], b)], {1}).body.loops == ()
+
+
+def test_names_sizes_and_values_do_not_matter() -> None:
+    def build(first: int, n: int, value: float) -> Composition:
+        a, b, t, c = (Array(first + i, (n, 6)) for i in range(4))
+        return made([task("add", [a, b], t, 2), task("multiply", [t, value], c, 2)], {first + 2})
+
+    assert build(0, 10, 2.0) == build(50, 400, 3.0)
+
+
+def test_points_are_part_of_the_body() -> None:
+    a, b = Array(0, (10, 6)), Array(1, (10, 6))
+    assert made([task("sqrt", [a], b, 2)], set()).body != made([task("sqrt", [a], b)], set()).body
+
+
+def test_transposed_operands_turn_the_loops() -> None:
+    store = Array(0, (10, 6))
+    turned = view.of((10, 6), "float64", "float64", SIZE, 0, (SIZE, 6 * SIZE), (6, 10))
+    splits = (Split(-1, 0),)
+    read, write = (Access(Store(i, (10, 6), "float64"), turned,
+                          tiling(store.store, turned, (6, 10), splits), p)
+                   for i, p in ((0, Privilege.READ), (1, Privilege.WRITE)))
+    one = IndexTask("sqrt", ("float64", "float64"), (6, 10), (1,), splits, (read, write))
+    assert made([one], set()).body.loops[0].order == (1, 0)

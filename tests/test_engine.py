@@ -1,0 +1,220 @@
+"""The stream from end to end, below the array library: groups, liveness, memory, opaque calls, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diffuse import engine, settings, trace, view
+from diffuse.engine import Storage
+from diffuse.ir import Scalar
+from diffuse.view import View
+
+F = "float64"
+SHAPE = (300, 200)
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """Each test starts with nothing held and ends with nothing held."""
+    engine.fence()
+    with settings.using(compile="wait", window="auto", min_chunk=1000):
+        yield
+        engine.fence()
+
+
+def whole(shape: tuple[int, ...] = SHAPE) -> View:
+    return view.of(shape, F, F, 8, 0, tuple(8 * int(np.prod(shape[d + 1:])) for d in range(len(shape))), shape)
+
+
+def attached(array: Any) -> Storage:
+    return engine.attach(array)
+
+
+def apply(operation: str, *inputs: Storage | float, shape: tuple[int, ...] = SHAPE) -> Storage:
+    out = engine.create(shape, F, 8)
+    into(operation, out, *inputs, shape=shape)
+    return out
+
+
+def into(operation: str, out: Storage, *inputs: Storage | float, shape: tuple[int, ...] = SHAPE) -> None:
+    operands = tuple((x, whole(shape)) if isinstance(x, Storage) else Scalar(k, F, x) for k, x in enumerate(inputs))
+    engine.record(operation, (F,) * (len(inputs) + 1), shape, operands, ((out, whole(shape)),))
+
+
+def value(storage: Storage, shape: tuple[int, ...] = SHAPE) -> Any:
+    return engine.fetch(storage).view(F).reshape(shape).copy()
+
+
+def launched() -> int:
+    return trace.snapshot()["launched"]
+
+
+def inputs() -> tuple[Any, Any]:
+    random = np.random.default_rng(1)
+    return random.random(SHAPE), random.random(SHAPE)
+
+
+def test_a_chain_runs_as_one_task_and_makes_no_temporary() -> None:
+    a, b = inputs()
+    x, y = attached(a), attached(b)
+    before, memory = launched(), len(engine.current().instances)
+    total = apply("add", x, y)
+    result = apply("multiply", total, 2.0)
+    del total
+    np.testing.assert_array_equal(value(result), (a + b) * 2.0)
+    assert launched() - before == 1
+    assert len(engine.current().instances) == memory + 1
+
+
+def test_what_the_program_holds_is_kept() -> None:
+    a, b = inputs()
+    x, y = attached(a), attached(b)
+    total = apply("add", x, y)
+    result = apply("multiply", total, 2.0)
+    np.testing.assert_array_equal(value(result), (a + b) * 2.0)
+    np.testing.assert_array_equal(value(total), a + b)
+
+
+def test_a_result_that_nobody_sees_is_not_computed() -> None:
+    x = attached(inputs()[0])
+    before = launched()
+    apply("sqrt", x)
+    engine.fence()
+    assert launched() == before
+
+
+def test_a_replay_takes_new_values_and_sizes_without_a_plan() -> None:
+    def turn(shape: tuple[int, int], factor: float) -> Any:
+        a = np.arange(float(np.prod(shape))).reshape(shape)
+        x = attached(a)
+        half = apply("multiply", x, factor, shape=shape)
+        found = value(apply("add", half, x, shape=shape), shape)
+        np.testing.assert_array_equal(found, a * factor + a)
+
+    turn((300, 200), 0.5)
+    plans = trace.snapshot()["plans"]
+    turn((411, 97), 0.25)
+    assert trace.snapshot()["plans"] == plans
+
+
+def test_liveness_is_part_of_what_is_remembered() -> None:
+    a, b = inputs()
+    x, y = attached(a), attached(b)
+    for keep in (False, True, False, True):
+        total = apply("add", x, y)
+        result = apply("multiply", total, 3.0)
+        held = total if keep else None
+        del total
+        np.testing.assert_array_equal(value(result), (a + b) * 3.0)
+        if held is not None:
+            np.testing.assert_array_equal(value(held), a + b)
+        held = None
+
+
+def test_a_pending_task_keeps_its_store() -> None:
+    """The sum of a shifted view cannot join the task that wrote the store, and still finds it."""
+    a = np.arange(4000.0).reshape(40, 100)
+    x = attached(a)
+    doubled = apply("add", x, x, shape=a.shape)
+    part = view.of(a.shape, F, F, 8, 800, (800, 8), (39, 100))
+    result = engine.create((39, 100), F, 8)
+    engine.record("negative", (F, F), (39, 100), ((doubled, part),), ((result, whole((39, 100))),))
+    del doubled
+    np.testing.assert_array_equal(value(result, (39, 100)), -(a + a)[1:])
+
+
+@pytest.mark.parametrize("window", [1, 2, 3, 7, "auto"])
+def test_the_window_does_not_show_in_the_result(window: int | str) -> None:
+    a, b = inputs()
+    with settings.using(window=window):
+        x, y = attached(a), attached(b)
+        expected = a
+        z = x
+        for k in range(20):
+            z = apply("add", apply("multiply", z, 0.5), y)
+            expected = expected * 0.5 + b
+        np.testing.assert_array_equal(value(z), expected)
+
+
+def test_a_loop_makes_the_same_groups_every_turn() -> None:
+    a, b = inputs()
+    x, y = attached(a), attached(b)
+
+    def turn(z: Storage) -> Storage:
+        for _ in range(35):
+            z = apply("add", apply("multiply", z, 0.5), y)
+        return z
+
+    z = x
+    for _ in range(3):
+        z = turn(z)
+    engine.fence()
+    plans = trace.snapshot()["plans"]
+    for _ in range(6):
+        z = turn(z)
+    engine.fence()
+    assert trace.snapshot()["plans"] <= plans + 1
+
+
+def test_host_functions_keep_their_place_in_the_stream() -> None:
+    a, b = inputs()
+    x, y = attached(a), attached(b)
+    total = apply("add", x, y)
+    turned = engine.create(SHAPE, F, 8)
+
+    def flip(source: Any, target: Any) -> None:
+        target[...] = source[::-1]
+
+    engine.call("flip", flip, ((total, whole()),), ((turned, whole()),))
+    into("multiply", total, total, 0.0)
+    np.testing.assert_array_equal(value(apply("add", turned, total)), (a + b)[::-1])
+
+
+def test_overlap_is_told_apart() -> None:
+    x = attached(np.zeros(SHAPE))
+    top, low, even = (view.of(SHAPE, F, F, 8, o, s, n) for o, s, n in (
+        (0, (1600, 8), (299, 200)), (1600, (1600, 8), (299, 200)), (0, (1600, 16), (300, 100))))
+    odd = view.of(SHAPE, F, F, 8, 8, (1600, 16), (300, 100))
+    assert engine.overlap((x, top), (x, top)) == "same"
+    assert engine.overlap((x, top), (x, low)) == "overlap"
+    assert engine.overlap((x, even), (x, odd)) == "apart"
+    assert engine.overlap((x, top), (attached(np.zeros(SHAPE)), top)) == "apart"
+
+
+def test_exported_memory_is_up_to_date_when_the_call_returns() -> None:
+    a = np.zeros(SHAPE)
+    x = attached(a)
+    x.exported = True
+    into("add", x, x, 1.0)
+    assert a[0, 0] == 1.0
+
+
+def test_no_memory_is_an_error_at_the_read_and_the_session_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = attached(inputs()[0])
+    runtime = engine.current().runtime
+    result = apply("sqrt", x)
+
+    def refuse(nbytes: int) -> Any:
+        raise MemoryError(f"{nbytes} bytes")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "create", refuse)
+        with pytest.raises(MemoryError) as caught:
+            value(result)
+    assert "test_engine.py" in "".join(caught.value.__notes__)
+    with pytest.raises(MemoryError):
+        value(result)
+    np.testing.assert_array_equal(value(apply("sqrt", x)), np.sqrt(inputs()[0]))
+
+
+def test_memory_goes_back_when_the_last_handle_does() -> None:
+    x = attached(inputs()[0])
+    y = apply("sqrt", x)
+    engine.fence()
+    held = len(engine.current().instances)
+    del y
+    assert len(engine.current().instances) == held - 1

@@ -1,0 +1,278 @@
+"""Every lowering rule against NumPy's own loop: operation by operation, element type by element type."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from diffuse.ir import Privilege
+from diffuse.kernels import abi, jit
+from diffuse.kernels.code import COMPONENT, Code, Module
+from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.lowering import RULES, fold, identity, supported
+
+Array = NDArray[Any]
+
+DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+          "float16", "float32", "float64", "complex64", "complex128")
+CHARACTERS = {np.dtype(d).char: d for d in DTYPES}
+
+ROUNDED = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh
+    arcsinh arccosh arctanh hypot cbrt power float_power erf logaddexp logaddexp2""".split())
+"""Operations that may differ from NumPy by 4 units in the last place; all others have its bits."""
+
+BY_HAND = ("where", "copy", "real", "imag", "erf", "clip")
+
+
+def specials(dtype: str) -> Array:
+    """Zeros, infinities, NaN, denormals, extremes, ties, and what lies beside the ranges of the integers."""
+    if dtype == "bool":
+        return np.array([False, True, True, False])
+    if dtype[0] in "iu":
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        some = [0, 1, 2, 3, 5, 7, 31, 32, 63, 64, 100, -1, -2, -7, -64, low, low + 1, high, high - 1, high // 2]
+        return np.array([v for v in some if low <= v <= high], dtype)
+    if dtype[0] == "f":
+        f = np.finfo(dtype)
+        numbers = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 0.1, -0.7,
+                   128.0, 300.7, -129.0]
+        edges = [] if dtype == "float16" else [s * 2.0 ** e for e in (15, 16, 31, 32, 53, 63, 64) for s in (1, -1)]
+        if dtype == "float64":
+            edges += [2.0 ** 31 - 0.5, -(2.0 ** 31) - 0.5, -(2.0 ** 31) - 1, 65519.99999999, 65520.0, 2.0 ** -25,
+                      2.0 ** -25 + 2.0 ** -70, 1 + 2.0 ** -11, 1 + 2.0 ** -11 + 2.0 ** -40, 3e38, 3.5e38, 1e-46,
+                      1e-310]
+        limits = [f.max, -f.max, f.tiny, -f.tiny, f.smallest_subnormal, -f.smallest_subnormal, f.eps]
+        return np.concatenate([np.array(numbers + edges, dtype), np.array(limits, dtype)])
+    part = COMPONENT[dtype]
+    f = np.finfo(part)
+    line = np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1, -1, 0.5, -2.5, 1e10, f.max, f.tiny], part)
+    found = np.empty(line.size ** 2, dtype)
+    found.real, found.imag = np.repeat(line, line.size), np.tile(line, line.size)
+    return found
+
+
+def ordinary(dtype: str, count: int, random: np.random.Generator) -> Array:
+    if dtype == "bool":
+        return random.integers(0, 2, count).astype(bool)
+    if dtype[0] in "iu":
+        info = np.iinfo(dtype)
+        wide = random.integers(info.min, info.max, count, dtype=dtype, endpoint=True)  # type: ignore[arg-type]
+        return np.where(random.random(count) < 0.5, wide, wide % np.array(20, dtype)).astype(dtype)
+    if dtype[0] == "f":
+        return (random.normal(size=count) * 10.0 ** random.integers(-3, 4, count)).astype(dtype)
+    found = np.empty(count, dtype)
+    found.real, found.imag = (random.normal(size=count) * 10.0 ** random.integers(-2, 3, count) for _ in "ab")
+    return found
+
+
+def operands(dtypes: tuple[str, ...]) -> list[Array]:
+    """One array per input: all pairs of special values, then ordinary ones; not a multiple of the lanes."""
+    random = np.random.default_rng(7)
+    lines = [specials(d) for d in dtypes]
+    lines = [random.permutation(x)[:50] if len(dtypes) > 1 else x for x in lines]
+    if len(dtypes) == 1:
+        return [np.concatenate([lines[0], ordinary(dtypes[0], 301, random)])]
+    pairs = [np.repeat(lines[0], lines[1].size), np.tile(lines[1], lines[0].size)]
+    pairs += [random.permutation(np.resize(x, pairs[0].size)) for x in lines[2:]]
+    return [np.concatenate([x[:pairs[0].size], ordinary(d, 301, random)])
+            for x, d in zip(pairs, dtypes, strict=True)]
+
+
+def numpy_function(operation: str) -> Callable[..., Any]:
+    """What the operation means, in NumPy's (for erf: SciPy's) words."""
+    if operation == "erf":
+        return pytest.importorskip("scipy.special").erf  # type: ignore[no-any-return]
+    by_hand = {"where": np.where, "copy": np.copy, "real": np.real, "imag": np.imag}
+    if operation in by_hand:
+        return by_hand[operation]
+    if operation == "clip":
+        return np._core.umath.clip  # type: ignore[attr-defined,no-any-return]
+    stem, _, part = operation.rpartition("_")
+    if part.isdigit():
+        return lambda *arrays: getattr(np, stem)(*arrays)[int(part)]
+    return getattr(np, operation)  # type: ignore[no-any-return]
+
+
+def signatures(operation: str) -> list[tuple[tuple[str, ...], str]]:
+    """The loops of NumPy's ufunc, over our element types."""
+    if operation == "where":
+        return [(("bool", d, d), d) for d in DTYPES]
+    if operation == "clip":
+        return [((d, d, d), d) for d in DTYPES if d != "bool"]
+    if operation in ("real", "imag"):
+        return [((d,), COMPONENT.get(d, d)) for d in DTYPES]
+    if operation in ("copy", "erf"):
+        return [((d,), d) for d in (DTYPES if operation == "copy" else ("float32", "float64"))]
+    stem, _, part = operation.rpartition("_")
+    ufunc, position = (getattr(np, stem), int(part)) if part.isdigit() else (getattr(np, operation), 0)
+    found: dict[tuple[tuple[str, ...], str], None] = {}
+    for loop in ufunc.types:
+        inputs, outputs = loop.replace("q", "l").replace("Q", "L").split("->")
+        if all(c in CHARACTERS for c in inputs + outputs):
+            found[tuple(CHARACTERS[c] for c in inputs), CHARACTERS[outputs[position]]] = None
+    return list(found)
+
+
+def body(results: list[str], inputs: tuple[str, ...], ops: list[tuple[str, str, tuple[int, ...]]]) -> Body:
+    """Contiguous arrays of rank 1 in, op by op one array out for each."""
+    loads = [Op("load", d, (), k) for k, d in enumerate(inputs)]
+    arguments = [Argument(k, 0, d, 0, "1", Privilege.READ) for k, d in enumerate(inputs)]
+    text = list(loads)
+    for kind, dtype, args in ops:
+        text.append(Op(kind, dtype, args))
+        text.append(Op("store", dtype, (len(text) - 1,), len(arguments)))
+        arguments.append(Argument(len(arguments), 0, dtype, 0, "1", Privilege.WRITE))
+    assert [a.dtype for a in arguments[len(inputs):]] == results
+    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(text)),))
+
+
+def run(kernel: Body, inputs: list[Array], results: list[str]) -> list[Array]:
+    count = inputs[0].size
+    outputs = [np.zeros(count, d) for d in results]
+    arrays = [np.ascontiguousarray(a) for a in inputs] + outputs
+    values = [1, count, count]
+    for array in arrays:
+        values += [array.ctypes.data, array.itemsize]
+    abi.run(jit.compile(kernel), kernel, values, 1)
+    return outputs
+
+
+def distance(a: Array, b: Array) -> Any:
+    """Units in the last place between floats; NaN is NaN."""
+    if a.dtype.kind == "c":
+        return np.maximum(distance(a.real, b.real), distance(a.imag, b.imag))
+    bits = {2: np.int16, 4: np.int32, 8: np.int64}[a.itemsize]
+    lines = [np.ascontiguousarray(x).view(bits).astype(object) for x in (a, b)]
+    lines = [np.where(x < 0, -(2 ** (8 * a.itemsize - 1)) - x, x) for x in lines]
+    return np.where(np.isnan(a) & np.isnan(b), 0, np.abs(lines[0] - lines[1])).astype(float)
+
+
+def same(a: Array, b: Array) -> Any:
+    """Equal to the bit, where one NaN is like another."""
+    if a.dtype.kind == "c":
+        return same(a.real, b.real) & same(a.imag, b.imag)
+    if a.dtype.kind == "f":
+        return ((a == b) & (np.signbit(a) == np.signbit(b))) | (np.isnan(a) & np.isnan(b))
+    return a == b
+
+
+def check(operation: str, got: Array, want: Array, inputs: list[Array]) -> None:
+    assert got.dtype == want.dtype
+    good = same(got, want)
+    if operation in ROUNDED and got.dtype.kind in "fc":
+        good |= distance(got, want) <= 4
+    bad = np.flatnonzero(~good)[:4]
+    assert not bad.size, f"{operation} of {[x[bad] for x in inputs]}: {got[bad]} should be {want[bad]}"
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        yield
+
+
+@pytest.mark.parametrize("operation", sorted(RULES))
+def test_rule(operation: str) -> None:
+    meaning = numpy_function(operation)
+    for inputs, result in signatures(operation):
+        assert supported(operation, inputs, result), (operation, inputs, result)
+        arrays = operands(inputs)
+        if operation == "power" and inputs[0][0] == "i":
+            arrays[1] = np.abs(arrays[1] // 2)  # negative exponents are refused before they come here
+        if operation == "clip":
+            arrays[1:] = arrays[1][3:4].repeat(arrays[0].size), arrays[2][9:10].repeat(arrays[0].size)
+        want = meaning(*arrays)
+        kernel = body([result], inputs, [(operation, result, tuple(range(len(inputs))))])
+        (got,) = run(kernel, arrays, [result])
+        check(operation, got, want, arrays)
+
+
+@pytest.mark.parametrize("source", DTYPES)
+def test_casts_are_astype(source: str) -> None:
+    (array,) = operands((source,))
+    array = np.resize(array, array.size // 8 * 8)  # NumPy's own remainder loops cast NaN to uint32 otherwise
+    others = [d for d in DTYPES if d != source]
+    kernel = body(others, (source,), [("cast", d, (0,)) for d in others])
+    for target, got in zip(others, run(kernel, [array], others), strict=True):
+        check("cast", got, array.astype(target), [array])
+
+
+def test_clip_keeps_nan_and_what_equals_a_bound() -> None:
+    """As NumPy does with scalar bounds; with arrays of bounds it takes the bound, which shows in signs of zeros."""
+    x = np.array([0.0, -0.0, np.nan, 0.5, -2.0, 3.0] * 4)
+    kernel = body(["float64"], ("float64",) * 3, [("clip", "float64", (0, 1, 2))])
+    bounds = ((0.0, 1.0), (-0.0, 1.0), (np.nan, 1.0), (-1.0, 0.0), (-1.0, -0.0), (2.0, 1.0), (-1.0, np.nan))
+    for low, high in bounds:
+        (got,) = run(kernel, [x, np.full(x.size, low), np.full(x.size, high)], ["float64"])
+        check("clip", got, np.clip(x, low, high), [x])
+
+
+def test_every_elementwise_ufunc_has_rules_for_all_of_its_loops() -> None:
+    without = {"divmod", "matmul", "matvec", "vecmat", "vecdot", "isnat", "frexp", "modf"}
+    ufuncs = {u.__name__ for u in vars(np).values() if isinstance(u, np.ufunc)} - without
+    missing = {u for u in ufuncs if signatures(u) and u not in RULES}
+    assert not missing
+
+
+@pytest.mark.parametrize("operation, inputs, result", [
+    ("add", ("float64", "int64"), "float64"),
+    ("add", ("float64",), "float64"),
+    ("add", ("int64", "int64"), "int32"),
+    ("subtract", ("bool", "bool"), "bool"),
+    ("less", ("int64", "int32"), "bool"),
+    ("floor", ("complex64",), "complex64"),
+    ("add", ("longdouble", "longdouble"), "longdouble"),
+    ("nothing", ("int8",), "int8"),
+])
+def test_what_numpy_has_no_loop_for_has_no_rule(operation: str, inputs: tuple[str, ...], result: str) -> None:
+    assert not supported(operation, inputs, result)
+
+
+@pytest.mark.parametrize("operator, function", [("sum", np.add), ("prod", np.multiply), ("min", np.minimum),
+                                                ("max", np.maximum)])
+def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufunc) -> None:
+    for dtype in DTYPES:
+        x = specials(dtype)
+        if dtype[0] == "c" and operator == "prod":
+            x = x[np.isfinite(x) & (x.real != 0) & (x.imag != 0)]  # 1 + 0j times infinity is not infinity
+        start = np.full(x.size, identity(operator, dtype), dtype)
+        check(operator, function(start, x), x, [x])
+
+
+class Elsewhere:
+    """A target of which nothing is known but its lanes."""
+
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        return code.let(f"call {code.type(dtype)} @{name}({code.type(dtype)} {values[0]})")
+
+
+def test_a_fold_is_its_ufunc_and_any_and_all_are_logical() -> None:
+    code = Code(Module(Elsewhere(8)), 8)
+    for operator, text in (("sum", "fadd"), ("prod", "fmul"), ("max", "fcmp ogt"), ("min", "fcmp olt")):
+        fold(code, operator, "float64", "%a", "%b")
+        assert text in "\n".join(code.lines)
+    for operator, text in (("any", "or"), ("all", "and")):
+        assert fold(code, operator, "bool", "%a", "%b") and f" = {text} <8 x i1> %a, %b" in code.lines[-1]
+
+
+@pytest.mark.parametrize("lanes", [1, 4])
+def test_every_rule_is_written_in_the_lanes_asked_for(lanes: int) -> None:
+    module = Module(Elsewhere(lanes))
+    code = Code(module, lanes)
+    for operation in RULES:
+        for inputs, result in signatures(operation):
+            names: list[Any] = [("%a", "%b") if d in COMPONENT else "%a" for d in inputs]
+            value = RULES[operation](code, inputs, result, tuple(names))
+            assert isinstance(value, tuple) == (result in COMPONENT)
+    text = "\n".join(code.lines)
+    assert "<8 x" not in text and ("<4 x" in text) == (lanes == 4)
+    assert "<8 x" not in str(module)

@@ -1,0 +1,89 @@
+"""With any one rule removed, the oracle finds a window that goes wrong: no rule is there for show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from random import Random
+
+import pytest
+
+from diffuse import check, dependence, fusion
+from diffuse import temporaries as temps
+from diffuse.fusion import prefix
+from diffuse.ir import Access, IndexTask, Point, Relation, relation
+from diffuse.temporaries import temporaries
+from tests import windows
+
+SEEDS = range(600)
+
+
+def unsound(without: str = "") -> IndexTask | None:
+    """A random window whose fast prefix the definition refuses; its last task."""
+    for seed in SEEDS:
+        head, _ = prefix(windows.window(Random(seed), without))
+        if not dependence.fusible(head):
+            return head[-1]
+    return None
+
+
+def test_the_oracle_finds_nothing_wrong_with_all_rules_in_place() -> None:
+    assert unsound() is None
+
+
+@pytest.mark.parametrize("name", list(fusion.CONSTRAINTS))
+def test_each_constraint_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(fusion.CONSTRAINTS, name)
+    assert unsound() is not None
+
+
+def test_disjoint_writes_are_needed() -> None:
+    """Without the rule, tasks of which two points write one element pass: each is a race."""
+    assert "disjoint writes" in check.RULES
+    drawn = (t for seed in SEEDS for t in windows.window(Random(seed), "disjoint writes"))
+    assert any(dependence.racy(t) for t in drawn)
+
+
+def test_equal_partitions_do_not_excuse_overlapping_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The paper takes equal partitions for point-wise dependence: true only of disjoint tiles."""
+    monkeypatch.setattr("diffuse.ir.disjoint", lambda partition, domain: True)
+    assert unsound("disjoint writes") is not None
+
+
+@pytest.mark.parametrize("wrong, other", [
+    (Relation.ALIAS, Relation.ALIGNED), (Relation.ALIAS, Relation.APART), (Relation.ALIGNED, Relation.APART)])
+def test_each_relation_is_needed(wrong: Relation, other: Relation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mistaking one relation for a milder one lets a window through, or a wrong temporary."""
+    def mistaken(a: Access, b: Access, domain: Point) -> Relation:
+        found = relation(a, b, domain)
+        return other if found is wrong else found
+
+    monkeypatch.setattr("diffuse.fusion.relation", mistaken)
+    assert unsound() is not None
+
+
+Analysis = Callable[[Sequence[IndexTask], Sequence[IndexTask], Container[int]], set[int]]
+
+
+def wrong_temporary(analysis: Analysis) -> set[int]:
+    """Stores that some random window would lose."""
+    for seed in SEEDS:
+        window = windows.window(Random(seed))
+        head, _ = prefix(window)
+        lost = analysis(head, window[len(head):], {0}) - dependence.temporaries(head, window[len(head):], {0})
+        if lost:
+            return lost
+    return set()
+
+
+@pytest.mark.parametrize("name, analysis", [
+    ("liveness", lambda head, pending, live: temporaries(head, pending, ())),
+    ("pending tasks", lambda head, pending, live: temporaries(head, (), live)),
+])
+def test_each_condition_on_temporaries_is_needed(name: str, analysis: Analysis) -> None:
+    assert not wrong_temporary(temporaries)
+    assert wrong_temporary(analysis)
+
+
+def test_a_temporary_must_be_covered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(temps, "covers", lambda access: True)
+    assert wrong_temporary(temporaries)

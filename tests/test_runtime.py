@@ -1,0 +1,417 @@
+"""The runtimes behind the protocol: the same program on each gives the same memory."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import struct
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from diffuse import settings
+from diffuse.runtime import RUNTIMES, make
+from diffuse.runtime.base import DIVIDE, INVALID, Launch, Runtime
+from diffuse.runtime.local import Local
+from diffuse.runtime.reference import Reference
+
+SOURCE = """
+; block: points, tile, extent, in, out, factor, sums, total
+define void @scale(ptr %block, i64 %p) {        ; out[i] = in[i] * factor; sums[p] = sum of the tile of out
+entry:
+  %tile.at = getelementptr i64, ptr %block, i64 1
+  %tile = load i64, ptr %tile.at
+  %extent.at = getelementptr i64, ptr %block, i64 2
+  %extent = load i64, ptr %extent.at
+  %in.at = getelementptr i64, ptr %block, i64 3
+  %in = load ptr, ptr %in.at
+  %out.at = getelementptr i64, ptr %block, i64 4
+  %out = load ptr, ptr %out.at
+  %factor.at = getelementptr i64, ptr %block, i64 5
+  %factor = load double, ptr %factor.at
+  %sums.at = getelementptr i64, ptr %block, i64 6
+  %sums = load ptr, ptr %sums.at
+  %low = mul i64 %p, %tile
+  %end = add i64 %low, %tile
+  %short = icmp ult i64 %extent, %end
+  %high = select i1 %short, i64 %extent, i64 %end
+  br label %head
+head:
+  %i = phi i64 [ %low, %entry ], [ %next, %body ]
+  %sum = phi double [ 0.0, %entry ], [ %added, %body ]
+  %more = icmp ult i64 %i, %high
+  br i1 %more, label %body, label %done
+body:
+  %from = getelementptr double, ptr %in, i64 %i
+  %x = load double, ptr %from
+  %y = fmul double %x, %factor
+  %to = getelementptr double, ptr %out, i64 %i
+  store double %y, ptr %to
+  %added = fadd double %sum, %y
+  %next = add i64 %i, 1
+  br label %head
+done:
+  %sum.at = getelementptr double, ptr %sums, i64 %p
+  store double %sum, ptr %sum.at
+  ret void
+}
+
+define void @scale_finish(ptr %block) {         ; total += sum(sums)
+entry:
+  %points = load i64, ptr %block
+  %sums.at = getelementptr i64, ptr %block, i64 6
+  %sums = load ptr, ptr %sums.at
+  %total.at = getelementptr i64, ptr %block, i64 7
+  %total = load ptr, ptr %total.at
+  %before = load double, ptr %total
+  br label %each
+each:
+  %p = phi i64 [ 0, %entry ], [ %next, %each ]
+  %sum = phi double [ %before, %entry ], [ %added, %each ]
+  %from = getelementptr double, ptr %sums, i64 %p
+  %x = load double, ptr %from
+  %added = fadd double %sum, %x
+  %next = add i64 %p, 1
+  %more = icmp ult i64 %next, %points
+  br i1 %more, label %each, label %end
+end:
+  store double %added, ptr %total
+  ret void
+}
+"""
+
+
+class Code(NamedTuple):
+    address: int
+    finish: int
+
+
+@cache
+def code() -> tuple[Code, object]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(SOURCE), machine)
+    engine.finalize_object()
+    return Code(engine.get_function_address("scale"), engine.get_function_address("scale_finish")), engine
+
+
+def doubles(address: int, count: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_double * count).from_address(address))
+
+
+class Scale:
+    """out[i] = in[i] * factor and total += sum(out), compiled or interpreted."""
+
+    layout = struct.Struct("5qd2q")
+
+    def __init__(self, native: Code | None) -> None:
+        self.native = native
+        self.interpreted: list[int] = []
+
+    def pack(self, values: tuple[Any, ...]) -> bytes:
+        return self.layout.pack(*values)
+
+    def point(self, values: tuple[Any, ...], p: int) -> None:
+        self.interpreted.append(p)
+        points, tile, extent, source, target, factor, sums, _ = values
+        low, high = p * tile, min((p + 1) * tile, extent)
+        out = doubles(target, extent)[low:high]
+        np.multiply(doubles(source, extent)[low:high], factor, out=out)
+        total = 0.0
+        for x in out.tolist():
+            total += x
+        doubles(sums, points)[p] = total
+
+    def finish(self, values: tuple[Any, ...]) -> None:
+        self.interpreted.append(-1)
+        points, *_, sums, total = values
+        for x in doubles(sums, points).tolist():
+            doubles(total, 1)[0] += x
+
+
+RUNS: dict[str, Callable[[], Runtime]] = {
+    "reference": lambda: Reference(3),
+    "shuffled": lambda: Reference(3, seed=1),
+    "local 1": lambda: Local(1),
+    "local 2": lambda: Local(2),
+    "local 4": lambda: Local(4),
+}
+
+
+@pytest.fixture(params=RUNS)
+def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
+    made = RUNS[request.param]()
+    yield made
+    made.fence()
+    if isinstance(made, Local):
+        made.close()
+
+
+def scale(runtime: Runtime, kernel: Scale, source: Any, target: Any, factor: float, total: Any,
+          points: int) -> None:
+    """One launch; its partial sums live as long as the launch."""
+    extent = source.nbytes // 8
+    sums = runtime.create(8 * points)
+    values = (points, -(-extent // points), extent, source.address, target.address, factor, sums.address,
+              total.address)
+    runtime.launch(Launch(kernel, values, points, (source, target, sums, total)))
+    runtime.release(sums)
+
+
+#   a ──x1.5──> b ──x0.5──> c ──x1.5──> b ...      the sums of all of them are added up in `total`
+@pytest.mark.parametrize("compiled", [True, False, None], ids=["compiled", "interpreted", "switching"])
+def test_a_chain_of_launches(runtime: Runtime, compiled: bool | None) -> None:
+    start = np.arange(1000.0) / 7
+    total = np.zeros(1)
+    a, sum_of_all = runtime.attach(start), runtime.attach(total)
+    b, c = runtime.create(start.nbytes), runtime.create(start.nbytes)
+    kernel = Scale(code()[0] if compiled else None)
+    expected, expected_total = start, 0.0
+    source, target, other = a, b, c
+    for k in range(60):
+        factor = 1.5 if k % 2 == 0 else 0.5
+        if compiled is None and k == 30:
+            kernel.native = code()[0]
+        scale(runtime, kernel, source, target, factor, sum_of_all, points=3)
+        expected = expected * factor
+        for low in (0, 334, 668):
+            tile = 0.0
+            for x in expected[low:low + 334].tolist():
+                tile += x
+            expected_total += tile
+        source, target, other = target, other if k == 0 else source, other
+    runtime.fence()
+    assert np.array_equal(source.array.view(np.float64), expected)
+    assert total[0] == expected_total
+    if isinstance(runtime, Local):
+        assert len(kernel.interpreted) == 4 * {True: 0, False: 60, None: 30}[compiled]
+
+
+def test_released_memory_is_reused_behind_running_launches(runtime: Runtime) -> None:
+    """Each step makes a store, fills it from the last and releases that one: never more than a few blocks."""
+    start = np.ones(40_000)
+    total = np.zeros(1)
+    held, sum_of_all = runtime.attach(start), runtime.attach(total)
+    kernel = Scale(code()[0])
+    for _ in range(200):
+        fresh = runtime.create(start.nbytes)
+        scale(runtime, kernel, held, fresh, 1.0, sum_of_all, points=2)
+        runtime.release(held)
+        held = fresh
+    runtime.fence()
+    assert np.array_equal(held.array.view(np.float64), start) and total[0] == 200 * 40_000
+    if isinstance(runtime, Local):
+        assert runtime.usage().peak <= 3 * 40_960 * 8
+
+
+def test_call_runs_after_everything_before_it(runtime: Runtime) -> None:
+    start, total = np.arange(1000.0), np.zeros(1)
+    a, b, sum_of_all = runtime.attach(start), runtime.create(8000), runtime.attach(total)
+    seen = []
+    for _ in range(20):
+        scale(runtime, Scale(code()[0]), a, b, 2.0, sum_of_all, points=2)
+    runtime.call(lambda: seen.append(total[0]))
+    assert seen == [20 * 999_000.0]
+
+
+def test_an_exception_in_a_call_comes_out_and_the_stream_goes_on(runtime: Runtime) -> None:
+    with pytest.raises(ZeroDivisionError):
+        runtime.call(lambda: print(1 // 0))
+    test_call_runs_after_everything_before_it(runtime)
+
+
+def test_an_exception_in_the_interpreter_comes_out_and_the_stream_goes_on(runtime: Runtime) -> None:
+    class Broken(Scale):
+        def point(self, values: tuple[Any, ...], p: int) -> None:
+            raise FloatingPointError("at a point")
+
+    a = runtime.create(80)
+    with pytest.raises(FloatingPointError, match="at a point"):
+        runtime.launch(Launch(Broken(None), (), 2, (a,)))
+    test_call_runs_after_everything_before_it(runtime)
+
+
+def test_memory_error_leaves_the_runtime_usable(runtime: Runtime) -> None:
+    with pytest.raises(MemoryError):
+        runtime.create(1 << 55)
+    with settings.using(memory=1 << 20):
+        if isinstance(runtime, Local):
+            with pytest.raises(MemoryError, match="DIFFUSE_MEMORY"):
+                runtime.create(2 << 20)
+        runtime.create(1000)
+    test_call_runs_after_everything_before_it(runtime)
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_floating_point_exceptions_are_reported_once(runtime: Runtime, compiled: bool) -> None:
+    huge, total = np.full(100, np.inf), np.zeros(1)
+    a, b, sum_of_all = runtime.attach(huge), runtime.create(800), runtime.attach(total)
+    kernel = Scale(code()[0] if compiled else None)
+    scale(runtime, kernel, a, b, 2.0, sum_of_all, points=2)
+    runtime.fence()
+    assert runtime.flags() == 0
+    scale(runtime, kernel, a, b, 0.0, sum_of_all, points=2)     # inf * 0
+    scale(runtime, kernel, a, b, 1.0, sum_of_all, points=2)
+    runtime.fence()
+    assert runtime.flags() & (INVALID | DIVIDE) == INVALID
+    assert runtime.flags() == 0
+
+
+def test_an_attached_array_is_shared_and_kept_alive(runtime: Runtime) -> None:
+    array = np.ones((3, 4))
+    gone = weakref.ref(array)
+    instance = runtime.attach(array)
+    instance.array[:8] = np.array([5.0]).view(np.uint8)
+    assert array[0, 0] == 5.0 and instance.nbytes == 96
+    del array
+    gc.collect()
+    assert gone() is not None
+    runtime.release(instance)
+    runtime.fence()
+    del instance
+    gc.collect()
+    assert gone() is None
+
+
+@pytest.mark.parametrize("array", [
+    np.array(3.5), np.zeros((0, 3)), np.zeros((2, 0), np.complex64), np.ones(1, bool),
+])
+def test_arrays_of_every_shape_attach(runtime: Runtime, array: Any) -> None:
+    assert runtime.attach(array).nbytes == runtime.attach(array).array.size == array.nbytes
+
+
+@pytest.mark.parametrize("array", [np.zeros((4, 4)).T[:, 1:], np.zeros(8)[::2], np.array([None])])
+def test_arrays_that_are_not_plain_memory_are_refused(runtime: Runtime, array: Any) -> None:
+    with pytest.raises(ValueError, match="must be C-contiguous and hold no objects"):
+        runtime.attach(array)
+
+
+@pytest.mark.parametrize("nbytes", [0, 1, 800, 5 << 20])
+def test_an_array_outlives_its_instance(runtime: Runtime, nbytes: int) -> None:
+    instance = runtime.create(nbytes)
+    array = instance.array
+    assert array.nbytes == instance.nbytes == nbytes and array.flags.writeable
+    array[:] = 7
+    runtime.release(instance)
+    del instance
+    others = [runtime.create(nbytes) for _ in range(3)]
+    for other in others:
+        other.array[:] = 9
+    assert (array == 7).all()
+
+
+def test_memory_comes_back_when_instances_are_dropped_without_release() -> None:
+    runtime = Local(1)
+    for _ in range(50):
+        runtime.create(1 << 20).array[:] = 1
+    assert runtime.usage()[:2] == (0, 1 << 20)
+    runtime.close()
+
+
+def test_a_dropped_runtime_finishes_its_work_first() -> None:
+    start, total = np.ones(200_000), np.zeros(1)
+    runtime = Local(2)
+    a, sum_of_all = runtime.attach(start), runtime.attach(total)
+    for _ in range(50):
+        b = runtime.create(start.nbytes)
+        scale(runtime, Scale(code()[0]), a, b, 1.0, sum_of_all, points=2)
+        runtime.release(b)
+    del runtime, a, b, sum_of_all
+    gc.collect()
+    assert total[0] == 50 * 200_000
+
+
+def test_exit_with_work_pending_is_clean() -> None:
+    program = """
+import numpy as np
+from diffuse.runtime.local import Local
+from tests.test_runtime import Scale, code, scale
+runtime = Local(2)
+a, total = runtime.attach(np.ones(1_000_000)), runtime.attach(np.zeros(1))
+for _ in range(60):
+    b = runtime.create(a.nbytes)
+    scale(runtime, Scale(code()[0]), a, b, 1.0, total, points=2)
+    runtime.release(b)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+                          cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_machine_code_is_made_by_the_first_launch_only() -> None:
+    program = """
+import sys
+import numpy as np
+from diffuse.runtime.base import Launch
+from diffuse.runtime.local import Local
+class Nothing:
+    native = None
+    def point(self, values, p): pass
+    def finish(self, values): pass
+runtime = Local(2)
+runtime.launch(Launch(Nothing(), (), 2))
+runtime.fence()
+runtime.flags()
+runtime.release(runtime.create(100))
+print("llvmlite" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60,
+                          cwd=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
+
+
+def test_two_runtimes_at_once() -> None:
+    runtimes = [Local(2), Local(3)]
+    results = []
+    streams = [(r, r.attach(np.arange(1000.0)), r.create(8000), np.zeros(1)) for r in runtimes]
+    for _ in range(100):
+        for r, a, b, total in streams:
+            scale(r, Scale(code()[0]), a, b, 2.0, r.attach(total), points=3)
+    for r, _, _, total in streams:
+        r.fence()
+        results.append(total[0])
+        r.close()
+    assert results == [100 * 999_000.0] * 2
+
+
+def test_points_run_in_order_or_shuffled_by_a_seed() -> None:
+    class Order(Scale):
+        def point(self, values: tuple[Any, ...], p: int) -> None:
+            order.append(p)
+
+        def finish(self, values: tuple[Any, ...]) -> None:
+            pass
+
+    def run(seed: int | None) -> list[int]:
+        order.clear()
+        runtime = Reference(8, seed=seed)
+        for _ in range(3):
+            runtime.launch(Launch(Order(None), (), 8))
+        return list(order)
+
+    order: list[int] = []
+    assert run(None) == list(range(8)) * 3
+    assert run(1) == run(1) != run(2)
+    assert sorted(run(1)) == sorted(list(range(8)) * 3)
+
+
+def test_runtimes_by_name() -> None:
+    for name in RUNTIMES:
+        assert make(name, 2).name == name and make(name, 2).points == 2
+    with pytest.raises(ValueError, match="runtime 'legion': expected one of local, reference"):
+        make("legion")
+
+
+def test_points_follow_the_setting() -> None:
+    with settings.using(threads=3):
+        assert make("local").points == make("reference").points == 3
