@@ -21,6 +21,7 @@ import argparse
 import math
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,10 +63,12 @@ def setup(args: argparse.Namespace) -> State:
     """Fluid at rest but for a row of eddies: free of divergence, periodic, still at the walls."""
     n, d = args.size, LENGTH / (args.size - 1)
     wave, wall = 2.0 * math.pi / (n * d), math.pi / LENGTH
-    x = np.arange(n)[None, :] * d
-    y = np.arange(n)[:, None] * d
-    u = (DISTURBANCE * wall / wave * np.sin(2.0 * wall * y) * np.sin(wave * x)).astype(args.dtype)
-    v = (-DISTURBANCE * np.sin(wall * y) ** 2 * np.cos(wave * x)).astype(args.dtype)
+
+    def line(function: Callable[[float], float], scale: float) -> np.ndarray:
+        return np.array([function(scale * i * d) for i in range(n)], dtype=args.dtype)
+
+    u = DISTURBANCE * wall / wave * line(math.sin, 2.0 * wall)[:, None] * line(math.sin, wave)[None, :]
+    v = -DISTURBANCE * line(math.sin, wall)[:, None] ** 2 * line(math.cos, wave)[None, :]
     dt = min(0.1 * d * d / VISCOSITY, 0.1 * d)      # stable up to the steady velocity, which is 5
     return State(u, v, np.ones_like(u), np.zeros_like(u), d, dt)
 

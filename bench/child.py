@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from case import ROOT
@@ -23,7 +23,7 @@ def ask(script: str, contender: str, options: Measures, environment: dict[str, s
     return dict(json.loads(lines[-1]))
 
 
-def answer(contenders: dict[str, Callable[[Measures], Measures]]) -> bool:
+def answer(contenders: Mapping[str, Callable[[Measures], Measures]]) -> bool:
     """In the child: measure, print, and say that this was a child."""
     if sys.argv[1:2] != ["--child"]:
         return False

@@ -9,6 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 PACKAGES = ("numpy", "llvmlite", "numba", "numexpr", "jax", "scipy")
@@ -26,6 +27,11 @@ def environment(threads: int, cache: str) -> dict[str, str]:
               "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     others = {"DIFFUSE_CACHE_DIR": cache, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
     return {**os.environ, **dict.fromkeys(counts, str(threads)), **others}
+
+
+def kernels_kept(cache: str) -> int:
+    """Files in Diffuse's cache: one for each kernel that some process had to compile."""
+    return sum(path.is_file() for path in Path(cache).rglob("*"))
 
 
 def bind(threads: int) -> None:

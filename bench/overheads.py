@@ -1,4 +1,4 @@
-"""What one operation costs apart from its arithmetic: by array size, and split into recording and replaying."""
+"""What one operation costs apart from its arithmetic: by array size, and recording and replaying apart."""
 
 from __future__ import annotations
 

@@ -290,7 +290,8 @@ class Relation(Enum):
     """How the elements of two accesses to one store meet, over all points.  Found in constant time."""
 
     SAME = "same"
-    """Equal maps and partitions: iteration i of one touches exactly what iteration i of the other does."""
+    """Equal maps and partitions: over one iteration space, iteration i of one touches exactly what iteration
+    i of the other does; over different ones, elements still meet within one point only."""
     APART = "apart"
     """No element is touched by both."""
     ALIGNED = "aligned"
@@ -303,27 +304,26 @@ class Relation(Enum):
 
 def relation(a: Access, b: Access, domain: Point) -> Relation:
     """Compare two accesses to one storage (equal store ids) on a launch domain, privileges aside."""
-    one = volume(domain) <= 1
     if a.store == b.store:
-        if a.map == b.map and a.partition == b.partition:
-            return Relation.SAME if disjoint(a.partition, domain) else Relation.ALIAS
         if _apart(a.partition, b.partition):
             return Relation.APART
+        if a.map == b.map and a.partition == b.partition:
+            return Relation.SAME if disjoint(a.partition, domain) else Relation.ALIAS
         if _aligned(a.partition, b.partition, domain):
             return Relation.ALIGNED
-    return Relation.ALIGNED if one else Relation.ALIAS
+    return Relation.ALIGNED if volume(domain) <= 1 else Relation.ALIAS
 
 
 def _apart(a: Partition, b: Partition) -> bool:
     """Bounding boxes that do not meet in some dimension, or combs of one pitch that never coincide."""
     if isinstance(a, Replicated) or isinstance(b, Replicated):
         return False
-    for (alow, ahigh), (blow, bhigh), s, t in zip(a.bounds, b.bounds, a.stride, b.stride, strict=True):
+    # a program that walks over rows compares each with all others: the commonest answer comes first
+    for (alow, ahigh), (blow, bhigh) in zip(a.bounds, b.bounds, strict=True):
         if ahigh <= blow or bhigh <= alow:
             return True
-        if (alow - blow) % gcd(s, t):
-            return True
-    return False
+    combs = zip(a.bounds, b.bounds, a.stride, b.stride, strict=True)
+    return any((low - other) % gcd(s, t) for (low, _), (other, _), s, t in combs)
 
 
 def _aligned(a: Partition, b: Partition, domain: Point) -> bool:

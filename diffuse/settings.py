@@ -106,7 +106,7 @@ SETTINGS: dict[str, Setting] = {
         ("compile", "DIFFUSE_COMPILE", "background", one_of("background", "wait", "off"),
          "Compile while the program runs interpreted, wait for each kernel, or only interpret."),
         ("fallback", "DIFFUSE_FALLBACK", "warn", one_of("warn", "silent", "error"),
-         "What a function that only NumPy has does: run there with one warning per call site, run, or raise."),
+         "What a function does that only NumPy has: run there with one warning a call site, run, or raise."),
         ("trace", "DIFFUSE_TRACE", False, FLAG,
          "Print each plan once, replays as counts, and each refusal to fuse with its reason, to stderr."),
         ("cache_dir", "DIFFUSE_CACHE_DIR", _cache_folder, FOLDER,

@@ -171,13 +171,27 @@ def _exit_status(error: SystemExit) -> int:
 
 def _show(error: BaseException) -> None:
     """Print a traceback that begins in the user's program."""
-    traceback: TracebackType | None = error.__traceback__
-    first = traceback
+    first = error.__traceback__
     while first is not None and (_ours(first) or first.tb_frame.f_code.co_filename.startswith("<frozen")):
         first = first.tb_next
-    error.__traceback__ = first if first is not None or isinstance(error, SyntaxError) else traceback
+    if first is not None or isinstance(error, SyntaxError):
+        error.__traceback__ = _without_imports(first)
     sys.excepthook(type(error), error, error.__traceback__)
 
 
 def _ours(traceback: TracebackType) -> bool:
     return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(OWN + os.sep)
+
+
+def _without_imports(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of our `__import__`."""
+    kept = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename != __file__ or code.co_name != "import_":
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    found: TracebackType | None = None
+    for one in reversed(kept):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found

@@ -1,4 +1,4 @@
-"""What happened, as named counters and events: the numbers behind `diffuse info`, `explain` and DIFFUSE_TRACE.
+"""What happened, as named counters and events: the numbers behind `explain` and DIFFUSE_TRACE.
 
 Counters always count (one dictionary addition each; a hot path writes `trace.counters["recorded"] += 1`
 itself).  Events cost one test unless tracing is on; then each different event is printed to stderr once,
@@ -67,7 +67,8 @@ def reset() -> None:
 def summary() -> str:
     """The counters, and the events that were repeated, as text."""
     lines = [f"{name}: {n:,}" for name, n in snapshot().items() if n]
-    lines += [f"{kind} {text.splitlines()[0]!r}: {n} times" for (kind, text), n in events.items() if n > 1 and text]
+    repeated = [(kind, text, n) for (kind, text), n in events.items() if n > 1 and text]
+    lines += [f"{kind} {text.splitlines()[0]!r}: {n} times" for kind, text, n in repeated]
     return "\n".join(lines)
 
 

@@ -160,8 +160,9 @@ def _single(number: float) -> float:
 @contextmanager
 def counted(code: Code, low: str, high: str, step: int = 1) -> Iterator[str]:
     """A loop over `low, low + step, ...` below `high` (none if `low >= high`); yields the index, an i64."""
-    before, head, inside, latch, after = (code.name(s) for s in ("before", "head", "inside", "latch", "after"))
-    index, following = "%" + code.name("i"), "%" + code.name("i")
+    stems = ("before", "head", "inside", "latch", "after", "i", "i")
+    before, head, inside, latch, after, index, following = (code.name(stem) for stem in stems)
+    index, following = "%" + index, "%" + following
     code.do(f"br label %{before}")
     code.label(before)
     code.do(f"br label %{head}")

@@ -72,7 +72,8 @@ def _apply(name: str) -> Generator:
 
 def _fold(name: str) -> Generator:
     def body(b: Builder) -> None:
-        b.reduce(b.input(0), name)
+        value = b.input(0)
+        b.reduce(b.cast(value, "bool") if name in ("any", "all") else value, name)
     return body
 
 

@@ -2,7 +2,7 @@
 
 This is the cold path of the product, run until the compiled kernel is ready, and the oracle for every
 compiled kernel: the same values in (`Launch` reads them in the order of the kernel's argument block), the
-same bits out.  Each loop's ops become steps `function(*inputs, out)` (see `interpret_plan`); every step
+same bits out.  Each loop's ops become steps `function(*inputs, out=...)` (see `interpret_plan`); every step
 runs on one block before the next block starts, so that intermediate values never leave the cache.
 """
 
@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from diffuse.kernels.expr import Body, Loop
+from diffuse.kernels import routines
+from diffuse.kernels.expr import STRUCTURAL, Body, Loop
+from diffuse.kernels.interpret_ops import exact
 from diffuse.kernels.interpret_plan import Plan, Step, plan
 from diffuse.kernels.interpret_reduce import SEGMENT, Array, Fold, Ranges, multiply
 from diffuse.kernels.routines import Routine, flags
@@ -34,12 +36,18 @@ class Memory:
     __slots__ = ("__array_interface__",)
 
     def __init__(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None) -> None:
-        self.__array_interface__ = {"version": 3, "data": (address, False), "typestr": np.dtype(dtype).str,
-                                    "shape": tuple(shape), "strides": None if strides is None else tuple(strides)}
+        self.__array_interface__ = {
+            "version": 3, "data": (address, False), "typestr": np.dtype(dtype).str, "shape": tuple(shape),
+            "strides": None if strides is None else tuple(strides)}
 
 
 def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
     return np.asarray(Memory(address, dtype, shape, strides))
+
+
+def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
+    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
+    return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
 
 
 class Launch:
@@ -52,15 +60,17 @@ class Launch:
         self.spaces = [(int(next(word)), [int(next(word)) for _ in range(s.rank)]) for s in body.spaces]
         self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
                           for a in body.arguments]
-        self.scalars = [np.array(complex(next(word), next(word)) if np.dtype(d).kind == "c" else next(word), d)
-                        for d in body.scalars]
+        self.scalars = [
+            np.array(complex(next(word), next(word)) if d.startswith("complex") else next(word), d)
+            for d in body.scalars]
         self.partials = [int(a) for a in word]
 
     def box(self, space: int, p: int) -> Ranges:
         """The iterations of point `p`.  What no axis cuts is run by point 0 alone."""
         tile, extents = self.spaces[space]
         axis = self.body.spaces[space].axis
-        return [(min(p * tile, n), min((p + 1) * tile, n)) if d == axis else (0, n) for d, n in enumerate(extents)]
+        return [(min(p * tile, n), min((p + 1) * tile, n)) if d == axis else (0, n)
+                for d, n in enumerate(extents)]
 
     def view(self, argument: int, dims: Sequence[int]) -> Array:
         """All that the argument touches, over these iteration dimensions."""
@@ -90,10 +100,10 @@ class Watch:
     def run(self, function: Any, name: str, inputs: list[Array], out: Any) -> None:
         self.name = name
         if not isinstance(function, Routine):
-            function(*inputs, out)
+            function(*inputs, out=out)
             return
         flags().clear()
-        function(*inputs, out)
+        function(*inputs, out=out)
         for kind in flags().raised():
             self.errors(kind, name)
 
@@ -105,6 +115,14 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for number in range(len(body.loops)):
             _run(launch, number, p, watch)
+
+
+def ready(body: Body) -> bool:
+    """Can the body be interpreted at once, with no routine to compile first?"""
+    return all(
+        op.kind in STRUCTURAL or exact(op.kind, dtypes) or routines.ready(op.kind, dtypes, op.dtype)
+        for loop in body.loops for op in loop.ops
+        for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
 
 
 def finish(body: Body, values: Values) -> None:
@@ -123,11 +141,12 @@ def finish(body: Body, values: Values) -> None:
 @lru_cache(maxsize=256)
 def _reductions(body: Body) -> tuple[tuple[int, int], ...]:
     """(loop, op) of each reduction, in the order of their partial buffers."""
-    return tuple((n, i) for n, loop in enumerate(body.loops) for i, op in enumerate(loop.ops) if op.kind == "reduce")
+    return tuple((number, i) for number, loop in enumerate(body.loops)
+                 for i, op in enumerate(loop.ops) if op.kind == "reduce")
 
 
 def _partials(launch: Launch, place: int, fold: Fold, dtype: str) -> tuple[Array, Array | None]:
-    """The partial buffer with the dimensions of `Fold.leaves`; rows: [output element][leaf], columns: [leaf][...]."""
+    """The partial buffer (see `abi`) with its dimensions in the order of `Fold.leaves`."""
     counts = fold.counts
     order = fold.kept + fold.reduced if fold.dim == len(counts) - 1 else fold.reduced + fold.kept
     shape = [counts[d] for d in order]
@@ -155,17 +174,17 @@ class Scan:
         self.carry: Array = np.empty([b - a for d, (a, b) in enumerate(box) if d != dim], dtype)
 
     def __call__(self, value: Array, out: Array) -> None:
-        at = tuple(slice(a - low, b - low)
-                   for d, ((a, b), (low, _)) in enumerate(zip(self.ranges, self.box, strict=True)) if d != self.dim)
-        rows, carry = np.moveaxis(out, self.dim, 0), self.carry[(*at, ...)]
+        others = [d for d in range(len(self.box)) if d != self.dim]
+        carry = self.carry[cut([self.ranges[d] for d in others], [self.box[d][0] for d in others])]
+        rows = np.moveaxis(out, self.dim, 0)
         np.copyto(out, value, casting="unsafe")
         if self.ranges[self.dim][0] > self.box[self.dim][0]:
-            self.step(carry, rows[0, ...], rows[0, ...])
+            self.step(carry, rows[0, ...], out=rows[0, ...])
         if isinstance(self.step, np.ufunc) and out.dtype.kind != "c":
             self.step.accumulate(out, axis=self.dim, out=out)
         else:
             for k in range(1, len(rows)):
-                self.step(rows[k - 1, ...], rows[k, ...], rows[k, ...])
+                self.step(rows[k - 1, ...], rows[k, ...], out=rows[k, ...])
         carry[...] = rows[-1]
 
 
@@ -192,11 +211,12 @@ class Frame:
             self.env[i] = np.empty((), loop.ops[i].dtype)
 
     def _boxed(self, argument: int, raw: bool) -> Array:
-        """An argument over the point's box, dimensions in loop order; bools as the bytes that they are if raw."""
+        """An argument over the point's box, dimensions in loop order; if raw, bools as bytes."""
         whole = self.launch.view(argument, range(len(self.box)))
         if raw:
             whole = whole.view("uint8")
-        return whole[(*(slice(a, b) for a, b in self.box), ...)].transpose(self.order)
+        boxed: Array = whole[cut(self.box, [0] * len(self.box))]
+        return boxed.transpose(self.order)
 
     def size(self) -> int:
         """Elements of a block."""
@@ -223,16 +243,16 @@ class Frame:
         for block in product(*pieces):
             yield block, [b - a for a, b in block]
 
-    def enter(self, block: Ranges, shape: list[int], folds: list[tuple[int, Feed]]) -> None:
+    def enter(self, block: Ranges, folds: list[tuple[int, Feed]]) -> None:
         """Point every entry of `env` that depends on the block at it."""
-        at = (*(slice(a - self.box[d][0], b - self.box[d][0]) for (a, b), d in zip(block, self.order, strict=True)),
-              ...)
+        at = cut(block, [self.box[d][0] for d in self.order])
         env = self.env
         for slot, view in self.views:
             env[slot] = view[at]
         for i, dim in self.recipe.index:
             k = self.order.index(dim)
-            env[i] = np.arange(*block[k], dtype="int64").reshape([-1 if j == k else 1 for j in range(len(block))])
+            shape = [-1 if j == k else 1 for j in range(len(block))]
+            env[i] = np.arange(*block[k], dtype="int64").reshape(shape)
         for _, scan in self.scans:
             scan.ranges = block
         for _, feed in folds:
@@ -256,7 +276,7 @@ class Feed:
         self.fold = fold
         self.ranges: Ranges = fold.box
 
-    def __call__(self, value: Array, _: Any) -> None:
+    def __call__(self, value: Array, out: Any) -> None:
         self.fold.add(value, self.ranges)
 
 
@@ -281,7 +301,7 @@ def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
             if extents != shape:
                 shape = extents
                 frame.reshape(shape)
-            frame.enter(block, shape, folds)
+            frame.enter(block, folds)
             _execute(steps, frame.env, watch)
     order = {site: place for place, site in enumerate(_reductions(launch.body))}
     for i, feed in folds:
@@ -294,7 +314,7 @@ def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
 def _keep(launch: Launch, place: int, fold: Fold, dtype: str) -> None:
     """Put a point's leaves into the partial buffer."""
     values, indices = _partials(launch, place, fold, dtype)
-    at = (*(slice(a, b) for a, b in zip(fold.first, fold.last, strict=True)), ...)
+    at = cut(list(zip(fold.first, fold.last, strict=True)), [0] * len(fold.first))
     values[at] = fold.leaves
     if indices is not None:
         indices[at] = fold.indices
@@ -305,8 +325,8 @@ def _execute(steps: Sequence[Step], env: list[Any], watch: Watch | None) -> None
         if watch is not None:
             watch.run(function, name, [env[a] for a in args], env[out])
         elif len(args) == 2:
-            function(env[args[0]], env[args[1]], env[out])
+            function(env[args[0]], env[args[1]], out=env[out])
         elif len(args) == 1:
-            function(env[args[0]], env[out])
+            function(env[args[0]], out=env[out])
         else:
-            function(*[env[a] for a in args], env[out])
+            function(*[env[a] for a in args], out=env[out])

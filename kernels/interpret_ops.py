@@ -1,4 +1,4 @@
-"""From the name of an op to the NumPy function that computes it: `function(*inputs, out)`.
+"""From the name of an op to the NumPy function that computes it: `function(*inputs, out=...)`.
 
 Most ops are the ufunc of their name.  `exact` says for which of them NumPy's bits are the specification;
 for the others (transcendental functions, complex products) the compiled routine is, see `routines`.
@@ -19,14 +19,14 @@ Function = Callable[..., Any]
 _umath_clip: Any = np._core.umath.clip  # type: ignore[attr-defined]
 
 TRANSCENDENTAL = frozenset(
-    """cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh arcsinh
-    arccosh arctanh hypot logaddexp logaddexp2 erf float_power""".split())
+    """cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh
+    arcsinh arccosh arctanh hypot logaddexp logaddexp2 erf float_power""".split())
 """Correct to a few units in the last place only: the routine decides the bits."""
 
 COMPLEX_EXACT = frozenset(
-    """add subtract negative positive conjugate real imag equal not_equal less less_equal greater greater_equal
-    logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf isnan where copy
-    cast""".split())
+    """add subtract negative positive conjugate real imag equal not_equal less less_equal greater
+    greater_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf
+    isnan where copy cast""".split())
 """What NumPy computes on complex numbers without rounding that depends on the machine."""
 
 
@@ -61,11 +61,11 @@ def truth(value: Array, out: Array) -> None:
 def _clip(value: Array, low: Array, high: Array, out: Array) -> None:
     """An element equal to a bound keeps its sign of zero, as in NumPy's loop for scalar bounds."""
     if value.dtype.kind != "f":
-        _umath_clip(value, low, high, out)
+        _umath_clip(value, low, high, out=out)
     elif value.dtype == "float16":  # of two equal float16, NumPy's extremes return the first, else the second
-        np.minimum(np.maximum(value, low, out), high, out)
+        np.minimum(np.maximum(value, low, out=out), high, out=out)
     else:
-        np.minimum(high, np.maximum(low, value, out), out)
+        np.minimum(high, np.maximum(low, value, out=out), out=out)
 
 
 def _real(value: Array, out: Array) -> None:
@@ -82,8 +82,7 @@ def _error_function(value: Array, out: Array) -> None:
 
 def _part(whole: Function, part: int) -> Function:
     """One output of a ufunc that has two (`modf_0`, `frexp_1`)."""
-    def compute(*operands: Array) -> None:
-        *inputs, out = operands
+    def compute(*inputs: Array, out: Array) -> None:
         np.copyto(out, whole(*inputs)[part], casting="same_kind")
     return compute
 
@@ -101,7 +100,8 @@ def function(name: str) -> Function:
     stem, _, part = name.rpartition("_")
     if part.isdigit():
         return _part(ufunc(stem), int(part))
-    return ufunc(name)
+    found: Function = ufunc(name)
+    return found
 
 
 def ufunc(name: str) -> Any:

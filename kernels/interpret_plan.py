@@ -1,7 +1,7 @@
 """From a loop to the steps that evaluate it block by block: which values are views of memory, which live in
 which scratch register, which do not change from block to block.
 
-    Step ::= (function, positions of the inputs, position of the output, name)
+    Step ::= (function(*inputs, out=...), positions of the inputs, position of the output, name)
 
 Positions count values first, then one place per argument that is stored to.  A register is given back when
 its value was used for the last time, so that few of them are in use and they stay in cache.
@@ -142,7 +142,8 @@ def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
     for i, (op, then) in enumerate(zip(loop.ops, loop.ops[1:], strict=False)):
         if (then.kind == "store" and then.args == (i,) and last[i] == i + 1 and op.args
                 and body.arguments[then.attribute].dtype == op.dtype and not _invariant(loop, i)
-                and (op.kind == "cast" or op.kind not in STRUCTURAL and isinstance(compute(loop, op), np.ufunc))):
+                and (op.kind == "cast"
+                     or op.kind not in STRUCTURAL and isinstance(compute(loop, op), np.ufunc))):
             found[i] = i + 1
     return found
 

@@ -1,10 +1,11 @@
-"""The reduction tree: what `reduce` means, slowly (`definition`) and on NumPy blocks (`Fold`), with the same bits.
+"""The reduction tree: what `reduce` means, slowly (`definition`) and on blocks (`Fold`), with the same bits.
 
 The tree depends on the extents of the iteration space and on which dimensions are reduced, on nothing else.
 Its *leaves* are runs of the innermost reduced dimension:
 
-    rows      that dimension is the innermost of the space: up to SEGMENT indices, element j of the leaf into
-              accumulator j % LANES, the LANES accumulators then folded by halves: a[i] += a[i + 16], 8, 4, 2, 1
+    rows      that dimension is the innermost of the space: up to SEGMENT indices, element j of the leaf
+              into accumulator j % LANES; the LANES accumulators are then folded by halves: a[i] += a[i + 16],
+              8, 4, 2, 1
     columns   the innermost dimension of the space is kept: up to ROWS indices, one after another
 
 The leaves of one output element, row-major over the reduced dimensions, are combined by pairs:
@@ -33,12 +34,12 @@ INDEXED = frozenset({"argmin", "argmax"})
 
 
 def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
-    """NumPy's product, of complex numbers by the one of its loops (contiguous, no overlap) that compiled code follows.
+    """NumPy's product; of complex numbers, by its loop for contiguous arrays, which compiled code follows.
 
-    That loop fuses a multiplication into an addition where the machine can; NumPy's others do not.
+    That loop fuses a multiplication into an addition where the machine can; NumPy's other loops do not.
     """
     if np.result_type(a, b).kind != "c":
-        return np.multiply(a, b, out)
+        return np.multiply(a, b, out=out)
     a, b = np.broadcast_arrays(a, b)
     product = np.multiply(np.ascontiguousarray(a), np.ascontiguousarray(b)).reshape(a.shape)
     if out is None:
@@ -48,9 +49,15 @@ def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
 
 
 STEP: dict[str, Callable[..., Any]] = {
-    "sum": np.add, "prod": multiply, "min": np.minimum, "max": np.maximum, "any": np.logical_or, "all": np.logical_and,
+    "sum": np.add, "prod": multiply, "min": np.minimum, "max": np.maximum,
+    "any": np.logical_or, "all": np.logical_and,
 }
 """The step of each operator: accumulator, element -> accumulator."""
+
+
+def stepping(operator: str, dtype: np.dtype[Any]) -> Any:
+    """The step of an operator, as a ufunc with a `reduce` of its own where there is one."""
+    return np.multiply if operator == "prod" and dtype.kind != "c" else STEP[operator]
 
 
 def identity(operator: str, dtype: str) -> Any:
@@ -135,6 +142,8 @@ def rows(operator: str, block: Array) -> Array:
     """Leaves along the last dimension of a block that starts at a multiple of SEGMENT."""
     block = np.ascontiguousarray(block)
     lead, n = block.shape[:-1], block.shape[-1]
+    if 0 < n <= LANES and not (operator == "prod" and block.dtype.kind == "c"):
+        return _one_each(operator, block)
     whole, rest = divmod(n, SEGMENT)
     leaves = np.empty((*lead, whole + bool(rest)), block.dtype)
     if whole:
@@ -145,25 +154,39 @@ def rows(operator: str, block: Array) -> Array:
         lanes = np.full((*lead, LANES), identity(operator, block.dtype.name), block.dtype)
         body = block[..., whole * SEGMENT:n - tail]
         if steps:
-            lanes = _sequence(operator, np.ascontiguousarray(body).reshape(*lead, steps, LANES))
+            lanes = _sequence(operator, body.reshape(*lead, steps, LANES))
         if tail:
-            STEP[operator](lanes[..., :tail], block[..., n - tail:], lanes[..., :tail])
+            STEP[operator](lanes[..., :tail], block[..., n - tail:], out=lanes[..., :tail])
         leaves[..., whole] = _halves(operator, lanes)
     return leaves
+
+
+def _one_each(operator: str, lanes: Array) -> Array:
+    """A leaf that gives each accumulator one element at most: those without one change nothing."""
+    step, half, n = STEP[operator], LANES // 2, lanes.shape[-1]
+    while half:
+        if half < n:
+            folded = step(lanes[..., :n - half], lanes[..., half:n])
+            lanes = folded if n == 2 * half else np.concatenate([folded, lanes[..., n - half:half]], axis=-1)
+            n = half
+        half //= 2
+    return lanes
 
 
 def _sequence(operator: str, block: Array) -> Array:
     """Fold the second to last dimension, index after index.
 
     NumPy's own `reduce` does exactly that while the last dimension is the innermost of its loops, which
-    asks for a contiguous block with at least two neighbours there; it would sum by pairs otherwise.
+    asks for at least two neighbours there, closer to each other than anything else; it would sum by pairs
+    otherwise.
     """
-    step = STEP[operator]
-    if isinstance(step, np.ufunc) and block.shape[-1] > 1 and block.flags.c_contiguous:
-        return np.asarray(step.reduce(block, axis=-2))
-    result: Array = np.full((*block.shape[:-2], block.shape[-1]), identity(operator, block.dtype.name), block.dtype)
+    step, start = stepping(operator, block.dtype), identity(operator, block.dtype.name)
+    inner = block.shape[-1] > 1 and block.strides[-2] > block.strides[-1] == block.itemsize
+    if isinstance(step, np.ufunc) and inner:
+        return np.asarray(step.reduce(block, axis=-2, initial=start))
+    result: Array = np.full((*block.shape[:-2], block.shape[-1]), start, block.dtype)
     for k in range(block.shape[-2]):
-        step(result, block[..., k, :], result)
+        step(result, block[..., k, :], out=result)
     return result
 
 
@@ -181,7 +204,8 @@ def combine(operator: str, leaves: Array) -> Array:
     while (n := len(leaves)) > 1:
         pairs = step(leaves[0:n - 1:2], leaves[1::2])
         leaves = np.concatenate([pairs, leaves[n - 1:]]) if n % 2 else pairs
-    return leaves[0]
+    first: Array = leaves[0]
+    return first
 
 
 def combine_indexed(operator: str, values: Array, indices: Array) -> Array:
@@ -192,7 +216,8 @@ def combine_indexed(operator: str, values: Array, indices: Array) -> Array:
         places = np.where(wins, indices[1::2], indices[0:n - 1:2])
         values = np.concatenate([pairs, values[n - 1:]]) if n % 2 else pairs
         indices = np.concatenate([places, indices[n - 1:]]) if n % 2 else places
-    return indices[0]
+    first: Array = indices[0]
+    return first
 
 
 class Fold:
@@ -210,7 +235,8 @@ class Fold:
         self.length = SEGMENT if self.dim == len(extents) - 1 else ROWS
         self.extents, self.box = tuple(extents), box
         self.first = tuple(low // self.length if d == self.dim else low for d, (low, _) in enumerate(box))
-        self.last = tuple(-(-high // self.length) if d == self.dim else high for d, (_, high) in enumerate(box))
+        self.last = tuple(-(-high // self.length) if d == self.dim else high
+                          for d, (_, high) in enumerate(box))
         shape = [b - a for a, b in zip(self.first, self.last, strict=True)]
         self.leaves: Array = np.full(shape, identity(operator, dtype), dtype)
         self.indices: Array | None = np.zeros(shape, "int64") if operator in INDEXED else None
@@ -227,7 +253,7 @@ class Fold:
             self._add_indexed(block, ranges)
         elif self.dim < 0:
             leaves = self.leaves[self._slices(ranges)]
-            STEP[self.operator](leaves, block, leaves)
+            STEP[self.operator](leaves, block, out=leaves)
         elif self.length == SEGMENT:
             self.leaves[self._slices(ranges)] = rows(self.operator, block)
         else:
@@ -254,7 +280,7 @@ class Fold:
         for r in range(done, high - low):
             at = (slice(None),) * dim + ((low + r) // ROWS - low // ROWS,)
             leaf = leaves[at]
-            STEP[self.operator](leaf, block[(slice(None),) * dim + (r,)], leaf)
+            STEP[self.operator](leaf, block[(slice(None),) * dim + (r,)], out=leaf)
 
     def _add_indexed(self, block: Array, ranges: Ranges) -> None:
         """Whole leaves or parts of them: the pair of each part is merged into its leaf."""

@@ -54,7 +54,8 @@ def cached(body: Body) -> bool:
 def target_name() -> str:
     """The processor compiled for, in a few words."""
     machine = host()
-    return f"{machine.cpu} ({machine.triple}, {'AVX-512' if 'e' in machine.sets else 'AVX2' if machine.sets else 'no AVX2'})"
+    vectors = {"e": "AVX-512", "d": "AVX2"}[machine.sets[0]] if machine.sets else "no AVX2"
+    return f"{machine.cpu} ({machine.triple}, {vectors})"
 
 
 def disk() -> Cache:
@@ -63,7 +64,7 @@ def disk() -> Cache:
 
 
 @cache
-def _cache(folder: str, limit: int) -> Cache:
+def _cache(folder: str, limit: int | None) -> Cache:
     return Cache(folder, limit)
 
 
@@ -118,6 +119,8 @@ def text(body: Body) -> str:
 
 def object_code(body: Body) -> bytes:
     """Compile, to relocatable code in memory."""
+    if not host().halves and "float16" in repr(body):
+        raise NotImplementedError("this processor has no conversions between float16 and float32")
     machine = _machine()
     module = _module(text(body), machine)
     if any(op.kind == "scan" for loop in body.loops for op in loop.ops):

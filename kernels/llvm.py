@@ -1,9 +1,9 @@
 """From a `Body` to the text of an LLVM module: loops, and in them the ops one after another.
 
 A loop nest follows the loop's order of dimensions.  Along the innermost one it takes `lanes` elements at a
-time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan goes
-element by element.  Everything is written in the form it should run in (vectors chosen, invariants hoisted,
-addresses stepped), so that no pass has to improve it: compiling costs instruction selection and little more.
+time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan
+goes element by element.  Everything is written in the form it should run in (vectors chosen, invariants
+hoisted), so that no pass has to improve it: compiling costs instruction selection and little more.
 
 Ops are written at one of three places: at the head of the loop nest (literals, scalars and what depends on
 nothing else), at the head of a row (what does not change along it), or in the innermost loop.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.kernels import abi, llvm_memory, llvm_reduce
-from diffuse.kernels.code import COMPONENT, ELEMENT, Code, Module, Value, counted, guarded, with_lanes
+from diffuse.kernels.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body, Loop, Op
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step
@@ -60,7 +60,7 @@ def order_of(body: Body, loop: Loop) -> tuple[int, ...]:
     """Dimensions from the outermost loop to the innermost.
 
     A loop's iterations are independent, so one with reductions may take the order of their tree: the last
-    dimension innermost, and around it first what a column reduction keeps, so that its leaves are finished one
+    dimension innermost, and outermost what a column reduction keeps, so that its leaves are finished one
     after another.
     """
     rank = body.spaces[loop.space].rank
@@ -198,7 +198,7 @@ class _Nest:
         with counted(code, low, middle, code.lanes) as index:
             self._write_ops(INNER, Step(index))
         with guarded(code, code.let(f"icmp slt i64 {middle}, {high}")):
-            self._write_ops(INNER, llvm_memory.active(code, middle, high))
+            self._write_ops(INNER, llvm_memory.last(code, middle, high))
 
     def _write_ops(self, place: int, step: Step) -> None:
         for i, op in enumerate(self.loop.ops):
@@ -225,8 +225,9 @@ class _Nest:
         self.values[i] = llvm_memory.load(self.code, self.accesses[op.attribute], step)
 
     def _store(self, i: int, op: Op, step: Step) -> None:
-        source, place = self.loop.ops[op.args[0]].dtype, self.accesses[op.attribute]
-        llvm_memory.store(self.code, place, step, cast(self.code, source, place.dtype, self.values[op.args[0]]))
+        (value,), place = op.args, self.accesses[op.attribute]
+        cast_value = cast(self.code, self.loop.ops[value].dtype, place.dtype, self.values[value])
+        llvm_memory.store(self.code, place, step, cast_value)
 
     def _scalar(self, i: int, op: Op, step: Step) -> None:
         value = self.block.scalar(op.attribute)
@@ -238,7 +239,7 @@ class _Nest:
     def _index(self, i: int, op: Op, step: Step) -> None:
         code = self.code
         if op.attribute == self.inner:
-            self.values[i] = llvm_reduce.consecutive(code, step.index)
+            self.values[i] = llvm_reduce.consecutive(code, step.at)
         else:
             self.values[i] = code.splat("int64", self.index[op.attribute])
 
@@ -253,7 +254,7 @@ class _Nest:
         for i, op in enumerate(self.loop.ops):
             if op.kind == "scan":
                 if op.attribute[1] != self.inner:
-                    raise NotImplementedError(f"a scan over dimension {op.attribute[1]} of a loop over {self.order}")
+                    raise NotImplementedError(f"a scan along {op.attribute[1]} in a loop over {self.order}")
                 if i not in self.running:
                     self.running[i] = [self.block.room(op.dtype, 1)]
                 start = llvm_reduce.const(self.code, op.dtype, identity(op.attribute[0], op.dtype))
@@ -264,7 +265,7 @@ class _Nest:
         code, value, at = self.code, self.values[op.args[0]], self.running[i][0]
         so_far = llvm_memory.load_one(code, op.dtype, at)
         folded = fold(code, op.attribute[0], op.dtype, so_far, value)
-        first = code.let(f"icmp eq i64 {step.index}, 0")
+        first = code.let(f"icmp eq i64 {step.at}, 0")
         self.values[i] = llvm_reduce.select(code, op.dtype, first, value, folded, uniform=True)
         llvm_memory.store_one(code, op.dtype, at, self.values[i])
 
@@ -273,5 +274,3 @@ _STRUCTURAL: dict[str, Callable[[_Nest, int, Op, Step], None]] = {
     "load": _Nest._load, "store": _Nest._store, "scalar": _Nest._scalar, "const": _Nest._const,
     "index": _Nest._index, "cast": _Nest._cast, "reduce": _Nest._reduce, "scan": _Nest._scan,
 }
-
-__all__ = ["COMPONENT", "ELEMENT", "emit", "order_of", "places"]

@@ -44,8 +44,8 @@ class Block:
         code, dtype, word = self.code, self.body.scalars[number], self.words.scalars[number]
         if dtype in COMPONENT:
             part = ELEMENT[COMPONENT[dtype]]
-            real, imag = self._pointer(word), self._pointer(word + 1)
-            return code.let(f"load {part}, ptr {real}, align 8"), code.let(f"load {part}, ptr {imag}, align 8")
+            real = code.let(f"load {part}, ptr {self._pointer(word)}, align 8")
+            return real, code.let(f"load {part}, ptr {self._pointer(word + 1)}, align 8")
         if dtype in ("float16", "float32", "float64"):
             return code.let(f"load {ELEMENT[dtype]}, ptr {self._pointer(word)}, align 8")
         whole = self.word(word)

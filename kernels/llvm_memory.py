@@ -1,8 +1,8 @@
 """Elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
-"s" a run-time number of bytes apart.  In the last, partial step of a loop only the first `count` lanes are
-active: the others are neither read nor written, and a load fills them with the first lane's value, so that
+"s" a run-time number of bytes apart.  In the last, partial step of a loop only the first `active` lanes are
+in use: the others are neither read nor written, and a load fills them with the first lane's value, so that
 computing on them raises no floating-point flag that an element does not raise.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diffuse.kernels.code import COMPONENT, ELEMENT, MEMORY, SIZE, Code, Value
+from diffuse.kernels.code import COMPONENT, MEMORY, SIZE, Code, Value
 
 
 class Step(NamedTuple):
-    """The lanes of one step: indices `index`, `index + 1`, ... of the innermost dimension."""
+    """The lanes of one step: indices `at`, `at + 1`, ... of the innermost dimension."""
 
-    index: str
+    at: str
     mask: str | None = None
     """Which lanes are active; None: all of them."""
-    count: str | None = None
+    active: str | None = None
     """How many, an i64."""
 
 
@@ -49,10 +49,10 @@ def load(code: Code, place: Place, step: Step) -> Value:
 
 def store(code: Code, place: Place, step: Step, value: Value) -> None:
     if place.letter == "0":
-        last = "0" if code.lanes == 1 else str(code.lanes - 1)
-        if step.count is not None:
-            last = code.let(f"sub i64 {step.count}, 1")
-        store_one(code, place.dtype, place.base, lane(code, place.dtype, value, last))
+        end = "0" if code.lanes == 1 else str(code.lanes - 1)
+        if step.active is not None:
+            end = code.let(f"sub i64 {step.active}, 1")
+        store_one(code, place.dtype, place.base, lane(code, place.dtype, value, end))
         return
     at = _address(code, place, step)
     if code.lanes == 1:
@@ -110,7 +110,7 @@ def lane(code: Code, dtype: str, value: Value, which: str) -> Value:
     return code.let(f"extractelement {kind} {value}, i64 {which}")
 
 
-def active(code: Code, index: str, end: str) -> Step:
+def last(code: Code, index: str, end: str) -> Step:
     """The last step of a loop that ends before its lanes do."""
     name = f"llvm.get.active.lane.mask.v{code.lanes}i1.i64"
     code.declare(f"declare <{code.lanes} x i1> @{name}(i64, i64)")
@@ -122,9 +122,9 @@ def _address(code: Code, place: Place, step: Step) -> str:
     if place.letter == "1":
         if place.dtype in COMPONENT:
             pair = f"[2 x {MEMORY[COMPONENT[place.dtype]]}]"
-            return code.let(f"getelementptr inbounds {pair}, ptr {place.base}, i64 {step.index}")
-        return code.let(f"getelementptr inbounds {MEMORY[place.dtype]}, ptr {place.base}, i64 {step.index}")
-    offset = code.let(f"mul nsw i64 {step.index}, {place.stride}")
+            return code.let(f"getelementptr inbounds {pair}, ptr {place.base}, i64 {step.at}")
+        return code.let(f"getelementptr inbounds {MEMORY[place.dtype]}, ptr {place.base}, i64 {step.at}")
+    offset = code.let(f"mul nsw i64 {step.at}, {place.stride}")
     return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
 
 
@@ -207,8 +207,8 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
     raws = ["poison"] * width
     for k in range(code.lanes):
         offset = code.let(f"mul nsw i64 {place.stride}, {k}")
-        if step.count is not None:
-            within = code.let(f"icmp sgt i64 {step.count}, {k}")
+        if step.active is not None:
+            within = code.let(f"icmp sgt i64 {step.active}, {k}")
             offset = code.let(f"select i1 {within}, i64 {offset}, i64 0")
         for i in range(width):
             to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
@@ -241,7 +241,6 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
     for i, raw in enumerate(parts):
         start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}")
         to = code.let(f"getelementptr inbounds i8, ptr {start}, <{n} x i64> {offsets}")
-        code.do(f"call void @{name}({kind} {raw}, <{n} x ptr> align {SIZE[part]} {to}, <{n} x i1> {step.mask})")
+        aligned = f"<{n} x ptr> align {SIZE[part]} {to}"
+        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask})")
 
-
-__all__ = ["ELEMENT", "Place", "Step", "active", "lane", "load", "load_one", "splat", "store", "store_one"]

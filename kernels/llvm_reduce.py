@@ -14,7 +14,7 @@ from diffuse.kernels import abi
 from diffuse.kernels.code import COMPONENT, SIZE, Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body
 from diffuse.kernels.llvm_block import Block
-from diffuse.kernels.llvm_memory import Place, Step, lane, load, splat, store
+from diffuse.kernels.llvm_memory import Place, Step, load, store
 from diffuse.kernels.lowering import cast, fold, identity
 
 WIDTH = 8
@@ -79,7 +79,8 @@ class Operator:
             nan_x, nan_y = (code.let(f"fcmp uno {kind} {v}, {v}") for v in (x, y))
             # unordered or before: true if x is NaN too; but not where y is
             before = code.let(f"fcmp u{word} {kind} {x}, {y}")
-            before = code.let(f"select {truth} {nan_y}, {truth} {code.const('bool', False)}, {truth} {before}")
+            number = code.let(f"xor {truth} {nan_y}, {code.const('bool', True)}")
+            before = code.let(f"and {truth} {before}, {number}")
             equal = code.let(f"fcmp oeq {kind} {x}, {y}")
             both = code.let(f"and {truth} {nan_x}, {nan_y}")
             equal = code.let(f"or {truth} {equal}, {both}")
@@ -97,14 +98,14 @@ class Partials:
 
     def __init__(self, block: Block, number: int) -> None:
         body, reduction = block.body, abi.reductions(block.body)[number]
-        self.code, self.operator, self.space = block.code, Operator(reduction), body.loops[reduction.loop].space
-        self.rank = body.spaces[self.space].rank
+        self.code, self.operator = block.code, Operator(reduction)
+        space = body.loops[reduction.loop].space
+        self.rank = body.spaces[space].rank
         self.kept = abi.kept(body, reduction)
         self.reduced = tuple(d for d in range(self.rank) if d not in self.kept)
         self.by_rows = abi.by_rows(self.rank, self.kept)
-        self.extents = [block.extent(self.space, d) for d in range(self.rank)]
-        shift = (abi.SEGMENT if self.by_rows else abi.ROWS).bit_length() - 1
-        self.shift = shift
+        self.extents = [block.extent(space, d) for d in range(self.rank)]
+        self.shift = shift = (abi.SEGMENT if self.by_rows else abi.ROWS).bit_length() - 1
         counts = [self.extents[d] for d in self.reduced]
         if counts:
             up = self.code.let(f"add i64 {counts[-1]}, {(1 << shift) - 1}")
@@ -166,7 +167,8 @@ class Fold:
     def __init__(self, body: Body, number: int) -> None:
         self.number = number
         reduction = abi.reductions(body)[number]
-        self.by_rows = abi.by_rows(body.spaces[body.loops[reduction.loop].space].rank, abi.kept(body, reduction))
+        space = body.spaces[body.loops[reduction.loop].space]
+        self.by_rows = abi.by_rows(space.rank, abi.kept(body, reduction))
 
     def prepare(self, block: Block, bounds: dict[int, tuple[str, str]]) -> None:
         """At the head of the loop nest."""
@@ -206,22 +208,23 @@ class Fold:
         """Fold the lanes of one step."""
         code, state = self.code, self._state(value, step)
         if self.by_rows:
-            slot = Step(code.let(f"and i64 {step.index}, {abi.ACCUMULATORS - 1}"))
+            slot = Step(code.let(f"and i64 {step.at}, {abi.ACCUMULATORS - 1}"))
             before = load_state(code, self.accumulators, slot)
             if step.mask is not None:  # so that lanes without an element raise no flag either
-                state = tuple(select(code, d, step.mask, a, b)
-                              for d, a, b in zip(self.operator.dtypes, state, self.operator.identity(code), strict=True))
+                state = self._where(step.mask, state, self.operator.identity(code))
             after = self.operator.fold(code, before, state)
             if step.mask is not None:
-                after = tuple(select(code, d, step.mask, a, b)
-                              for d, a, b in zip(self.operator.dtypes, after, before, strict=True))
+                after = self._where(step.mask, after, before)
             store_state(code, self.accumulators, slot, after)
             return
         before = load_state(code, self.places, step)
         start = self.operator.identity(code)
-        before = tuple(select(code, d, self.first, a, b, uniform=True)
-                       for d, a, b in zip(self.operator.dtypes, start, before, strict=True))
+        before = self._where(self.first, start, before, uniform=True)
         store_state(code, self.places, step, self.operator.fold(code, before, state))
+
+    def _where(self, condition: str, a: State, b: State, uniform: bool = False) -> State:
+        return tuple(select(self.code, dtype, condition, x, y, uniform)
+                     for dtype, x, y in zip(self.operator.dtypes, a, b, strict=True))
 
     def _state(self, value: Value, step: Step) -> State:
         if not self.operator.indexed:
@@ -230,7 +233,7 @@ class Fold:
         if not self.by_rows:
             return value, code.splat("int64", self.flat)
         row = code.let(f"mul i64 {self.reduced_before}, {p.extents[p.rank - 1]}")
-        return value, consecutive(code, code.let(f"add i64 {row}, {step.index}"))
+        return value, consecutive(code, code.let(f"add i64 {row}, {step.at}"))
 
     def end_leaf(self, start: str) -> None:
         """Fold the accumulators by halves and write the leaf."""
@@ -239,8 +242,8 @@ class Fold:
             states = [load_state(code, self.accumulators, Step(str(k)))
                       for k in range(0, abi.ACCUMULATORS, WIDTH)]
             while len(states) > 1:
-                half = len(states) // 2
-                states = [self.operator.fold(code, a, b) for a, b in zip(states[:half], states[half:], strict=True)]
+                pairs = zip(states[:len(states) // 2], states[len(states) // 2:], strict=True)
+                states = [self.operator.fold(code, a, b) for a, b in pairs]
         state = states[0]
         for lanes in (WIDTH // 2, WIDTH // 4, 1):
             low, high = (self._half(state, 2 * lanes, first) for first in (0, lanes))
@@ -293,7 +296,8 @@ def combine(module: Module, body: Body, number: int) -> str:
         _results(code, block, p, abi.reductions(body)[number].argument)
     code.do("ret void")
     name = f"combine{number}"
-    module.functions.append("\n".join([f"define internal void @{name}(ptr %block) nounwind {{", *code.lines, "}"]))
+    head = f"define internal void @{name}(ptr %block) nounwind {{"
+    module.functions.append("\n".join([head, *code.lines, "}"]))
     return name
 
 
@@ -313,8 +317,8 @@ def _tree(code: Code, p: Partials, output: str | None) -> None:
             other = code.let(f"add i64 {leaf}, {apart}")
             which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
             here, there = p.at(leaf, which), p.at(other, which)
-            state = p.operator.fold(code, load_state(code, here, Step("0")), load_state(code, there, Step("0")))
-            store_state(code, here, Step("0"), state)
+            low, high = (load_state(code, place, Step("0")) for place in (here, there))
+            store_state(code, here, Step("0"), p.operator.fold(code, low, high))
 
 
 def _leading_zeros(code: Code, value: str) -> str:
@@ -337,5 +341,3 @@ def _results(code: Code, block: Block, p: Partials, argument: int) -> None:
         source = p.operator.dtypes[-1]
         store(code, Place(dtype, "0", base), Step("0"), cast(code, source, dtype, state[-1]))
 
-
-__all__ = ["Fold", "Operator", "Partials", "combine", "const", "consecutive", "lane", "of_loop", "select", "splat"]

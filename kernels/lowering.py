@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import cache
 
 from diffuse.kernels import (
     lowering_bits,
@@ -62,6 +62,7 @@ def _result(operation: str, inputs: Dtypes) -> str:
     return {"bitwise_count": "uint8", "frexp_1": "int32", "where": inputs[-1]}.get(operation, inputs[0])
 
 
+@cache
 def supported(operation: str, inputs: Dtypes, result: str) -> bool:
     """Is there a rule for NumPy's loop from these dtypes to that one?"""
     arity = 3 if operation in ("where", "clip") else 2 if operation in BINARY else 1
@@ -88,46 +89,52 @@ def _dispatch(operation: str) -> Rule:
     return rule
 
 
-_EXACT = frozenset({"where", "copy", "positive", "negative", "absolute", "fabs", "sign", "maximum", "minimum", "fmax",
-                    "fmin", "clip", "conjugate", "copysign", "rint", "floor", "ceil", "trunc", "real",
+_EXACT = frozenset({"where", "copy", "positive", "negative", "absolute", "fabs", "sign", "maximum", "minimum",
+                    "fmax", "fmin", "clip", "conjugate", "copysign", "rint", "floor", "ceil", "trunc", "real",
                     "heaviside"})
 """Operations whose result is a float16 whenever their inputs are."""
 
-RULES: dict[str, Rule] = {operation: _dispatch(operation) for operation in dict.fromkeys(o for o, _ in _RULES)}
+RULES: dict[str, Rule] = {name: _dispatch(name) for name, _ in _RULES}
 
-_FOLDS: dict[str, Callable[[str], str]] = {
-    "sum": lambda dtype: "add", "prod": lambda dtype: "multiply", "min": lambda dtype: "minimum",
-    "max": lambda dtype: "maximum", "any": lambda dtype: "logical_or", "all": lambda dtype: "logical_and",
-}
+_FOLDS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
+          "all": "logical_and"}
 
 
 def fold(code: Code, operator: str, dtype: str, a: Value, b: Value) -> Value:
     """One step of a reduction whose accumulator has this dtype: `a` so far, then `b`."""
-    operation = _FOLDS[operator](dtype)
-    result = _result(operation, (dtype, dtype))
-    return RULES[operation](code, (dtype, dtype), result, (a, b))
+    operation = _FOLDS[operator]
+    return RULES[operation](code, (dtype, dtype), _result(operation, (dtype, dtype)), (a, b))
 
 
 def identity(operator: str, dtype: str) -> object:
     """What a reduction starts from: `fold(identity, x)` is x, to the bit.
 
-    A float sum starts from -0.0, so that a sum of negative zeros stays one.
+    A float sum starts from -0.0, so that a sum of negative zeros stays one.  (A complex product of 1 and an
+    infinity is NaN: that identity is one of finite numbers only.)
     """
     if operator in ("any", "all"):
         return operator == "all"
-    kind = letter(dtype)
     if operator in ("sum", "prod"):
-        one: int = operator == "prod"
-        if kind == "c":
-            return complex(1.0, 0.0) if one else complex(-0.0, -0.0)
-        return (1.0 if one else -0.0) if kind == "f" else bool(one) if kind == "b" else int(one)
-    low = operator == "max"
-    if kind == "f":
-        return -math.inf if low else math.inf
-    if kind == "c":
-        return complex(-math.inf, -math.inf) if low else complex(math.inf, math.inf)
-    if kind == "b":
-        return not low
-    bits = width(dtype)
-    least, most = (0, 2 ** bits - 1) if kind == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
-    return least if low else most
+        return _NEUTRAL[operator][letter(dtype)]
+    least, most = _range(dtype)
+    return least if operator == "max" else most
+
+
+_NEUTRAL: dict[str, dict[str, object]] = {
+    "sum": {"b": False, "i": 0, "u": 0, "f": -0.0, "c": complex(-0.0, -0.0)},
+    "prod": {"b": True, "i": 1, "u": 1, "f": 1.0, "c": complex(1.0, 0.0)},
+}
+
+
+def _range(dtype: str) -> tuple[object, object]:
+    """The least and the greatest value."""
+    match letter(dtype):
+        case "b":
+            return False, True
+        case "u":
+            return 0, 2 ** width(dtype) - 1
+        case "i":
+            return -(2 ** (width(dtype) - 1)), 2 ** (width(dtype) - 1) - 1
+        case "f":
+            return -math.inf, math.inf
+    return complex(-math.inf, -math.inf), complex(math.inf, math.inf)

@@ -1,4 +1,4 @@
-"""Lowering rules that take floats apart into sign, exponent and mantissa bits: spacing, nextafter, frexp, ldexp."""
+"""Lowering rules that take floats apart into sign, exponent, mantissa: spacing, nextafter, frexp, ldexp."""
 
 from __future__ import annotations
 
@@ -41,6 +41,9 @@ FORMATS = {
     "float64": Format("float64", "int64", 52, 1023, -(2 ** 63), 0x7FF0000000000000),
 }
 
+LEAST = {"float16": 2.0 ** -24, "float32": 2.0 ** -149, "float64": 2.0 ** -1074}
+"""The smallest number above zero."""
+
 
 def bits_of(code: Code, dtype: str, x: str) -> str:
     return code.let(f"bitcast {code.type(dtype)} {x} to {code.type(BITS[dtype])}")
@@ -77,8 +80,9 @@ def nextafter(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     rising = compare(code, "olt", dtype, x, y)
     positive = compare(code, "ogt", dtype, x, zero)
     inwards = binary(code, "xor", "bool", rising, positive)
-    moved = binary(code, "add", word, bits, choose(code, word, inwards, code.const(word, -1), code.const(word, 1)))
-    least = code.const(dtype, {"float16": 2.0 ** -24, "float32": 2.0 ** -149, "float64": 2.0 ** -1074}[result])
+    step = choose(code, word, inwards, code.const(word, -1), code.const(word, 1))
+    moved = binary(code, "add", word, bits, step)
+    least = code.const(dtype, LEAST[result])
     found = _half_of(code, moved) if result == "float16" else float_of(code, dtype, moved)
     from_zero = code.intrinsic("llvm.copysign", dtype, least, y)
     found = choose(code, dtype, compare(code, "oeq", dtype, x, zero), from_zero, found)
@@ -94,8 +98,8 @@ def spacing(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) 
     if result == "float16":
         return _half_spacing(code, x)
     word = BITS[result]
-    next_one = float_of(code, result, binary(code, "add", word, bits_of(code, result, x), code.const(word, 1)))
-    step = binary(code, "fsub", result, next_one, x)
+    following = binary(code, "add", word, bits_of(code, result, x), code.const(word, 1))
+    step = binary(code, "fsub", result, float_of(code, result, following), x)
     zero = compare(code, "oeq", result, x, code.const(result, 0.0))
     step = choose(code, result, zero, magnitude(code, result, step), step)
     infinite = compare(code, "oeq", result, magnitude(code, result, x), code.const(result, math.inf))

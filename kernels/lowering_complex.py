@@ -61,8 +61,8 @@ def rint(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
 def multiply_plain(code: Code, part: str, x: Parts, y: Parts) -> Parts:
     """The product by the schoolbook, each operation rounded: what NumPy's powers are made of."""
     (a, b), (c, d) = x, y
-    first = binary(code, "fsub", part, binary(code, "fmul", part, a, c), binary(code, "fmul", part, b, d))
-    return first, binary(code, "fadd", part, binary(code, "fmul", part, a, d), binary(code, "fmul", part, b, c))
+    ac, bd, ad, bc = (binary(code, "fmul", part, p, q) for p, q in ((a, c), (b, d), (a, d), (b, c)))
+    return binary(code, "fsub", part, ac, bd), binary(code, "fadd", part, ad, bc)
 
 
 def multiply(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
@@ -123,14 +123,15 @@ def absolute(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...])
     """larger * sqrt(1 + (smaller / larger)^2); infinite if either part is, even beside a NaN."""
     a, b = (magnitude(code, result, p) for p in parts(values[0]))
     infinite = code.const(result, math.inf)
-    endless = either(code, compare(code, "oeq", result, a, infinite), compare(code, "oeq", result, b, infinite))
+    a_endless, b_endless = (compare(code, "oeq", result, p, infinite) for p in (a, b))
+    endless = either(code, a_endless, b_endless)
     unknown = either(code, is_nan(code, result, a), is_nan(code, result, b))
     ordered = compare(code, "ogt", result, a, b)
     larger, smaller = choose(code, result, ordered, a, b), choose(code, result, ordered, b, a)
-    plain_case = negated(code, either(code, endless, compare(code, "oeq", result, larger, code.const(result, 0.0))))
-    one = code.const(result, 1.0)
-    ratio = binary(code, "fdiv", result, choose(code, result, plain_case, smaller, code.const(result, 0.0)),
-                   choose(code, result, plain_case, larger, one))
+    zero, one = code.const(result, 0.0), code.const(result, 1.0)
+    special = either(code, endless, compare(code, "oeq", result, larger, zero))
+    ratio = binary(code, "fdiv", result, choose(code, result, special, zero, smaller),
+                   choose(code, result, special, one, larger))
     root = code.intrinsic("llvm.sqrt", result, fused(code, result, ratio, ratio, one))
     found = binary(code, "fmul", result, root, larger)
     found = choose(code, result, unknown, code.const(result, math.nan), found)
@@ -201,7 +202,8 @@ def clip(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
     part, (x, low, high) = COMPONENT[result], (parts(v) for v in values)
     for strict, bound in (("ogt", low), ("olt", high)):
         first = compare(code, strict, part, x[0], bound[0])
-        second = both(code, compare(code, "oeq", part, x[0], bound[0]), compare(code, strict, part, x[1], bound[1]))
+        level = compare(code, "oeq", part, x[0], bound[0])
+        second = both(code, level, compare(code, strict, part, x[1], bound[1]))
         kept = either(code, either(code, first, second), unknown(code, part, x))
         x = choose_parts(code, part, kept, x, bound)
     return x

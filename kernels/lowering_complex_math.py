@@ -46,7 +46,8 @@ def exp2(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
 def log1p(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     part, (a, b) = COMPONENT[result], parts(values[0])
     more = binary(code, "fadd", part, a, code.const(part, 1.0))
-    return real_function(code, "log", part, real_function(code, "hypot", part, more, b)), real_function(code, "atan2", part, b, more)
+    size = real_function(code, "hypot", part, more, b)
+    return real_function(code, "log", part, size), real_function(code, "atan2", part, b, more)
 
 
 def expm1(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
@@ -54,9 +55,10 @@ def expm1(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
     part, (a, b) = COMPONENT[result], parts(values[0])
     half = real_function(code, "sin", part, binary(code, "fmul", part, b, code.const(part, 0.5)))
     twice = binary(code, "fmul", part, binary(code, "fmul", part, code.const(part, 2.0), half), half)
-    first = binary(code, "fmul", part, real_function(code, "expm1", part, a), real_function(code, "cos", part, b))
-    return (binary(code, "fsub", part, first, twice),
-            binary(code, "fmul", part, real_function(code, "exp", part, a), real_function(code, "sin", part, b)))
+    grown, turned = real_function(code, "expm1", part, a), real_function(code, "cos", part, b)
+    first = binary(code, "fmul", part, grown, turned)
+    grown, turned = real_function(code, "exp", part, a), real_function(code, "sin", part, b)
+    return binary(code, "fsub", part, first, twice), binary(code, "fmul", part, grown, turned)
 
 
 def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
@@ -110,7 +112,8 @@ def _write_power(code: Code, result: str, system: str) -> None:
     code.do(f"ret {pair} %g")
     code.label("whole")
     code.do(f"%n0 = fptosi {element} {size} to i32")
-    few = both(code, compare(code, "ogt", part, "%c", zero), compare(code, "olt", part, "%c", code.const(part, 4.0)))
+    few = compare(code, "olt", part, "%c", code.const(part, 4.0))
+    few = both(code, few, compare(code, "ogt", part, "%c", zero))
     code.do("br label %loop")
     product = _write_power_loop(code, result, few)
     code.label("done")
@@ -137,9 +140,9 @@ def _write_power_loop(code: Code, result: str, few: str) -> Parts:
     left = code.let("lshr i32 %n, 1")
     more = code.let(f"icmp ne i32 {left}, 0")
     code.do(f"br i1 {more}, label %loop, label %done")
-    carried = [("%n", "i32", "%n0", left), ("%first", "i1", few, first)]
-    carried += [(name, element, start, following) for name, start, following in (
-        ("%r", one, product[0]), ("%i", zero, product[1]), ("%x", "%a", squared[0]), ("%y", "%b", squared[1]))]
+    carried = [("%n", "i32", "%n0", left), ("%first", "i1", few, first),
+               ("%r", element, one, product[0]), ("%i", element, zero, product[1]),
+               ("%x", element, "%a", squared[0]), ("%y", element, "%b", squared[1])]
     code.lines[here:here] = [f"  {name} = phi {kind} [ {start}, %whole ], [ {following}, %loop ]"
                              for name, kind, start, following in carried]
     return product

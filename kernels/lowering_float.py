@@ -9,18 +9,23 @@ import math
 import struct
 
 from diffuse.kernels.code import Code, Value
+from diffuse.kernels.lowering_bits import FORMATS, bits_of
 from diffuse.kernels.lowering_instructions import (
     FLOAT,
     Dtypes,
     Rule,
     Table,
+    anywhere,
     binary,
     both,
     choose,
     compare,
+    fused,
     is_nan,
     magnitude,
+    negated,
     real,
+    routine,
 )
 from diffuse.kernels.lowering_integer import identity, plain
 from diffuse.kernels.lowering_libm import real_function
@@ -138,7 +143,38 @@ def where(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
 
 def fmod(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     """The exact remainder with the sign of the first, as libm's."""
-    return binary(code, "frem", result, real(values[0]), real(values[1]))
+    dtype = FLOAT[result]
+    return routine(code, f"fmod.{dtype}", dtype, (("a", dtype), ("b", dtype)),
+                   lambda inner, _: _write_fmod(inner, dtype), (real(values[0]), real(values[1])))
+
+
+def _write_fmod(code: Code, dtype: str) -> None:
+    """Where the quotient is an integer that a float holds, one multiply-add is exact; else libm's loop.
+
+    The rounded quotient is at most one too large, which a negative remainder shows.
+    """
+    f, kind = FORMATS[dtype], code.type(dtype)
+    x, y = magnitude(code, dtype, "%a"), magnitude(code, dtype, "%b")
+    far, near = bits_of(code, dtype, x), bits_of(code, dtype, y)
+    apart = binary(code, "sub", f.bits, far, near)
+    easy = compare(code, "slt", f.bits, apart, code.const(f.bits, (f.mantissa - 2) << f.mantissa))
+    easy = both(code, easy, compare(code, "slt", f.bits, far, code.const(f.bits, f.exponent)))
+    easy = both(code, easy, compare(code, "slt", f.bits, near, code.const(f.bits, f.exponent)))
+    easy = both(code, easy, compare(code, "sge", f.bits, near, code.const(f.bits, 1 << f.mantissa)))
+    one, zero = code.const(dtype, 1.0), code.const(dtype, 0.0)
+    x, y = choose(code, dtype, easy, x, one), choose(code, dtype, easy, y, one)
+    turns = code.intrinsic("llvm.trunc", dtype, binary(code, "fdiv", dtype, x, y))
+    rest = fused(code, dtype, code.let(f"fneg {kind} {turns}"), y, x)
+    below = compare(code, "olt", dtype, rest, zero)
+    rest = choose(code, dtype, below, binary(code, "fadd", dtype, rest, y), rest)
+    quick = code.intrinsic("llvm.copysign", dtype, rest, "%a")
+    code.do(f"br i1 {anywhere(code, negated(code, easy))}, label %slow, label %done")
+    code.label("slow")
+    slow = binary(code, "frem", dtype, "%a", "%b")
+    mixed = choose(code, dtype, easy, quick, slow)
+    code.do("br label %done")
+    code.label("done")
+    code.do(f"ret {kind} {code.let(f'phi {kind} [ {quick}, %entry ], [ {mixed}, %slow ]')}")
 
 
 def floored(code: Code, dtype: str, a: str, b: str) -> tuple[str, str, str]:

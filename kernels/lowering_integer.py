@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffuse.kernels.code import Code, Value
+from diffuse.kernels.code import Code, Value, with_lanes
 from diffuse.kernels.lowering_cast import compare_mixed
 from diffuse.kernels.lowering_instructions import (
     Dtypes,
@@ -22,6 +22,7 @@ from diffuse.kernels.lowering_instructions import (
     routine,
     width,
 )
+from diffuse.kernels.lowering_libm import extract, insert
 
 
 def plain(instruction: str) -> Rule:
@@ -183,7 +184,8 @@ def remainder(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     a, b = real(values[0]), real(values[1])
     _, rest, zero = _divided(code, result, a, b)
     if letter(result) == "i":
-        rest = choose(code, result, _floors(code, result, rest, b), binary(code, "add", result, rest, b), rest)
+        moved = binary(code, "add", result, rest, b)
+        rest = choose(code, result, _floors(code, result, rest, b), moved, rest)
     return choose(code, result, zero, code.const(result, 0), rest)
 
 
@@ -229,8 +231,19 @@ def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
 
 
 def _gcd(code: Code, dtype: str, a: str, b: str) -> str:
-    """Euclid's loop over unsigned integers, until no lane has anything left."""
+    """Euclid's loop over unsigned integers, until no lane has anything left.
+
+    64 bits are divided lane by lane anyway, so there each lane has its own loop.
+    """
     unsigned = "u" + dtype.lstrip("u")
+    if width(dtype) == 64 and code.lanes > 1:
+        found = "poison"
+        for lane in range(code.lanes):
+            x, y = extract(code, dtype, a, lane), extract(code, dtype, b, lane)
+            with with_lanes(code, 1):
+                one = _gcd(code, dtype, x, y)
+            found = insert(code, dtype, found, one, lane)
+        return found
 
     def write(inner: Code, parameters: tuple[str, ...]) -> None:
         kind, zero = inner.type(unsigned), inner.const(unsigned, 0)

@@ -68,5 +68,6 @@ def complex_function(code: Code, part: str, name: str, arity: int) -> str:
               "  %s = insertvalue { float, float } poison, float %x, 0",
               "  %t = insertvalue { float, float } %s, float %y, 1",
               "  ret { float, float } %t"]
-    code.declare(f"define internal {{ float, float }} @diffuse.{name}({head}) {{\n" + "\n".join(lines) + "\n}")
+    body = "\n".join(lines)
+    code.declare(f"define internal {{ float, float }} @diffuse.{name}({head}) {{\n{body}\n}}")
     return f"diffuse.{name}"

@@ -20,7 +20,7 @@ import numpy as np
 from diffuse.ir import Privilege
 from diffuse.kernels import interpret_ops
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.interpret_reduce import INDEXED, STEP, Array, Fold, combine, rows
+from diffuse.kernels.interpret_reduce import INDEXED, Array, Fold, combine, rows, stepping
 
 _HEAD = object.__basicsize__
 """An array object's first own field, after Python's header, is the address of its data."""
@@ -50,7 +50,7 @@ def body(name: str, dtypes: Sequence[str], result: str) -> Body:
 
 
 class Routine:
-    """A compiled op: `routine(*inputs, out)`, any shapes that broadcast to `out`'s, element types as compiled."""
+    """A compiled op: `routine(*inputs, out=...)`, of the compiled element types and any shapes."""
 
     def __init__(self, name: str, dtypes: tuple[str, ...], result: str) -> None:
         from diffuse.kernels import abi, jit
@@ -61,38 +61,52 @@ class Routine:
         self.kernel = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(self.native.address)
         self.strides = [np.dtype(d).itemsize for d in (*dtypes, result)]
 
-    def __call__(self, *operands: Array) -> None:
-        shape = operands[-1].shape
-        n = operands[-1].size
+    def __call__(self, *inputs: Array, out: Array) -> None:
+        shape, n = out.shape, out.size
         words = [1, n, n]
-        for array, stride in zip(operands, self.strides, strict=True):
+        for array, stride in zip((*inputs, out), self.strides, strict=True):
             if array.shape != shape or not array.flags.c_contiguous:
-                self._gather(operands)
+                self._gather(inputs, out)
                 return
             words += (address(array), stride)
         self.kernel(self.pack(*words), 0)
 
-    def _gather(self, operands: tuple[Array, ...]) -> None:
+    def _gather(self, inputs: tuple[Array, ...], out: Array) -> None:
         """The same with contiguous copies of what is not contiguous or to be broadcast."""
-        *inputs, out = operands
         if not out.flags.c_contiguous:
             target = np.empty(out.shape, out.dtype)
-            self._gather((*inputs, target))
+            self._gather(inputs, target)
             np.copyto(out, target)
             return
         whole = [a if a.shape == out.shape and a.flags.c_contiguous
                  else np.broadcast_to(a, out.shape).copy() for a in inputs]
-        self(*whole, out)
+        self(*whole, out=out)
 
 
-@cache
+_built: dict[tuple[str, tuple[str, ...], str], Any] = {}
+
+
 def routine(name: str, dtypes: tuple[str, ...], result: str) -> Any:
-    """The compiled op, or NumPy's function if it cannot be compiled here: `function(*inputs, out)`."""
+    """The compiled op, or NumPy's function if it cannot be compiled here: `function(*inputs, out=...)`."""
+    found = _built.get((name, dtypes, result))
+    if found is None:
+        found = _built[name, dtypes, result] = _build(name, dtypes, result)
+    return found
+
+
+def ready(name: str, dtypes: tuple[str, ...], result: str) -> bool:
+    """Does `routine` return at once, from memory or from the disk?  A compilation takes some 30 ms."""
+    from diffuse.kernels import jit
+
+    return (name, dtypes, result) in _built or jit.cached(body(name, dtypes, result))
+
+
+def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
-        warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last place from "
-                      f"compiled code: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+        warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last place "
+                      f"from compiled code: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
         return interpret_ops.function(name)
 
 
@@ -112,7 +126,8 @@ def _choice(name: str, *dtypes: Any) -> tuple[Any, tuple[Any, ...], Any]:
         stem, _, part = name.rpartition("_")
         ufunc = interpret_ops.ufunc(stem if part.isdigit() else name)
         resolved = ufunc.resolve_dtypes((*dtypes, *[None] * ufunc.nout))
-        types, result = tuple(resolved[:ufunc.nin]), resolved[ufunc.nin + (int(part) if part.isdigit() else 0)]
+        types = tuple(resolved[:ufunc.nin])
+        result = resolved[ufunc.nin + (int(part) if part.isdigit() else 0)]
     names = tuple(t.name for t in types)
     if interpret_ops.exact(name, names):
         return interpret_ops.function(name), types, result
@@ -138,10 +153,10 @@ def apply(name: str, *arrays: Array, out: Array | None = None) -> Array:
     if out is None:
         out = np.empty(shape, result)
     elif out.dtype != result or out.shape != shape:
-        function(*arrays, whole := np.empty(shape, result))
+        function(*arrays, out=(whole := np.empty(shape, result)))
         np.copyto(out, whole, casting="same_kind")
         return out
-    function(*arrays, out)
+    function(*arrays, out=out)
     return out
 
 
@@ -156,9 +171,9 @@ def reduce(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Arra
         if len(axes) == 1 and array.size:
             return np.asarray((np.argmin if operator == "argmin" else np.argmax)(array, axis=axes[0]))
     elif array.dtype.kind in "iub" or operator in ("any", "all"):
-        return np.asarray(STEP[operator].reduce(array, axis=tuple(axes)))  # type: ignore[attr-defined]
+        return np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
     elif operator in ("min", "max"):
-        found = np.asarray(STEP[operator].reduce(array, axis=tuple(axes)))  # type: ignore[attr-defined]
+        found = np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
         if np.all(found):  # only the sign of a zero depends on the order
             return found
     elif array.ndim == 1 and axes:
@@ -174,7 +189,7 @@ def reduce(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Arra
 
 
 def _few(operator: str, values: list[float]) -> float:
-    """One leaf of at most 32 floats: the accumulators hold one element each, and an absent one changes nothing."""
+    """One leaf of at most 32 floats: an element per accumulator, and those without one change nothing."""
     half, n = 16, len(values)
     while half:
         if operator == "sum":
@@ -195,7 +210,8 @@ class Flags:
         self.library = ctypes.CDLL(ctypes.util.find_library("m"))
         intel = platform.machine() in ("x86_64", "AMD64", "i686")
         bits = (1, 4, 8, 16) if intel else (1, 2, 4, 8)
-        self.kinds = dict(zip(("invalid value", "divide by zero", "overflow", "underflow"), bits, strict=True))
+        kinds = ("invalid value", "divide by zero", "overflow", "underflow")
+        self.kinds = dict(zip(kinds, bits, strict=True))
         self.all = sum(bits)
 
     def clear(self) -> None:

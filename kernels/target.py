@@ -34,10 +34,13 @@ class Host:
     """Instruction sets of libmvec that it can run: "e" AVX-512, "d" AVX2."""
     symbols: frozenset[str]
     """What libmvec has."""
+    halves: bool
+    """Does it convert to and from float16?"""
     lanes: int = 8
 
     def __repr__(self) -> str:
-        return f"Host({self.triple}, {self.cpu}, {self.features}, {self.sets}, {sorted(self.symbols)}, {self.lanes})"
+        described = self.triple, self.cpu, self.features, self.sets, sorted(self.symbols), self.lanes
+        return f"Host{described}"
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return vectormath.call(code, self.sets, self.symbols, name, dtype, values)
@@ -53,4 +56,5 @@ def host() -> Host:
             if all(features.get(f) for f in needs)]
     triple = llvm.get_process_triple()
     symbols = vectormath.probe(tuple(sets)) if triple.startswith("x86_64") else frozenset()
-    return Host(triple, llvm.get_host_cpu_name(), features.flatten(), tuple(sets), symbols)
+    return Host(triple, llvm.get_host_cpu_name(), features.flatten(), tuple(sets), symbols,
+                not triple.startswith("x86_64") or bool(features.get("f16c")))

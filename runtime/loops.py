@@ -1,7 +1,6 @@
 """The native loops of the thread pool as LLVM IR text: claim a point, run it, sleep, submit, wait.
 
-`native` puts the texts together: `FIELD a b` stands for the addresses %a and %b in the pool, `OF %slot a` for
-the address %slot.a of a field of a launch's place in the ring, and @NAME for a number.
+`native` expands them: `FIELD a` to the address %a in the pool, `OF %slot a` to %slot.a in a launch's place.
 
 Waiting follows one pattern: read the event word, announce oneself, look again, sleep on the event word
 unless it has changed.  Whoever changes something looks for announcements after the change.  All of these

@@ -156,9 +156,10 @@ def test_relation(first: Region, second: Region, one: Relation, four: Relation) 
 
 def on_comb(found: Tiling) -> bool:
     """Do starts and tiles agree with the stride, as `relation` relies on to compare combs?"""
+    coordinates = found.projection.coordinates
+    parts = zip(found.offset, found.stride, coordinates, found.tile, found.bounds, strict=True)
     return all((start - low) % step == 0 and (not c.weight or tile % step == 0)
-               for start, step, c, tile, (low, _) in zip(found.offset, found.stride, found.projection.coordinates,
-                                                         found.tile, found.bounds, strict=True))
+               for start, step, c, tile, (low, _) in parts)
 
 
 def random_tiling(rng: Random, shape: Point, domain: Point) -> Tiling:
@@ -181,7 +182,7 @@ def random_tiling(rng: Random, shape: Point, domain: Point) -> Tiling:
 @settings(max_examples=600, deadline=None, derandomize=True)
 @given(st.randoms(use_true_random=False))
 def test_arbitrary_tilings_against_enumeration(rng: Random) -> None:
-    """`disjoint` and `relation` answer from the structure what the points would say: cautious, never wrong."""
+    """`disjoint` and `relation` answer from the structure what the points say: cautious, never wrong."""
     shape = rng.choice(((9,), (5, 4)))
     domain = rng.choice(((1,), (3,), (2, 3), (4, 1)))
     store, whole = Store(0, shape, "bool"), AccessMap(tuple((0, ((d, 1),)) for d in range(len(shape))))

@@ -168,3 +168,10 @@ def test_links_are_links(name: str, target: str) -> None:
 @pytest.mark.parametrize("name", MODULES)
 def test_a_module_says_what_it_does(name: str) -> None:
     assert ast.get_docstring(ast.parse(MODULES[name].read_text())), f"{name} wants a docstring"
+
+
+def test_the_readme_lists_the_settings() -> None:
+    from diffuse import settings
+
+    table = settings.table()
+    assert table in (ROOT / "README.md").read_text(), f"put this table into README.md:\n{table}"

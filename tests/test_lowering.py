@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,8 +24,8 @@ DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"
           "float16", "float32", "float64", "complex64", "complex128")
 CHARACTERS = {np.dtype(d).char: d for d in DTYPES}
 
-ROUNDED = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh
-    arcsinh arccosh arctanh hypot cbrt power float_power erf logaddexp logaddexp2""".split())
+ROUNDED = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh
+    tanh arcsinh arccosh arctanh hypot cbrt power float_power erf logaddexp logaddexp2""".split())
 """Operations that may differ from NumPy by 4 units in the last place; all others have its bits."""
 
 BY_HAND = ("where", "copy", "real", "imag", "erf", "clip")
@@ -35,17 +37,19 @@ def specials(dtype: str) -> Array:
         return np.array([False, True, True, False])
     if dtype[0] in "iu":
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
-        some = [0, 1, 2, 3, 5, 7, 31, 32, 63, 64, 100, -1, -2, -7, -64, low, low + 1, high, high - 1, high // 2]
+        some = [0, 1, 2, 3, 5, 7, 31, 32, 63, 64, 100, -1, -2, -7, -64]
+        some += [low, low + 1, high, high - 1, high // 2]
         return np.array([v for v in some if low <= v <= high], dtype)
     if dtype[0] == "f":
         f = np.finfo(dtype)
-        numbers = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 0.1, -0.7,
-                   128.0, 300.7, -129.0]
-        edges = [] if dtype == "float16" else [s * 2.0 ** e for e in (15, 16, 31, 32, 53, 63, 64) for s in (1, -1)]
+        numbers = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 0.1,
+                   -0.7, 128.0, 300.7, -129.0]
+        powers = () if dtype == "float16" else (15, 16, 31, 32, 53, 63, 64)
+        edges = [sign * 2.0 ** e for e in powers for sign in (1, -1)]
         if dtype == "float64":
-            edges += [2.0 ** 31 - 0.5, -(2.0 ** 31) - 0.5, -(2.0 ** 31) - 1, 65519.99999999, 65520.0, 2.0 ** -25,
-                      2.0 ** -25 + 2.0 ** -70, 1 + 2.0 ** -11, 1 + 2.0 ** -11 + 2.0 ** -40, 3e38, 3.5e38, 1e-46,
-                      1e-310]
+            edges += [2.0 ** 31 - 0.5, -(2.0 ** 31) - 0.5, -(2.0 ** 31) - 1, 65519.99999999, 65520.0,
+                      2.0 ** -25, 2.0 ** -25 + 2.0 ** -70, 1 + 2.0 ** -11, 1 + 2.0 ** -11 + 2.0 ** -40,
+                      3e38, 3.5e38, 1e-46, 1e-310]
         limits = [f.max, -f.max, f.tiny, -f.tiny, f.smallest_subnormal, -f.smallest_subnormal, f.eps]
         return np.concatenate([np.array(numbers + edges, dtype), np.array(limits, dtype)])
     part = COMPONENT[dtype]
@@ -61,7 +65,7 @@ def ordinary(dtype: str, count: int, random: np.random.Generator) -> Array:
         return random.integers(0, 2, count).astype(bool)
     if dtype[0] in "iu":
         info = np.iinfo(dtype)
-        wide = random.integers(info.min, info.max, count, dtype=dtype, endpoint=True)  # type: ignore[arg-type]
+        wide = random.integers(info.min, info.max, count, np.dtype(dtype).type, endpoint=True)
         return np.where(random.random(count) < 0.5, wide, wide % np.array(20, dtype)).astype(dtype)
     if dtype[0] == "f":
         return (random.normal(size=count) * 10.0 ** random.integers(-3, 4, count)).astype(dtype)
@@ -87,7 +91,8 @@ def numpy_function(operation: str) -> Callable[..., Any]:
     """What the operation means, in NumPy's (for erf: SciPy's) words."""
     if operation == "erf":
         return pytest.importorskip("scipy.special").erf  # type: ignore[no-any-return]
-    by_hand = {"where": np.where, "copy": np.copy, "real": np.real, "imag": np.imag}
+    by_hand: dict[str, Callable[..., Any]] = {"where": np.where, "copy": np.copy,
+                                              "real": np.real, "imag": np.imag}
     if operation in by_hand:
         return by_hand[operation]
     if operation == "clip":
@@ -204,7 +209,7 @@ def test_casts_are_astype(source: str) -> None:
 
 
 def test_clip_keeps_nan_and_what_equals_a_bound() -> None:
-    """As NumPy does with scalar bounds; with arrays of bounds it takes the bound, which shows in signs of zeros."""
+    """As NumPy does with scalar bounds; of bounds that are arrays it takes the bound's zero, not x's."""
     x = np.array([0.0, -0.0, np.nan, 0.5, -2.0, 3.0] * 4)
     kernel = body(["float64"], ("float64",) * 3, [("clip", "float64", (0, 1, 2))])
     bounds = ((0.0, 1.0), (-0.0, 1.0), (np.nan, 1.0), (-1.0, 0.0), (-1.0, -0.0), (2.0, 1.0), (-1.0, np.nan))
@@ -232,6 +237,30 @@ def test_every_elementwise_ufunc_has_rules_for_all_of_its_loops() -> None:
 ])
 def test_what_numpy_has_no_loop_for_has_no_rule(operation: str, inputs: tuple[str, ...], result: str) -> None:
     assert not supported(operation, inputs, result)
+
+
+SILENT = "less greater_equal maximum fmin clip sign heaviside floor_divide remainder isfinite cast".split()
+
+
+@pytest.mark.parametrize("operation", SILENT)
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86's floating-point flags")
+def test_nan_that_numpy_passes_in_silence_raises_no_flag(operation: str) -> None:
+    """One fused task has one set of flags: an ordering of NaN must not look like an invalid operation."""
+    invalid = 1
+    libm = ctypes.CDLL("libm.so.6")
+    x = np.array([np.nan, 1.0, -2.0, 0.5, 3.0] * 5)
+    arity = {"clip": 3, "sign": 1, "isfinite": 1, "cast": 1}.get(operation, 2)
+    bools = dict.fromkeys(("less", "greater_equal", "isfinite"), "bool")
+    result = (bools | {"cast": "float16"}).get(operation, "float64")
+    arrays = [np.roll(x, k) for k in range(arity)]
+    kernel = body([result], ("float64",) * arity, [(operation, result, tuple(range(arity)))])
+    run(kernel, arrays, [result])
+    libm.feclearexcept(invalid)
+    run(kernel, arrays, [result])
+    assert not libm.fetestexcept(invalid)
+    root = body(["float64"], ("float64",), [("sqrt", "float64", (0,))])
+    run(root, arrays[:1], ["float64"])
+    assert libm.fetestexcept(invalid)  # of -2: the flags are really read
 
 
 @pytest.mark.parametrize("operator, function", [("sum", np.add), ("prod", np.multiply), ("min", np.minimum),

@@ -36,10 +36,11 @@ def test_each_constraint_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert unsound() is not None
 
 
-def test_disjoint_writes_are_needed() -> None:
-    """Without the rule, tasks of which two points write one element pass: each is a race."""
-    assert "disjoint writes" in check.RULES
-    drawn = (t for seed in SEEDS for t in windows.window(Random(seed), "disjoint writes"))
+@pytest.mark.parametrize("name", ["disjoint writes", "overlap"])
+def test_each_rule_against_races_is_needed(name: str) -> None:
+    """Without it, tasks pass whose own points conflict with each other: they mean nothing, fused or not."""
+    assert name in check.RULES
+    drawn = (t for seed in SEEDS for t in windows.window(Random(seed), name))
     assert any(dependence.racy(t) for t in drawn)
 
 

@@ -230,9 +230,14 @@ def test_what_a_launch_keeps_is_let_go_after_it_ran(pool: Pool) -> None:
             gone.append(pool.completed)
 
     gone: list[int] = []
-    pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data), keep=Thing())
+    gate = Gate(pool)
+    for _ in range(3):
+        pool.submit(address("step"), 0, 1, struct.pack("2q", 1, SCRATCH.ctypes.data), keep=Thing())
+    pool.keep(Thing())
+    assert gone == []
+    gate.open()
     pool.fence()
-    assert gone == [1]
+    assert gone == [4] * 4
 
 
 @pytest.mark.parametrize("points", [0, -1, 1 << 20])
@@ -272,6 +277,17 @@ def test_exceptions_of_kernels_stay_out_of_the_waiting_thread() -> None:
     pool.fence()
     assert fetestexcept(0x1D) == 0
     assert pool.flags() == DIVIDE
+
+
+def test_exceptions_of_the_waiting_thread_stay_out_of_the_flags() -> None:
+    pool = Pool(0)
+    pool.submit(address("divide"), 0, 1, struct.pack("3d", 1.0, 4.0, 0.0))
+    libm = ctypes.CDLL("libm.so.6")
+    libm.feraiseexcept(0x4)
+    pool.fence()
+    assert libm.fetestexcept(0x4) == 0x4
+    assert pool.flags() == 0
+    libm.feclearexcept(0x3F)
 
 
 def test_pools_do_not_disturb_each_other() -> None:
@@ -371,14 +387,19 @@ def test_a_forked_child_has_a_pool_of_its_own() -> None:
     launches = [3] * 200
     assert submit_steps(pool, launches) == expected(launches, 3)
     cells, total = np.zeros(3, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
-    for _ in launches:  # still running when the fork comes
+    gate = Gate(pool)
+    for _ in launches:  # still to run when the fork comes
         block = struct.pack("3q", 3, cells.ctypes.data, total.ctypes.data)
         pool.submit(address("step"), address("total"), 3, block)
 
     def child() -> bool:
         inherited = int(total[0]) == expected(launches, 3)[1]
-        return inherited and submit_steps(pool, launches) == expected(launches, 3)
+        own = submit_steps(pool, launches) == expected(launches, 3)
+        own = own and len(os.listdir("/proc/self/task")) == 3
+        pool.close()
+        return inherited and own
 
+    threading.Timer(0.2, gate.open).start()
     assert in_child(child)
     assert submit_steps(pool, launches) == expected(launches, 3)
     pool.close()

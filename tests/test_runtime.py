@@ -370,6 +370,34 @@ print("llvmlite" in sys.modules)
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
 
 
+def test_an_attached_array_outlives_the_launches_on_it() -> None:
+    runtime = Local(1)  # launches run when someone waits
+    source, total = np.ones(1000), np.zeros(1)
+    gone = weakref.ref(source)
+    a, b, sum_of_all = runtime.attach(source), runtime.create(8000), runtime.attach(total)
+    sums = runtime.create(16)
+    values = (2, 500, 1000, a.address, b.address, 3.0, sums.address, sum_of_all.address)
+    runtime.launch(Launch(Scale(code()[0]), values, 2))
+    runtime.release(a)
+    del a, source
+    gc.collect()
+    assert gone() is not None
+    runtime.fence()
+    assert total[0] == 3000 and gone() is None
+    runtime.close()
+
+
+def test_an_interpreted_launch_sees_what_ran_before_it() -> None:
+    runtime = Local(1)
+    total = np.zeros(1)
+    a, b, c = runtime.attach(np.ones(1000)), runtime.create(8000), runtime.create(8000)
+    sum_of_all = runtime.attach(total)
+    scale(runtime, Scale(code()[0]), a, b, 2.0, sum_of_all, points=2)
+    scale(runtime, Scale(None), b, c, 5.0, sum_of_all, points=2)
+    assert total[0] == 12_000
+    runtime.close()
+
+
 def test_two_runtimes_at_once() -> None:
     runtimes = [Local(2), Local(3)]
     results = []

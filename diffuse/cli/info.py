@@ -64,11 +64,13 @@ def text(found: dict[str, Any]) -> str:
         if isinstance(value, dict):
             value = ", ".join(f"{k} {sized(v)}" for k, v in value.items())
         lines.append(f"  {name:18} {sized(value) if name.startswith('memory') else value}")
-    lines += ["", "threads", f"  {found['threads']['number']}, from {found['threads']['source']}", "", "settings"]
+    threads = found["threads"]
+    lines += ["", "threads", f"  {threads['number']}, from {threads['source']}", "", "settings"]
     for name, one in found["settings"].items():
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
-    lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}", "", "versions"]
+    lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
+    lines += ["", "versions"]
     return "\n".join(lines + [f"  {name:18} {value}" for name, value in found["versions"].items()])
 
 

@@ -54,8 +54,8 @@ def follows(path: str) -> bool:
     import ast
 
     with open(path, "rb") as source:
-        defined = {node.name for node in ast.parse(source.read(), path).body if isinstance(node, ast.FunctionDef)}
-    return defined.issuperset(CONVENTION)
+        outer = ast.parse(source.read(), path).body
+    return {node.name for node in outer if isinstance(node, ast.FunctionDef)}.issuperset(CONVENTION)
 
 
 def steps(path: str, words: list[str], counters: Any) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def save(results: dict[str, Any], path: str) -> None:
 
 
 def whole(words: list[str]) -> tuple[dict[str, Any], int]:
-    """Time a program from its first statement to its last, as `python words...` runs it; and its exit status."""
+    """Time a program from its first statement to its last, as `python words...`; and its exit status."""
     import runpy
 
     start, status = time.perf_counter(), 0

@@ -14,7 +14,8 @@ class Program(click.Command):
     """Options up to the program, `-m module` or `-c code`; what follows belongs to the program."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        takes = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        options = [p for p in self.params if isinstance(p, click.Option) and not p.is_flag]
+        takes = {name for option in options for name in option.opts}
         position = 0
         while position < len(args) and args[position].startswith("-") and args[position] != "--":
             if args[position] in ("-m", "-c"):

@@ -1,8 +1,8 @@
 """Drop-in NumPy: `import diffuse.numpy as np`.
 
 Every public name of NumPy is here.  What Diffuse has itself (the array, the ufuncs, creation, reductions, and
-the functions of `manipulation`, `logic`, `functions`, `products`) is recorded, fused and run on all threads; the
-rest is NumPy's own, wrapped so that Diffuse arrays go in and come out.
+the functions of `manipulation`, `joining`, `functions`, `calculus`, `products`) is recorded, fused and run on
+all threads; the rest is NumPy's own, wrapped so that Diffuse arrays go in and come out.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as _numpy
 
-import diffuse.numpy.array  # the module takes the name `array`, which is a function's from the next line on
+import diffuse.numpy.array as _  # noqa: F401 (a first import gives the name `array` to the module)
 from diffuse.numpy import namespace as _namespace
-from diffuse.numpy.creation import array
+from diffuse.numpy.creation import array as array
 
 _namespace.install_finder()
 

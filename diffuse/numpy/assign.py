@@ -38,6 +38,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
 def write(x: Array, meta: Mirror, value: Any) -> None:
     """Write `value` to the part of `x` that a view of its meta describes."""
     source = adopt(value)
+    if type(source) is base.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
+        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
     if type(source) not in ARRAYS and type(source) not in elementwise.WEAK and type(source) not in elementwise.STRONG:
         memory = host(base.viewing(x, meta))
         memory[...] = lowered(value)

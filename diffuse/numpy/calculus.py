@@ -7,10 +7,9 @@ from typing import Any
 import numpy
 
 from diffuse.numpy import fallback
-from diffuse.numpy.base import Array
 from diffuse.numpy.creation import asanyarray, empty
 from diffuse.numpy.joining import concatenate
-from diffuse.numpy.manipulation import broadcast_to, moveaxis, named
+from diffuse.numpy.manipulation import broadcast_to, is_array, moveaxis, named
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -22,7 +21,8 @@ def _along(rank: int, axis: int, cut: Any) -> tuple[Any, ...]:
 
 
 @named(numpy.diff)
-def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue, append: Any = numpy._NoValue) -> Any:
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue,
+         append: Any = numpy._NoValue) -> Any:
     if n == 0:
         return a
     if n < 0:
@@ -31,15 +31,11 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue, appe
     if x.ndim == 0:
         raise ValueError("diff requires input that is at least one dimensional")
     axis = numpy.lib.array_utils.normalize_axis_index(axis, x.ndim)
-    parts = [x]
-    for value, place in ((prepend, 0), (append, len(parts))):
-        if value is not numpy._NoValue:
-            value = asanyarray(value)
-            if value.ndim == 0:
-                value = broadcast_to(value, (*x.shape[:axis], 1, *x.shape[axis + 1:]))
-            parts.insert(0 if place == 0 else len(parts), value)
-    if len(parts) > 1:
-        x = concatenate(parts, axis)
+    ends = [None if value is numpy._NoValue else asanyarray(value) for value in (prepend, append)]
+    one = (*x.shape[:axis], 1, *x.shape[axis + 1:])
+    first, last = [[] if e is None else [broadcast_to(e, one) if e.ndim == 0 else e] for e in ends]
+    if first or last:
+        x = concatenate([*first, x, *last], axis)
     subtract = UFUNCS["not_equal" if x.dtype == bool else "subtract"]
     high, low = _along(x.ndim, axis, slice(1, None)), _along(x.ndim, axis, slice(None, -1))
     for _ in range(n):
@@ -51,7 +47,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue, appe
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     x = asanyarray(f)
     rank = x.ndim
-    plain = isinstance(x, Array) and x.dtype.kind in "fiu" and rank and edge_order in (1, 2) and all(
+    plain = is_array(x) and x.dtype.kind in "fiu" and rank and edge_order in (1, 2) and all(
         isinstance(h, (int, float, numpy.number)) for h in varargs)
     axes = tuple(range(rank)) if axis is None else numpy.lib.array_utils.normalize_axis_tuple(axis, rank)
     if not plain or len(varargs) not in (0, 1, len(axes)) or any(x.shape[d] < edge_order + 1 for d in axes):
@@ -106,7 +102,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     if axis is not None:
         axisa = axisb = axisc = axis
     x, y = asanyarray(a), asanyarray(b)
-    plain = (isinstance(x, Array) and isinstance(y, Array) and x.ndim and y.ndim
+    plain = (is_array(x) and is_array(y) and x.ndim and y.ndim
              and -x.ndim <= axisa < x.ndim and -y.ndim <= axisb < y.ndim
              and x.shape[axisa] == 3 == y.shape[axisb])
     if not plain:
@@ -124,7 +120,7 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
             keepdims: Any = numpy._NoValue) -> Any:
     x = asanyarray(a)
     options = {} if keepdims is numpy._NoValue else {"keepdims": keepdims}
-    if not isinstance(x, Array) or not x.size:
+    if not is_array(x) or not x.size:
         return fallback.call(numpy.average, (a, axis, weights, returned), options, "numpy.average")
     if weights is None:
         found = asanyarray(x.mean(axis, **options))

@@ -242,10 +242,14 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
 
 def apart(source: base.Operand, target: base.Operand) -> base.Operand:
     """`source`, or a copy of it made first if writing `target` would change what it has yet to give."""
-    if source[0] is not target[0] or source[1] is target[1]:
+    ours, theirs = source[1], target[1]
+    if source[0] is not target[0] or ours is theirs:
         return source
-    if engine.overlap(source, target) != "overlap":
-        return source
+    if ours.frame == theirs.frame and ours.dtype == theirs.dtype:
+        if ours.shape == theirs.shape and ours == theirs:
+            return source
+        if ours.frame == source[0].store.shape and engine.overlap(source, target) != "overlap":
+            return source
     return copied(source)
 
 

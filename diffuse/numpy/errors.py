@@ -1,7 +1,7 @@
 """What floating-point errors do: NumPy's own state, kept in step with how Diffuse records.
 
-While an error is to be raised, called, printed or logged, operations are computed at once, so that it shows at
-the user's line; the tasks recorded before the change are forwarded first.
+While an error is to be raised, called, printed or logged, operations are computed at once, so that it shows
+at the user's line; the tasks recorded before the change are forwarded first.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ class errstate(ContextDecorator):
 
 
 def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None,
-           invalid: Any = None) -> dict[str, str]:
-    before = numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid)
+           invalid: Any = None) -> dict[str, Any]:
+    before: Any = numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid)
     _follow()
     return dict(before)
 
 
-def geterr() -> dict[str, str]:
-    return dict(numpy.geterr())
+def geterr() -> dict[str, Any]:
+    return {**numpy.geterr()}
 
 
 def seterrcall(func: Any) -> Any:

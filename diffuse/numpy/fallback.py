@@ -93,8 +93,12 @@ class Conversion:
             if plain is value:
                 return known
         for plain, known in self.pairs:
-            if isinstance(known, Array) and value.dtype in NATIVE and numpy.may_share_memory(plain, value):
-                return looking_into(known, plain, value)
+            if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
+                if isinstance(known, Array):
+                    return looking_into(known, plain, value)
+                from diffuse.numpy.creation import shared
+
+                return shared(value)
         return adopted(value)
 
 

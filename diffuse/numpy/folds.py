@@ -57,6 +57,11 @@ def _accumulator(name: str, operator: str) -> str:
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
     """One of the six folds, with all of NumPy's arguments."""
+    if (axis is None and dtype is None and out is None and where is True and initial is _NoValue and not keepdims
+            and type(a) is base.array_class and 0 < a.form.size < elementwise.SMALL and ready(a)):
+        found = _small_total(operator, a)
+        if found is not None:
+            return found
     x = creation.asarray(a)
     target = adopt(out, writing=True)
     mask = adopt(where)
@@ -83,6 +88,17 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if initial is not _NoValue:
         result = UFUNCS[_UFUNC[operator]](result, wanted.type(adopt(initial)))
     return result if target is None else _stored(result, target, operator, out)
+
+
+def _small_total(operator: str, x: Array) -> Any:
+    """The fold of everything in a small array, or None where NumPy has more to say (warnings, complex order)."""
+    name = x.form.name
+    if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
+        return None
+    if operator in ("sum", "prod") and name[0] == "f":
+        found = routines.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
+        return found if found - found == 0 else None
+    return getattr(UFUNCS[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
 
 
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
@@ -327,6 +343,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     else:
         squares = UFUNCS["multiply"](distance, distance)
     keep = keepdims is not _NoValue and bool(keepdims)
+    squares = creation.asarray(squares)
     result = _quotient(fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
     if name == "std":
         result = UFUNCS["sqrt"](result)

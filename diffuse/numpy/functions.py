@@ -19,8 +19,6 @@ from diffuse.numpy.manipulation import named
 from diffuse.numpy.ufuncs import UFUNCS, adopt
 
 
-
-
 def _method_function(name: str) -> Callable[..., Any]:
     real = getattr(numpy, name)
 
@@ -74,14 +72,14 @@ def fix(x: Any, out: Any = None) -> Any:
 
 def recordable(*values: Any) -> bool:
     """Are these operands that a task can take: arrays and scalars of types with kernels?"""
-    kinds = [type(x) for x in values]
-    return not elementwise.eager_errors and not [
-        k for k in kinds if k not in base.ARRAYS and k not in elementwise.WEAK and k not in elementwise.STRONG]
+    known = (base.ARRAYS, elementwise.WEAK, elementwise.STRONG)
+    return not elementwise.eager_errors and not [x for x in values if not [k for k in known if type(x) in k]]
 
 
 def small(*values: Any) -> bool:
     """Is NumPy at once the faster way: everything small, and nothing to wait for?"""
-    return not [x for x in values if isinstance(x, Array) and (x.form.size >= elementwise.SMALL or not ready(x))]
+    arrays = [x for x in values if isinstance(x, Array)]
+    return not [x for x in arrays if x.form.size >= elementwise.SMALL or not ready(x)]
 
 
 def common(*values: Any) -> numpy.dtype[Any]:
@@ -127,7 +125,8 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
         if low is None or high is None:
             if low is not high:
-                return UFUNCS["minimum" if low is None else "maximum"](*operands, **({} if out is None else {"out": out}))
+                bound = UFUNCS["minimum" if low is None else "maximum"]
+                return bound(*operands) if out is None else bound(*operands, out=out)
         elif out is None or isinstance(out, Array):
             dtype = common(*operands)
             if dtype in NATIVE:
@@ -175,7 +174,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 def putmask(a: Any, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
     same = isinstance(chosen, Array) and isinstance(a, base.array_class) and chosen.form.shape == a.shape
-    if same and chosen.form.name == "bool" and (not isinstance(source, Array) or source.form.shape == a.shape):
+    plain = not isinstance(source, Array) or source.form.shape == a.shape
+    if same and plain and chosen.form.name == "bool":
         copyto(a, source, "unsafe", chosen)
     else:
         fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")

@@ -62,7 +62,8 @@ def array_ufunc(ufunc: numpy.ufunc, method: str, inputs: tuple[Any, ...], kwargs
     ours: Any = ufuncs.UFUNCS.get(ufunc.__name__) if _is_numpys(ufunc) else None
     written = any(not isinstance(value, base.Array) and value is not None for value in out)
     if ours is None or written:
-        return fallback.call(getattr(ufunc, method), inputs, kwargs, ufunc.__name__)
+        name = ("numpy." if _is_numpys(ufunc) else "") + ufunc.__name__
+        return fallback.call(getattr(ufunc, method), inputs, kwargs, name)
     if method == "__call__":
         return ours(*inputs, **kwargs)
     return getattr(ours, method)(*inputs, **kwargs)

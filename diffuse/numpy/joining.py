@@ -8,10 +8,18 @@ from typing import Any
 import numpy
 
 from diffuse.numpy import base, fallback
-from diffuse.numpy.base import Array
 from diffuse.numpy.creation import asanyarray, empty
 from diffuse.numpy.forms import NATIVE
-from diffuse.numpy.manipulation import atleast_1d, atleast_2d, atleast_3d, expand_dims, named, viewed
+from diffuse.numpy.manipulation import (
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    is_array,
+    named,
+    viewed,
+)
+from diffuse.numpy.ufuncs import lowered
 from diffuse.settings import config
 
 
@@ -61,7 +69,8 @@ def concat(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any 
 
 
 @named(numpy.stack)
-def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
+          casting: Any = "same_kind") -> Any:
     parts = [asanyarray(x) for x in arrays]
     if not parts:
         raise ValueError("need at least one array to stack")
@@ -104,33 +113,27 @@ def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     return concatenate((arr, values), axis)
 
 
-def _depth(arrays: Any) -> int:
-    return 1 + max(map(_depth, arrays), default=0) if type(arrays) is list else 0
+def _leaves(part: Any, level: int = 0) -> list[tuple[Any, int]]:
+    """The arrays in nested lists, and how deep each lies."""
+    if type(part) is not list or not part:
+        return [(part, level)]
+    return [leaf for inner in part for leaf in _leaves(inner, level + 1)]
+
+
+def _joined(part: Any, depth: int, rank: int) -> Any:
+    """Nested lists of arrays as one array: the innermost lists run along the last axis."""
+    if depth:
+        return concatenate([_joined(inner, depth - 1, rank) for inner in part], axis=-depth)
+    return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
 
 
 @named(numpy.block)
 def block(arrays: Any) -> Any:
-    depth = _depth(arrays)
-    leaves: list[Any] = []
-
-    def gather(part: Any, level: int) -> None:
-        if type(part) is list and part:
-            for inner in part:
-                gather(inner, level + 1)
-        else:
-            leaves.append((part, level))
-
-    gather(arrays, 0)
+    leaves = _leaves(arrays)
+    depth = max(level for _, level in leaves)
     if any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):  # NumPy says why
         return _fallback(numpy.block, arrays)
-    rank = max(depth, max(asanyarray(leaf).ndim for leaf, _ in leaves))
-
-    def join(part: Any, level: int) -> Any:
-        if level < depth:
-            return concatenate([join(inner, level + 1) for inner in part], axis=level - depth)
-        return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
-
-    found = join(arrays, 0)
+    found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))
     return found.copy() if depth == 0 else found
 
 
@@ -141,7 +144,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         return _fallback(numpy.roll, a, shift, axis)
     if axis is None:
         return roll(a.ravel(), shift, 0).reshape(a.shape)
-    shifts, axes = numpy.broadcast_arrays(numpy.asarray(fallback.Conversion().lowered(shift)), numpy.asarray(axis))
+    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.asarray(axis))
     if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
         return _fallback(numpy.roll, a, shift, axis)
     amounts: dict[int, int] = {}
@@ -151,8 +154,8 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     pieces: list[list[tuple[slice, slice]]] = []
     for d in range(a.ndim):
         s = amounts.get(d, 0) % a.shape[d]
-        whole = (slice(None), slice(None))
-        pieces.append([(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))] if s else [whole])
+        moved = [(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))]
+        pieces.append(moved if s else [(slice(None), slice(None))])
     rolled = empty(a.shape, a.dtype)
     for places in itertools.product(*pieces):
         rolled[tuple([to for to, _ in places])] = a[tuple([source for _, source in places])]
@@ -195,28 +198,29 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     a = asanyarray(array)
     if _at_once([a]) or not _paddable(a, pad_width, mode, kwargs):
-        native = isinstance(a, Array) and a.size > config.small
-        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", None if native else "library")
+        native = is_array(a) and a.size > config.small
+        reason = None if native else "library"
+        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", reason)
     widths = numpy.broadcast_to(numpy.asarray(pad_width), (a.ndim, 2)).tolist()
     values = numpy.broadcast_to(numpy.asarray(kwargs.get("constant_values", 0)), (a.ndim, 2))
     padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype)
     padded[tuple([slice(low, low + n) for n, (low, _) in zip(a.shape, widths, strict=True)])] = a
     for axis, (low, high) in enumerate(widths):
         # what this axis fills: the whole of earlier axes, the original part of later ones
-        place = [slice(None)] * axis + [slice(None)] + [slice(b, b + n) for n, (b, _) in
-                                                        zip(a.shape[axis + 1:], widths[axis + 1:], strict=True)]
+        later = zip(a.shape[axis + 1:], widths[axis + 1:], strict=True)
+        place = [slice(None)] * (axis + 1) + [slice(b, b + n) for n, (b, _) in later]
         _pad_axis(padded, place, axis, a.shape[axis], low, high, mode, values[axis])
     return padded
 
 
 def _paddable(a: Any, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> bool:
     """Is this a padding by one assignment on each side, and are its arguments right?"""
-    widths = numpy.asarray(fallback.Conversion().lowered(pad_width)) if not isinstance(pad_width, dict) else None
-    if widths is None or widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
+    widths = numpy.asarray([] if isinstance(pad_width, dict) else lowered(pad_width))
+    if widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
         return False
     try:
         widths = numpy.broadcast_to(widths, (a.ndim, 2))
-        numpy.broadcast_to(numpy.asarray(fallback.Conversion().lowered(kwargs.get("constant_values", 0))), (a.ndim, 2))
+        numpy.broadcast_to(numpy.asarray(lowered(kwargs.get("constant_values", 0))), (a.ndim, 2))
     except ValueError:
         return False
     longest = dict(zip(range(a.ndim), widths.max(axis=1).tolist(), strict=True))
@@ -248,6 +252,7 @@ def _pad_axis(padded: Any, place: list[slice], axis: int, n: int, low: int, high
         "reflect": ((2 * low, low, -1), (end - 2, end - 2 - high, -1)),
         "symmetric": ((2 * low - 1, low - 1, -1), (end - 1, end - 1 - high, -1)),
     }
-    for width, target, source, value in ((low, (0, low), 0, values[0]), (high, (end, end + high), 1, values[1])):
+    sides = ((low, (0, low), 0, values[0]), (high, (end, end + high), 1, values[1]))
+    for width, target, source, value in sides:
         if width:
             padded[part(*target)] = value if mode == "constant" else padded[part(*sources[mode][source])]

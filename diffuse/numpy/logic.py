@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.base import Array
 from diffuse.numpy.creation import asanyarray, asarray
-from diffuse.numpy.manipulation import named
+from diffuse.numpy.manipulation import is_array, named
 from diffuse.numpy.ufuncs import UFUNCS, lowered
 
 
 @named(numpy.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: bool = False) -> Any:
     x, y = asanyarray(a), asanyarray(b)
-    if not (isinstance(x, Array) and isinstance(y, Array)):
+    if not (is_array(x) and is_array(y)):
         return numpy.isclose(lowered(a), lowered(b), lowered(rtol), lowered(atol), equal_nan)
     if y.dtype.kind in "biu":
         y = y.astype(numpy.result_type(y.dtype, 1.0))
@@ -71,10 +70,12 @@ def isneginf(x: Any, out: Any = None) -> Any:
 def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     a = asanyarray(x)
     if a.dtype.kind == "c":
-        raise TypeError(f"This operation is not supported for {a.dtype} values because it would be ambiguous.")
+        raise TypeError(f"This operation is not supported for {a.dtype} values "
+                        "because it would be ambiguous.")
     sign = UFUNCS["signbit"](a)
     options = {} if out is None else {"out": out}
-    return UFUNCS["logical_and"](UFUNCS["isinf"](a), sign if negative else UFUNCS["logical_not"](sign), **options)
+    wanted = sign if negative else UFUNCS["logical_not"](sign)
+    return UFUNCS["logical_and"](UFUNCS["isinf"](a), wanted, **options)
 
 
 @named(numpy.isreal)

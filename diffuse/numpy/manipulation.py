@@ -18,11 +18,16 @@ from diffuse.numpy.creation import asanyarray
 from diffuse.numpy.ufuncs import lowered
 
 
+def is_array(x: Any) -> bool:
+    """Is this Diffuse's: an array, or a scalar that a task is about to write?"""
+    return isinstance(x, Array)
+
+
 def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A view function of NumPy, applied to an array's description; the result looks into the same store."""
     x = asanyarray(x)
     args = tuple([lowered(a) for a in args])
-    if not isinstance(x, Array):
+    if not is_array(x):
         return function(x, *args, **kwargs)
     if not isinstance(x, base.array_class):
         x = x[...]
@@ -134,12 +139,12 @@ def imag(val: Any) -> Any:
 
 @named(numpy.shape)
 def shape(a: Any) -> Any:
-    return a.shape if isinstance(a, Array) else numpy.shape(lowered(a))
+    return a.shape if is_array(a) else numpy.shape(lowered(a))
 
 
 @named(numpy.ndim)
 def ndim(a: Any) -> Any:
-    return a.ndim if isinstance(a, Array) else numpy.ndim(lowered(a))
+    return a.ndim if is_array(a) else numpy.ndim(lowered(a))
 
 
 @named(numpy.size)

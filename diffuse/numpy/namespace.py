@@ -20,21 +20,22 @@ import numpy
 
 from diffuse.numpy import fallback
 
-OURS = ("creation", "reductions", "manipulation", "joining", "logic", "functions", "calculus", "products", "errors")
+OURS = ("creation", "reductions", "manipulation", "joining", "logic", "functions", "calculus", "products",
+        "errors")
 """The modules of this package whose public functions stand in NumPy's namespace under their own names."""
 
-DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type promote_types
-issubdtype isdtype isfortran broadcast_shapes""".split()
+DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
+promote_types issubdtype isdtype isfortran broadcast_shapes""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate""".split()
-SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction from_dlpack
-indices tri tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning kaiser
-geomspace logspace vander ix_""".split()
+SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
+from_dlpack indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
+kaiser geomspace logspace vander ix_""".split()
 SILENT = {f"numpy.{name}": reason
-          for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS), ("library", LIBRARY),
-                              ("source", SOURCES))
+          for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),
+                                ("library", LIBRARY), ("source", SOURCES))
           for name in names}
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
@@ -98,7 +99,7 @@ def _module(name: str) -> ModuleType:
 
 def resolve(name: str) -> Any:
     """What `diffuse.numpy.<name>` is."""
-    if name in numpy.__numpy_submodules__:  # type: ignore[attr-defined]
+    if name in numpy.__numpy_submodules__ and importlib.util.find_spec("numpy." + name) is not None:
         return importlib.import_module(f"diffuse.numpy.{name}")
     try:
         real = getattr(numpy, name)
@@ -119,7 +120,8 @@ def resolve(name: str) -> Any:
 def converted(real: Any, path: str) -> Any:
     """A value of NumPy's namespace: functions wrapped, everything else as it is."""
     if isinstance(real, ModuleType):
-        return importlib.import_module("diffuse." + path) if real.__name__.startswith("numpy") else real
+        mirrored = real.__name__.startswith("numpy.")
+        return importlib.import_module("diffuse." + real.__name__) if mirrored else real
     if isinstance(real, type) or not callable(real):
         return real
     if path.startswith("numpy.lib.stride_tricks."):

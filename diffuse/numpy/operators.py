@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+from numpy._core import _exceptions as _core_exceptions
 
 from diffuse.numpy.base import ARRAYS, Array, host
 from diffuse.numpy.elementwise import STRONG, WEAK, binary, inplace, unary
-from diffuse.numpy.ufuncs import UFUNCS, ufunc
+from diffuse.numpy.ufuncs import UFUNCS, adopt, ufunc
 
 Operator = Callable[[Any, Any], Any]
 
@@ -67,10 +68,12 @@ def alone(name: str) -> Callable[[Any], Any]:
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
-    """The ufunc that NumPy's `**` calls in place of `power` for these exponents of inexact arrays."""
+    """The ufunc that NumPy's `**` calls in place of `power` for these exponents."""
+    if type(exponent) is int and exponent == 2:
+        return UFUNCS["square"]
     if base_array.form.dtype.kind in "fc":
         if type(exponent) is int:
-            return UFUNCS["square"] if exponent == 2 else UFUNCS["reciprocal"] if exponent == -1 else None
+            return UFUNCS["reciprocal"] if exponent == -1 else None
         if type(exponent) is float and exponent == 0.5:
             return UFUNCS["sqrt"]
     return None
@@ -82,8 +85,9 @@ def _comparison(name: str) -> Operator:
     def apply(self: Any, other: Any) -> Any:
         try:
             return compare(self, other)
-        except numpy.exceptions.DTypePromotionError:
-            return getattr(host(self), "__eq__" if name == "equal" else "__ne__")(other)
+        except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
+            found = getattr(host(self), "__eq__" if name == "equal" else "__ne__")(other)
+            return adopt(found)
 
     return apply if name in ("equal", "not_equal") else compare
 

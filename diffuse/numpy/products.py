@@ -21,12 +21,13 @@ from diffuse.numpy.ufuncs import UFUNCS
 
 def _plain(x: Any, y: Any) -> bool:
     """Are these arrays whose product a task can make, and large enough for one?"""
-    return (isinstance(x, base.array_class) and isinstance(y, base.array_class) and not elementwise.eager_errors
-            and x.ndim > 0 < y.ndim and x.size > 0 < y.size and not small(x, y))
+    arrays = isinstance(x, base.array_class) and isinstance(y, base.array_class)
+    return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
+            and not small(x, y))
 
 
 def product(x: Any, y: Any) -> Any:
-    """The matrix product of two arrays (at least 1-d each) by NumPy's rules, or None where NumPy must say no."""
+    """The matrix product of two arrays of at least one dimension, or None where NumPy must say no."""
     rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
     inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != inner:

@@ -16,7 +16,8 @@ _KEPT = ("spawn", "get_state", "set_state")
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _fallback.call(lambda *a, **k: function(self, *a, **k), args, kwargs, f"numpy.random.{name}", "source")
+        bound = function.__get__(self)
+        return _fallback.call(bound, args, kwargs, f"numpy.random.{name}", "source")
 
     run.__name__, run.__doc__ = name, function.__doc__
     return run

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy
 
 from diffuse import engine
 from diffuse.ir import Scalar
-from diffuse.kernels import generators
+from diffuse.kernels import generators, interpret_ops, routines
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import ARRAYS, Array, host, hosted, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
@@ -36,7 +37,8 @@ class ufunc:
         self.operation = SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             generators.fusible(name) for name in SPLIT.get(self.operation, (self.operation,)))
-        self.host: Callable[..., Any] = function
+        self.host: Callable[..., Any] = function if _exact(self) else _routine(self)
+        """The operation on memory, at once, with the bits of compiled code."""
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
@@ -113,8 +115,13 @@ class ufunc:
                 or any(not o.meta.flags.writeable for o in targets if o is not None)):
             return self.at_once(operands, targets, outs, options)
         mask = options.get("where", True)
-        types = elementwise.resolve(self, operands, targets, options.get("dtype"),
-                                    options.get("casting", "same_kind"))
+        try:
+            types = elementwise.resolve(self, operands, targets, options.get("dtype"),
+                                        options.get("casting", "same_kind"))
+        except TypeError:
+            with suppress(ValueError, TypeError):
+                elementwise.plan(self, operands)  # OverflowError of a number is what NumPy finds first
+            raise
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
         if (any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
@@ -213,6 +220,47 @@ class ufunc:
         if kwargs.get("out") is None:
             kwargs.pop("out", None)
         return fallback.call(getattr(self.numpy, name), args, kwargs)
+
+
+def _exact(function: ufunc) -> bool:
+    """Does NumPy itself define every bit of the operation, for all element types?"""
+    names = SPLIT.get(function.operation, (function.operation,))
+    return not function.recordable or all(interpret_ops.exact(name, (kind,) * function.nin)
+                                          for name in names for kind in ("float64", "complex128"))
+
+
+def _routine(function: ufunc) -> Callable[..., Any]:
+    """The compiled routine of an operation that NumPy rounds otherwise; NumPy repeats it for its warnings."""
+    known: dict[Any, tuple[bool, tuple[Any, ...]]] = {}
+
+    def apply(*values: Any, out: Any = None) -> Any:
+        key = tuple([v.dtype if type(v) is numpy.ndarray else type(v) for v in values])
+        found = known.get(key)
+        if found is None:
+            types = function.numpy.resolve_dtypes((*[_kind(v) for v in values], *[None] * function.nout))
+            native = all(t in NATIVE for t in types) and function.nout == 1
+            names = tuple([t.name for t in types[:function.nin]])
+            plain = not native or interpret_ops.exact(function.operation, names)
+            found = known[key] = plain, types
+        plain, types = found
+        if plain:
+            return function.numpy(*values) if out is None else function.numpy(*values, out=out)
+        arrays = [numpy.asarray(v, t) for v, t in zip(values, types, strict=False)]
+        target = out
+        if out is None and not all(a.flags.c_contiguous for a in arrays):
+            shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
+            target = numpy.empty_like(like(arrays, shape, types[function.nin]).mirror)
+        result = routines.apply(function.operation, *arrays, out=target)
+        if not numpy.isfinite(result).all():
+            function.numpy(*arrays)
+        return result if result.ndim or out is not None else result[()]
+
+    return apply
+
+
+def _kind(value: Any) -> Any:
+    kind = type(value)
+    return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
 
 
 def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:

@@ -26,11 +26,10 @@ def basic(index: Any) -> Any:
     if kind in SIMPLE:
         return index if kind is not type(None) else (None,)
     if kind is tuple:
-        for part in index:
-            if type(part) not in SIMPLE:
-                parts = [p if type(p) in SIMPLE else _integer(p) for p in index]
-                return None if any(p is NotImplemented for p in parts) else tuple(parts)
-        return index
+        if SIMPLE.issuperset(map(type, index)):
+            return index
+        parts = [p if type(p) in SIMPLE else _integer(p) for p in index]
+        return None if any(p is NotImplemented for p in parts) else tuple(parts)
     found = _integer(index)
     return None if found is NotImplemented else found
 
@@ -50,7 +49,7 @@ def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
     kind = type(index)
     if kind in _NUMBERS:
         return (meta[index, ...], True) if meta.ndim == 1 else (meta[index], False)
-    if kind is tuple and len(index) == meta.ndim and all([type(i) in _NUMBERS for i in index]):
+    if kind is tuple and len(index) == meta.ndim and _NUMBERS.issuperset(map(type, index)):
         return meta[(*index, Ellipsis)], True
     return meta[index], False
 
@@ -103,17 +102,27 @@ def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) ->
 
 
 def ravel(x: Array, order: str = "C") -> Any:
-    """A view where the elements already lie in that order, else a flat copy."""
+    """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
+    is stricter than that of reshape)."""
+    flags = x.meta.flags
+    if order == "A":
+        order = "F" if flags.fnc else "C"
     if order == "K":
         ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
         turned = x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
-        return reshape(turned, -1)
-    return reshape(x, -1, order)
+        return reshape(turned, -1) if turned.form.ordered else flatten(turned)
+    if flags.c_contiguous if order == "C" else flags.f_contiguous:
+        return reshape(x, -1, order)
+    return flatten(x, order)
 
 
 def flatten(x: Array, order: str = "C") -> Any:
-    fresh = ravel(x, order)
-    return elementwise.duplicate(fresh) if fresh.owner is x or fresh.owner is x.owner else fresh
+    """A flat copy."""
+    if order == "K":
+        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+        return flatten(viewing(x, x.meta.transpose(ranked)))
+    flat = reshape(x, -1, order)
+    return elementwise.duplicate(flat) if flat.owner is x or flat.owner is x.owner else flat
 
 
 def retyped(x: Array, dtype: Any) -> Any:

@@ -1,0 +1,70 @@
+"""The block of a launch and the sizes of partials."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from diffuse.ir import Privilege
+from diffuse.kernels import abi
+from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+
+R, W = Privilege.READ, Privilege.WRITE
+
+
+def reducing(classes: str, operator: str = "sum", dtype: str = "float64") -> Body:
+    rank = len(classes)
+    ops = (Op("load", dtype, (), 0), Op("reduce", dtype, (0,), (operator, 1)))
+    arguments = (Argument(0, 0, dtype, 0, "s" * rank, R), Argument(1, 0, dtype, 0, classes, W))
+    return Body((Space(rank, -1),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+
+
+def test_words_follow_each_other_in_the_order_of_the_block() -> None:
+    ops = (Op("load", "bool", (), 0), Op("reduce", "bool", (0,), ("any", 1)))
+    arguments = Argument(0, 0, "bool", 0, "s1", R), Argument(1, 0, "bool", 0, "00", W)
+    body = Body((Space(2, 0), Space(0, -1)), arguments,
+                ("complex64", "int8", "float32", "complex128"), (Loop(0, (0, 1), ops),))
+    words = abi.words(body)
+    assert words.spaces == (1, 4)
+    assert words.arguments == (5, 8)
+    assert words.scalars == (11, 13, 14, 15)
+    assert words.partials == (17,)
+    assert abi.layout(body).size == 8 * 18
+
+
+@pytest.mark.parametrize("dtype, value, packed", [
+    ("bool", (True,), struct.pack("<q", 1)), ("int8", (-3,), struct.pack("<q", -3)),
+    ("uint64", (2 ** 64 - 1,), b"\xff" * 8), ("float64", (0.1,), struct.pack("<d", 0.1)),
+    ("float32", (0.5,), struct.pack("<f4x", 0.5)), ("float16", (0.5,), struct.pack("<f4x", 0.5)),
+    ("complex64", (0.5, -1.0), struct.pack("<f4xf4x", 0.5, -1.0)),
+    ("complex128", (0.5, 2.0), struct.pack("<dd", 0.5, 2.0)),
+])
+def test_a_scalar_fills_whole_words(dtype: str, value: tuple[float, ...], packed: bytes) -> None:
+    body = Body((), (), (dtype,), ())
+    assert abi.layout(body).pack(1, *value)[8:] == packed
+
+
+@pytest.mark.parametrize("classes, extents, leaves, outputs", [
+    ("0", (1,), 1, 1), ("0", (1024,), 1, 1), ("0", (1025,), 2, 1), ("0", (0,), 0, 1),
+    ("10", (7, 2500), 3, 7), ("00", (7, 2500), 21, 1),
+    ("01", (32, 5), 1, 5), ("01", (33, 5), 2, 5), ("001", (3, 33, 5), 6, 5), ("0s1", (65, 2, 5), 3, 10),
+    ("11", (3, 4), 1, 12), ("", (), 1, 1),
+])
+def test_leaves_of_rows_and_columns(classes: str, extents: tuple[int, ...], leaves: int,
+                                    outputs: int) -> None:
+    body = reducing(classes)
+    (reduction,) = abi.reductions(body)
+    assert abi.leaves(extents, abi.kept(body, reduction)) == leaves
+    assert abi.partial_bytes(body, reduction, extents) == 8 * leaves * outputs
+
+
+def test_pairs_have_a_plane_of_indices_at_a_multiple_of_eight() -> None:
+    body = reducing("10", "argmin", "int8")
+    assert abi.partial_bytes(body, abi.reductions(body)[0], (3, 4)) == 8 + 3 * 8
+
+
+def test_reductions_come_in_the_order_of_their_ops() -> None:
+    one, two = reducing("0").loops[0], reducing("0", "max", "int32").loops[0]
+    body = Body((Space(1, -1),), reducing("0").arguments, (), (one, two))
+    assert [r[:3] for r in abi.reductions(body)] == [(0, 1, "sum"), (1, 1, "max")]

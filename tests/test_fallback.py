@@ -1,0 +1,210 @@
+"""What only NumPy has: the same memory, one warning per call site, and a way to forbid it."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse import trace
+from diffuse.numpy import fallback
+from diffuse.settings import using
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    fallback.forget_warnings()
+    with using(small=16, fallback="warn"):
+        yield
+
+
+def large() -> Any:
+    return np.arange(100.0) * 1.0
+
+
+def test_one_warning_per_call_site_naming_the_function_and_the_line() -> None:
+    x = large()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            np.median(x)
+        line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
+        np.median(x)
+    assert len(caught) == 2
+    assert caught[0].category is RuntimeWarning
+    assert (caught[0].filename, caught[0].lineno) == (__file__, line)
+    assert "numpy.median runs by NumPy here" in str(caught[0].message)
+    assert "DIFFUSE_FALLBACK=silent" in str(caught[0].message)
+
+
+def test_small_arrays_and_functions_that_lose_nothing_are_quiet() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        np.median(np.arange(5.0))
+        np.linalg.svd(np.ones((20, 20)))
+        np.fft.fft(large())
+        np.random.default_rng(1).permutation(large())
+        str(large())
+        np.einsum("i,i", large(), large())
+
+
+def test_silent_and_error() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with using(fallback="silent"):
+            assert np.median(large()) == 49.5
+    with using(fallback="error"), pytest.raises(NotImplementedError, match="numpy.median .*DIFFUSE_FALLBACK=error"):
+        np.median(large())
+
+
+def test_calls_are_counted() -> None:
+    before = trace.snapshot()["fallbacks"]
+    with using(fallback="silent"):
+        np.median(large())
+        np.sort(large())
+    assert trace.snapshot()["fallbacks"] == before + 2
+
+
+@pytest.mark.filterwarnings("ignore:numpy")
+def test_out_and_in_place_reach_the_array() -> None:
+    x, out = large(), np.zeros(100)
+    with using(fallback="silent"):
+        assert np.median(x.reshape(10, 10), axis=0, out=out[:10]).shape == (10,)
+        assert float(out[3]) == 48.0 and float(out[20]) == 0.0
+        found = np.take(x, np.arange(100), out=out, mode="clip")
+    assert found is out and bool((out == x).all())
+    x[::2].sort()
+    y = -large()
+    y.sort()
+    assert float(y[0]) == -99.0
+    np.random.default_rng(2).shuffle(x)
+    assert float(x.sum()) == 4950.0 and not bool((x == large()).all())
+
+
+@pytest.mark.parametrize("hosted", [True, False], ids=["hosted", "recorded"])
+def test_a_result_that_looks_into_an_argument_shares_its_memory(hosted: bool) -> None:
+    x = np.array(numpy.arange(100.0)) if hosted else large()
+    found = fallback.call(lambda a: a[10:50:4], (x[::2],), {}, "test", "test")
+    assert type(found) is np.ndarray and found.shape == (10,)
+    x += 1000.0
+    assert float(found[1]) == 1028.0, "a view of a view, two elements apart, four apart again"
+    found[...] = -1.0
+    assert float(x[20]) == -1.0 and float(x[21]) == 1021.0 and float(x[28]) == -1.0
+    assert np.shares_memory(x, found)
+
+
+def test_a_result_that_looks_into_a_numpy_argument_shares_its_memory() -> None:
+    plain = numpy.arange(100.0)
+    found = fallback.call(lambda a: a[10:], (plain,), {}, "test", "test")
+    found *= 2.0
+    assert plain[10] == 20.0
+    plain[11] = 7.0
+    assert float(found[1]) == 7.0
+
+
+def test_arguments_are_found_at_any_depth_and_results_keep_their_types() -> None:
+    x = large()
+    with using(fallback="silent"):
+        assert float(np.lexsort([x, (x)])[3]) == 3.0
+        found = np.linalg.eigh(np.eye(5))
+        assert type(found).__name__ == "EighResult" and type(found.eigenvalues) is np.ndarray
+        counts, edges = np.histogram(x, bins=np.array([0.0, 50.0, 100.0]))
+        assert counts.tolist() == [50, 50] and type(edges) is np.ndarray
+        assert isinstance(np.median(x), numpy.float64)
+    seen: list[Any] = []
+    fallback.call(lambda a, b: seen.extend([a, b]), ({"k": [x, (x, 1)]}, slice(np.array(3), None)), {}, "test", "test")
+    assert type(seen[0]["k"][0]) is numpy.ndarray and type(seen[0]["k"][1][0]) is numpy.ndarray
+    assert type(seen[1].start) is numpy.ndarray
+
+
+def test_types_without_kernels_stay_numpys() -> None:
+    for value in (["a", "b"], [None, {}], ["2020-01-01"]):
+        found = np.array(value) if value != ["2020-01-01"] else np.array(value, "M8[D]")
+        assert type(found) is numpy.ndarray
+        assert type(np.concatenate([found, found])) is numpy.ndarray
+    record = np.zeros(3, dtype=[("a", "f8"), ("b", "i4")])
+    assert record["a"].sum() == 0.0
+
+
+def test_results_that_hold_their_arguments_see_later_writes() -> None:
+    x = large()
+    flat = x.reshape(10, 10).flat
+    x *= 2.0
+    assert flat[3] == 6.0
+    pair = np.broadcast(x, x.reshape(100))
+    assert pair.shape == (100,)
+
+
+def test_a_call_waits_for_what_was_recorded_and_later_work_sees_its_writes() -> None:
+    x = np.zeros(1000)
+    with using(fallback="silent"):
+        for k in range(5):
+            x += 1.0
+            np.put(x, [k], 100.0)
+            x *= 2.0
+    expected = numpy.zeros(1000)
+    for k in range(5):
+        expected += 1.0
+        numpy.put(expected, [k], 100.0)
+        expected *= 2.0
+    numpy.testing.assert_array_equal(numpy.asarray(x), expected)
+
+
+class Foreign:
+    """Another array library's type."""
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> str:
+        return "foreign"
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> str:
+        return "foreign"
+
+
+def test_the_real_numpy_dispatches_to_diffuse() -> None:
+    x = large()
+    before = trace.snapshot()["recorded"]
+    with using(fallback="error"):
+        found = [numpy.sin(x), numpy.concatenate([x, x]), numpy.where(x > 3, x, 0.0), numpy.add(x, 1.0),
+                 numpy.linalg.norm(x), numpy.multiply.outer(x, x), numpy.sum(x), numpy.dot(x, x)]
+    assert [type(v) is np.ndarray for v in found[:4]] == [True] * 4
+    assert trace.snapshot()["recorded"] > before
+    numpy.testing.assert_allclose(numpy.asarray(found[0]), numpy.sin(numpy.arange(100.0)), rtol=1e-15)
+    with using(fallback="silent"):
+        assert numpy.median(x) == 49.5
+        assert type(numpy.sort(x)) is np.ndarray
+
+
+@pytest.mark.filterwarnings("ignore:numpy")
+def test_the_real_numpy_writes_into_its_own_arrays() -> None:
+    plain, x = numpy.ones(100), large()
+    plain += x
+    assert type(plain) is numpy.ndarray and plain[5] == 6.0
+    out = numpy.add(x, 1.0, out=plain)
+    assert out is plain and plain[5] == 6.0
+    assert type(plain * x) is np.ndarray
+
+
+def test_other_libraries_get_their_turn() -> None:
+    x = large()
+    assert numpy.concatenate([x, Foreign()]) == "foreign"
+    assert numpy.add(x, Foreign()) == "foreign"
+
+
+def test_a_ufunc_of_another_library_runs_on_the_memory() -> None:
+    special = pytest.importorskip("scipy.special")
+    x = large()
+    with using(fallback="silent"):
+        found = special.erf(x / 100)
+    assert type(found) is np.ndarray
+    numpy.testing.assert_array_equal(numpy.asarray(found), special.erf(numpy.arange(100.0) / 100))
+
+
+def test_wrapped_functions_look_like_numpys() -> None:
+    assert np.median.__name__ == "median" and np.median.__doc__ == numpy.median.__doc__
+    assert inspect.signature(np.median) == inspect.signature(numpy.median)
+    assert inspect.signature(np.concatenate) is not None

@@ -1,0 +1,342 @@
+"""Emitted kernels against NumPy: layouts, lane boundaries, points, reductions, scans, flags."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from bodies import Case, differences
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from diffuse.ir import Privilege
+from diffuse.kernels import abi, jit, llvm
+from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.interpret_reduce import definition
+from diffuse.kernels.lowering import RULES
+from diffuse.kernels.target import Host
+from diffuse.kernels.vectormath import BINARY, UNARY
+
+Array = NDArray[Any]
+R, W = Privilege.READ, Privilege.WRITE
+
+MACHINE = Host("x86_64-unknown-linux-gnu", "x86-64-v4", "", ("e", "d"),
+               frozenset({"_ZGVeN8v_exp", "_ZGVdN8v_expf"}), True)
+"""A machine of its own, so that golden texts are the same on every other."""
+
+
+def build(*ops: Op, views: Sequence[str], dtype: str = "float64", scalars: tuple[str, ...] = (),
+          axis: int = 0, order: tuple[int, ...] | None = None) -> Body:
+    """A body of one loop; `views` are "R11" or "W1s": a privilege and classes."""
+    rank = len(views[0]) - 1
+    arguments = tuple(Argument(k, 0, dtype, 0, v[1:], R if v[0] == "R" else W) for k, v in enumerate(views))
+    loop = Loop(0, tuple(range(rank)) if order is None else order, ops)
+    return Body((Space(rank, axis if rank else -1),), arguments, scalars, (loop,))
+
+
+def run(body: Body, extents: Sequence[int], arrays: Sequence[Array], points: int = 1, tile: int | None = None,
+        scalars: Sequence[float] = ()) -> None:
+    """Compile (without the disk) and run on arrays of the iteration space's rank; class 0 has no stride."""
+    tile = max(extents, default=1) if tile is None else tile
+    values: list[int | float] = [points, tile or 1, *extents]
+    for argument, array in zip(body.arguments, arrays, strict=True):
+        values.append(array.ctypes.data)
+        values += [0 if c == "0" else s for c, s in zip(argument.classes, array.strides, strict=True)]
+    values += scalars
+    partials = [np.zeros(abi.partial_bytes(body, r, extents) + 8, np.uint8) for r in abi.reductions(body)]
+    values += [p.ctypes.data for p in partials]
+    abi.run(native(body), body, values, points)
+
+
+def native(body: Body) -> jit.Native:
+    if body not in _natives:
+        _natives[body] = jit._link(body, jit.object_code(body))
+    return _natives[body]
+
+
+_natives: dict[Body, jit.Native] = {}
+
+LOAD = [Op("load", "float64", (), k) for k in range(5)]
+
+
+def do(kind: str, *values: int) -> Op:
+    return Op(kind, "float64", values)
+
+
+def put(value: int, argument: int, dtype: str = "float64") -> Op:
+    return Op("store", dtype, (value,), argument)
+
+
+def plus(dtype: str, letter: str) -> Body:
+    ops = Op("load", dtype, (), 0), Op("load", dtype, (), 1), Op("add", dtype, (0, 1)), put(2, 2, dtype)
+    return build(*ops, views=[f"R{letter}", f"R{letter}", f"W{letter}"], dtype=dtype)
+
+
+# layouts
+
+
+@pytest.mark.parametrize(
+    "dtype", "bool int8 uint16 int32 int64 float16 float32 float64 complex64 complex128".split())
+@pytest.mark.parametrize("step", [1, 2, -1, -3])
+def test_every_length_around_the_lanes(dtype: str, step: int) -> None:
+    draw = np.random.default_rng(0)
+    for n in [*range(20), 31, 32, 33, 63, 64, 65, 70]:
+        whole = [(draw.standard_normal(3 * n + 8) * 50).astype(dtype) for _ in range(2)]
+        out = np.ones(3 * n + 8, dtype)
+        a, b, c = (w[5:][: n * abs(step)][::step][:n] for w in (*whole, out))
+        expected = out.copy()
+        np.add(a, b, out=expected[5:][: n * abs(step)][::step][:n])
+        run(plus(dtype, "1" if step == 1 else "s"), [n], [a, b, c])
+        assert out.tobytes() == expected.tobytes(), n
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (1, 1), (3, 9), (9, 8), (2, 70)])
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_broadcast_row_column_and_scalar(shape: tuple[int, int], order: tuple[int, int]) -> None:
+    ops = (*LOAD[:3], do("multiply", 0, 1), do("add", 3, 2),
+           Op("scalar", "float64", (), 0), do("subtract", 4, 5), put(6, 3))
+    body = build(*ops, views=["R01", "Rs0", "R00", "Ws1"], scalars=("float64",), order=order)
+    draw = np.random.default_rng(1)
+    row, column, one = draw.random((1, shape[1])), draw.random((shape[0], 1)), draw.random((1, 1))
+    out = np.zeros(shape)
+    run(body, shape, [row, column, one, out], scalars=[0.3])
+    assert np.array_equal(out, row * column + one - 0.3)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("tile", [1, 3, 8, 13])
+def test_points_share_the_work_exactly(axis: int, tile: int) -> None:
+    body = build(LOAD[0], LOAD[1], do("add", 0, 0), put(2, 1),
+                 views=["Rs1", "Ws1"], axis=axis)
+    x, shape = np.random.default_rng(2).random((10, 21)), (10, 21)
+    for points in range(1, -(-shape[axis] // tile) + 1):
+        out, expected = np.zeros(shape), np.zeros(shape)
+        run(body, shape, [x, out], points, tile)
+        done = (slice(None),) * axis + (slice(0, points * tile),)
+        expected[done] = 2 * x[done]
+        assert np.array_equal(out, expected)
+
+
+def test_spaces_without_a_split_run_once() -> None:
+    for body in (build(LOAD[0], do("add", 0, 0), put(1, 0), views=["W1"], axis=-1),
+                 build(LOAD[0], do("add", 0, 0), put(1, 0), views=["W"])):
+        x = np.ones([1] * body.spaces[0].rank)
+        run(body, x.shape, [x], points=4)
+        assert x.sum() == 2
+
+
+def test_loads_and_stores_keep_their_order() -> None:
+    """b[i] = a[i] + 1; a[i] = b[i] * 2; b[i] = a[i]: through memory, one argument after the other."""
+    one = Op("const", "float64", (), 1.0)
+    ops = (LOAD[0], one, do("add", 0, 1), put(2, 1), LOAD[1],
+           do("add", 4, 4), put(5, 0), LOAD[0], put(7, 1))
+    for letter in "1s":
+        a, b = np.arange(11.0), np.zeros(11)
+        run(build(*ops, views=[f"W{letter}", f"W{letter}"]), [11], [a, b])
+        assert np.array_equal(a, np.arange(11) * 2 + 2) and np.array_equal(a, b)
+
+
+def test_what_does_not_change_is_written_outside_the_innermost_loop() -> None:
+    ops = (LOAD[0], LOAD[1], Op("scalar", "float64", (), 0), do("exp", 2), do("add", 1, 3),
+           do("add", 0, 4), Op("index", "int64", (), 0), put(5, 2), LOAD[2])
+    body = build(*ops, views=["Rs1", "Rs0", "Ws1"], scalars=("float64",))
+    head, row, inner = llvm.HEAD, llvm.ROW, llvm.INNER
+    assert llvm.places(body, body.loops[0], 1) == [inner, row, head, head, row, inner, row, inner, inner]
+
+
+# random bodies
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_a_kernel_means_what_its_body_means(seed: int) -> None:
+    case = Case(seed)
+    before = case.save()
+    with np.errstate(all="ignore"):
+        case.evaluate()
+    expected = case.save()
+    for points in {1, case.points}:
+        case.restore(before)
+        partials = case.partials()
+        abi.run(native(case.body), case.body, case.values(points, partials), points)
+        assert not differences(case.memory, expected), f"{points} points\n{case.body}"
+        for buffer, reduction in zip(partials, abi.reductions(case.body), strict=True):
+            assert (buffer[abi.partial_bytes(case.body, reduction, case.extents):] == 0xAB).all()
+
+
+# reductions and scans
+
+
+@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "argmin", "argmax"])
+@pytest.mark.parametrize("classes", ["00", "s0", "01"])
+def test_a_reduction_has_the_bits_of_the_tree_for_any_number_of_points(operator: str, classes: str) -> None:
+    result = "int64" if operator.startswith("arg") else "float64"
+    ops = LOAD[0], Op("reduce", "float64", (0,), (operator, 1))
+    body = build(*ops, views=["Rs1", f"W{classes}"])
+    body = Body(body.spaces, (body.arguments[0], body.arguments[1]._replace(dtype=result)), (), body.loops)
+    draw = np.random.default_rng(3)
+    for shape in [(160, 3), (65, 40), (1, 5000), (150, 1)]:
+        x = draw.standard_normal(shape)
+        x[draw.random(shape) < 0.3] = np.round(draw.standard_normal())  # ties
+        if shape == (65, 40):
+            x[[7, 40], [3, 39]] = np.nan
+        reduced = [d for d in (0, 1) if classes[d] == "0"]
+        expected = definition(operator, x, reduced)
+        for tile in (160, 96, 64, 32):
+            points = -(-shape[0] // tile)
+            out = np.zeros([1 if c == "0" else n for c, n in zip(classes, shape, strict=True)], result)
+            run(body, shape, [x, out], points, tile)
+            assert out.ravel().tobytes() == np.asarray(expected, result).ravel().tobytes(), (shape, points)
+
+
+def test_points_along_the_segments_of_a_row() -> None:
+    body = build(LOAD[0], Op("reduce", "float64", (0,), ("sum", 1)), views=["R1", "W0"])
+    x = np.random.default_rng(4).standard_normal(5000)
+    found = set()
+    for points, tile in [(1, 5000), (2, 3072), (3, 2048), (5, 1024)]:
+        out = np.zeros(1)
+        run(body, [5000], [x, out], points, tile)
+        found.add(out.tobytes())
+    assert len(found) == 1
+    assert abs(out[0] - math.fsum(x)) <= 4 * np.spacing(np.abs(x).sum())
+
+
+def test_a_later_loop_sees_the_result() -> None:
+    """y = x / sum(x), in one body."""
+    total = Loop(0, (0,), (LOAD[0], Op("reduce", "float64", (0,), ("sum", 1))))
+    share = Loop(0, (0,), (LOAD[0], LOAD[1], do("divide", 0, 1), put(2, 2)))
+    one = build(views=["R1", "W0", "W1"])
+    body = Body(one.spaces, one.arguments, (), (total, share))
+    x, s, y = np.arange(1.0, 100.0), np.zeros(1), np.zeros(99)
+    run(body, [99], [x, s, y])
+    assert s[0] == 4950 and np.array_equal(y, x / 4950)
+
+
+@pytest.mark.parametrize("operator, function", [("sum", np.cumsum), ("prod", np.cumprod)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scans_run_as_numpys_do(operator: str, function: Callable[..., Any], axis: int) -> None:
+    ops = LOAD[0], Op("scan", "float64", (0,), (operator, axis)), put(1, 1)
+    body = build(*ops, views=["Rs1", "Ws1"], axis=1 - axis, order=(1 - axis, axis))
+    x, out = np.random.default_rng(5).standard_normal((17, 30)), np.zeros((17, 30))
+    x[3, 4], x[5, 6], x[0, 0] = np.inf, np.nan, -0.0
+    with np.errstate(all="ignore"):
+        expected = function(x, axis)
+    run(body, x.shape, [x, out], 3, 10)
+    assert out.tobytes() == expected.tobytes()
+
+
+def test_a_reduction_beside_a_scan_has_the_same_bits() -> None:
+    x = np.random.default_rng(6).standard_normal(3000)
+    beside, total, out = np.zeros(1), np.zeros(1), np.zeros(3000)
+    reduce = Op("reduce", "float64", (0,), ("sum", 1))
+    run(build(LOAD[0], reduce, views=["R1", "W0"]), [3000], [x, total])
+    both = LOAD[0], reduce, Op("scan", "float64", (0,), ("sum", 0)), put(2, 2)
+    run(build(*both, views=["R1", "W0", "W1"], axis=-1), [3000], [x, beside, out])
+    assert beside[0] == total[0] and np.array_equal(out, np.cumsum(x))
+
+
+# transcendental functions
+
+NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+         "atanh": "arctanh"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [name for name in UNARY if NUMPY.get(name, name) in RULES])
+def test_a_function_is_close_and_the_same_in_every_lane(name: str, dtype: str) -> None:
+    body = math_body(name, dtype)
+    draw = np.random.default_rng(7)
+    x = np.concatenate([draw.uniform(*ends, 500) for ends in ((-1, 1), (-30, 30), (1, 2))]).astype(dtype)
+    whole = np.empty_like(x)
+    run(body, x.shape, [x, whole])
+    expected = reference(name, x)
+    size = np.maximum(np.abs(expected), np.finfo(dtype).tiny).astype(dtype)
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isnan(whole), np.isnan(expected))
+    assert (np.abs(whole - expected)[finite] <= 4.5 * np.spacing(size)[finite]).all()
+    for start in range(1, 9):
+        part = np.empty_like(x[start:start + 13])
+        run(body, part.shape, [x[start:start + 13], part])
+        assert np.array_equal(part, whole[start:start + 13], equal_nan=True)
+    # a loop of one lane, as scans have: the sum of one element is the element
+    one = Op("load", dtype, (), 0), _call(name, dtype), Op("scan", dtype, (1,), ("sum", 0)), put(2, 1, dtype)
+    for k in range(0, 1500, 100):
+        alone = np.empty(1, dtype)
+        run(build(*one, views=["R1", "W1"], dtype=dtype), [1], [x[k:k + 1], alone])
+        assert np.array_equal(alone, whole[k:k + 1], equal_nan=True)
+
+
+def _call(name: str, dtype: str) -> Op:
+    return Op(NUMPY.get(name, name), dtype, (0,))
+
+
+def math_body(name: str, dtype: str) -> Body:
+    ops = Op("load", dtype, (), 0), _call(name, dtype), put(1, 1, dtype)
+    return build(*ops, views=["R1", "W1"], dtype=dtype)
+
+
+def reference(name: str, x: Array) -> Array:
+    with np.errstate(all="ignore"):
+        if name in ("erf", "erfc"):
+            return np.array([getattr(math, name)(float(v)) for v in x])
+        return np.asarray(getattr(np, NUMPY.get(name, name))(x.astype(np.longdouble)))
+
+
+@pytest.mark.parametrize("name, value, flags", [
+    ("exp", math.inf, 0), ("exp", -math.inf, 0), ("exp", math.nan, 0), ("exp", 1.0, 0),
+    ("exp", 1e4, 8), ("exp", -1e4, 16), ("log", -1.0, 1),
+    ("sin", 1e30, 0), ("sin", math.inf, 1), ("cos", 1e30, 0), ("tan", 1e30, 0), ("log", 0.0, 4),
+    ("log", math.nan, 0), ("expm1", -50.0, 0), ("expm1", 1e4, 8), ("sinh", 300.0, None), ("cosh", 40.0, 0),
+    ("acosh", 1.0, 0), ("acosh", 0.5, 1), ("atanh", 1.0, 4), ("atanh", 2.0, 1), ("tanh", math.inf, 0),
+    ("asinh", math.inf, 0), ("atan", 1e30, 0), ("erf", math.nan, 0), ("asin", math.nan, 0), ("acos", 2.0, 1),
+])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_flags_are_those_that_results_warrant(name: str, value: float, flags: int | None, dtype: str) -> None:
+    body, x = math_body(name, dtype), np.full(11, value, dtype)
+    out, libm = np.empty_like(x), ctypes.CDLL("libm.so.6")
+    if flags is None:  # finite in float64 only
+        flags = 8 if dtype == "float32" else 0
+    native(body)
+    libm.feclearexcept(61)
+    run(body, x.shape, [x, out])
+    raised = libm.fetestexcept(61) & (1 | 4 | 8 | 16)
+    libm.feclearexcept(61)
+    assert raised & ~16 == flags & ~16  # underflow may come with a result that is near it
+    assert raised & 16 or not flags & 16
+
+
+def test_functions_of_two_operands_are_close() -> None:
+    draw = np.random.default_rng(8)
+    for name in BINARY:
+        operation = {"pow": "power", "atan2": "arctan2"}.get(name, name)
+        ops = LOAD[0], LOAD[1], Op(operation, "float64", (0, 1)), put(2, 2)
+        x, y, out = draw.uniform(0.1, 9, 300), draw.uniform(-9, 9, 300), np.empty(300)
+        run(build(*ops, views=["R1", "R1", "W1"]), [300], [x, y, out])
+        expected = getattr(np, operation)(x.astype(np.longdouble), y.astype(np.longdouble))
+        assert (np.abs(out - expected) <= 4 * np.spacing(np.abs(expected.astype(float)))).all()
+
+
+# the text itself
+
+BODIES = {
+    "stencil": build(LOAD[0], LOAD[1], LOAD[2], do("add", 0, 1), do("add", 3, 2),
+                     Op("scalar", "float64", (), 0), do("multiply", 4, 5), put(6, 3),
+                     views=["Rs1", "Rs1", "Rs1", "Ws1"], scalars=("float64",)),
+    "strided": build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2),
+                     views=["Rs", "R0", "Ws"]),
+    "exp": build(LOAD[0], do("exp", 0), put(1, 1), views=["R1", "W1"]),
+    "rows": build(LOAD[0], Op("reduce", "float64", (0,), ("sum", 1)), views=["Rs1", "Ws0"]),
+    "columns": build(LOAD[0], Op("reduce", "float64", (0,), ("max", 1)), views=["Rs1", "W01"]),
+    "scan": build(LOAD[0], Op("scan", "float64", (0,), ("sum", 0)), put(1, 1),
+                  views=["R1", "W1"], axis=-1),
+}
+
+
+@pytest.mark.parametrize("name", list(BODIES))
+def test_text(name: str, golden: Callable[[str], None]) -> None:
+    golden(f"{BODIES[name]}\n\n{llvm.emit(BODIES[name], MACHINE)}")

@@ -1,0 +1,285 @@
+"""Every public name of NumPy is there, and every function gives NumPy's answer.
+
+Each line of CALLS is evaluated twice: with NumPy, and with `diffuse.numpy` on Diffuse arrays, once computed at
+once and once recorded.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import numpy
+import pytest
+from numpy_calls import CALLS, ELSEWHERE, lines
+
+import diffuse.numpy as ours
+from diffuse.settings import using
+
+
+def arrays(np: Any, made: Any) -> dict[str, Any]:
+    """The operands: the same values for NumPy and for Diffuse."""
+    source = numpy.random.default_rng(5)
+    x = source.random(64) * 4
+    n = x.copy()
+    n[[3, 9, 12]] = numpy.nan, numpy.inf, -numpy.inf
+    plain = {"x": x, "n": n, "m": source.random((8, 16)) * 4, "t": source.random((4, 4, 4)), "b": x > 2,
+             "i": source.integers(0, 9, 64), "c": x[:33] + 1j * source.random(33), "q": source.random((8, 8))}
+    names = {name: getattr(np, name) for name in numpy.__all__}
+    return {**names, **{name: made(value) for name, value in plain.items()}, "N": 64}
+
+
+def same(found: Any, expected: Any) -> None:
+    if isinstance(expected, numpy.ndarray) or isinstance(expected, numpy.generic):
+        value = numpy.asarray(found)
+        assert value.shape == expected.shape and value.dtype == expected.dtype, (value.dtype, value.shape)
+        if expected.dtype.kind in "fc":
+            numpy.testing.assert_allclose(value, expected, rtol=1e-11, atol=1e-12)
+        else:
+            numpy.testing.assert_array_equal(value, expected)
+    elif isinstance(expected, (tuple, list)):
+        assert len(found) == len(expected)
+        for a, b in zip(found, expected, strict=True):
+            same(a, b)
+    elif isinstance(expected, numpy.poly1d) or not hasattr(type(expected), "__eq__"):
+        assert repr(found) == repr(expected)
+    else:
+        assert found == expected
+
+
+def is_ours(value: Any) -> bool:
+    return type(value) is ours.ndarray
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@pytest.mark.parametrize("small", [8192, 4], ids=["at once", "recorded"])
+@pytest.mark.parametrize("call", lines())
+def test_a_function_gives_numpys_answer(call: str, small: int) -> None:
+    expected = eval(call, {}, arrays(numpy, numpy.array))
+    with using(small=small):
+        found = eval(call, {}, arrays(ours, ours.array))
+        if type(expected) is numpy.ndarray and expected.dtype.kind in "biufc":
+            assert is_ours(found), type(found)
+        same(found, expected)
+
+
+@pytest.mark.parametrize("name", [n for n in numpy.__all__ if isinstance(getattr(numpy, n), numpy.ufunc)])
+def test_a_ufunc_gives_numpys_answer(name: str) -> None:
+    real, function = getattr(numpy, name), getattr(ours, name)
+    if real.signature is not None:
+        pytest.skip("takes matrices; it is among CALLS")
+    kinds = next((t for t in real.types if set(t[:real.nin]) <= {"d"}), None) or next(
+        (t for t in real.types if set(t[:real.nin]) <= set("lLqQd")), real.types[0])
+    values = [numpy.linspace(0.1, 0.9, 64).astype(k) if k in "d" else numpy.arange(64, dtype=k) if k in "lLqQbB?"
+              else numpy.zeros(64, "M8[s]") for k in kinds[:real.nin]]
+    with using(small=4):
+        found = function(*[ours.asarray(v.copy()) for v in values])
+        for a, b in zip(found if real.nout > 1 else [found], real(*values) if real.nout > 1 else [real(*values)],
+                        strict=True):
+            a = numpy.asarray(a)
+            assert a.dtype == b.dtype
+            numpy.testing.assert_allclose(a, b, rtol=1e-14)
+
+
+def test_every_public_name_is_there() -> None:
+    missing = [name for name in numpy.__all__ if not hasattr(ours, name)]
+    assert not missing
+    assert set(ours.__all__) >= set(numpy.__all__)
+    assert set(dir(ours)) >= set(numpy.__all__)
+
+
+@pytest.mark.parametrize("module", ["linalg", "fft", "random", "ma", "char", "strings", "testing", "polynomial", "rec",
+                                    "lib.stride_tricks", "exceptions", "typing", "dtypes", "ctypeslib"])
+def test_every_public_name_of_a_submodule_is_there(module: str) -> None:
+    real = importlib.import_module("numpy." + module)
+    mirror = importlib.import_module("diffuse.numpy." + module)
+    names = getattr(real, "__all__", None) or [n for n in dir(real) if not n.startswith("_")]
+    assert not [name for name in names if not hasattr(mirror, name)]
+
+
+def test_every_function_is_called_by_some_line() -> None:
+    text = CALLS
+    elsewhere = set(" ".join(ELSEWHERE.values()).split())
+    unseen = [name for name in numpy.__all__
+              if callable(getattr(numpy, name)) and not isinstance(getattr(numpy, name), (type, numpy.ufunc, ModuleType))
+              and name not in elsewhere and name != "row_stack" and name + "(" not in text]
+    assert not unseen
+    for module in ("linalg", "fft"):
+        for name in getattr(numpy, module).__all__:
+            value = getattr(getattr(numpy, module), name)
+            assert isinstance(value, type) or f"{module}.{name}(" in text, f"{module}.{name}"
+
+
+@pytest.mark.parametrize("name", numpy.random.__all__)
+def test_random_gives_numpys_numbers_as_our_arrays(name: str) -> None:
+    real, function = getattr(numpy.random, name), getattr(ours.random, name)
+    arguments = {"choice": (9, 5), "multinomial": (9, [.5, .5], 5), "dirichlet": ([1., 2.], 5), "permutation": (9,),
+                 "multivariate_normal": ([0., 0.], [[1., 0.], [0., 1.]], 5), "bytes": (9,), "rand": (5,), "randn": (5,),
+                 "hypergeometric": (5, 5, 3, 5), "random_integers": (1, 9, 5), "randint": (0, 9, 5),
+                 "triangular": (0., 1., 2., 5), "binomial": (9, .5, 5), "negative_binomial": (9, .5, 5),
+                 "noncentral_f": (3., 3., 1., 5), "shuffle": None, "seed": None, "get_state": None, "set_state": None}
+    one = {"exponential", "geometric", "logseries", "poisson", "rayleigh", "chisquare", "pareto", "power", "weibull", "zipf",
+           "standard_gamma", "standard_t", "gamma"}
+    none = {"random", "random_sample", "ranf", "sample", "standard_cauchy", "standard_exponential", "standard_normal"}
+    if isinstance(real, type) or name in ("default_rng",) or arguments.get(name, ()) is None:
+        assert function is not None
+        return
+    given: tuple[Any, ...] = arguments.get(name) or (
+        (5,) if name in none else (.5, 5) if name in one and name not in ("zipf",) else (2., 5) if name == "zipf"
+        else (.5, .5, 5))
+    numpy.random.seed(3)
+    expected = real(*given)
+    ours.random.seed(3)
+    found = function(*given)
+    if type(expected) is numpy.ndarray:
+        assert is_ours(found)
+        numpy.testing.assert_array_equal(numpy.asarray(found), expected)
+    else:
+        assert found == expected
+
+
+def test_generators_give_numpys_numbers_as_our_arrays() -> None:
+    real, rng = numpy.random.default_rng(7), ours.random.default_rng(7)
+    assert isinstance(rng, numpy.random.Generator) and ours.random.default_rng(rng) is rng
+    for draw in (lambda g: g.normal(size=9), lambda g: g.random((3, 4)), lambda g: g.integers(0, 9, 5),
+                 lambda g: g.permutation(9), lambda g: g.choice(9, 4), lambda g: g.spawn(1)[0].random(3)):
+        found = draw(rng)
+        numpy.testing.assert_array_equal(numpy.asarray(found), draw(real))
+    assert is_ours(rng.normal(size=9)) and isinstance(rng.normal(), float)
+    rng, real = ours.random.default_rng(8), numpy.random.default_rng(8)
+    a, b = ours.arange(40.0), numpy.arange(40.0)
+    rng.shuffle(a)
+    real.shuffle(b)
+    numpy.testing.assert_array_equal(numpy.asarray(a), b)
+    out = ours.zeros(9)
+    assert rng.random(out=out) is out and float(out.sum()) > 0
+    state = ours.random.RandomState(3)
+    numpy.testing.assert_array_equal(numpy.asarray(state.rand(4)), numpy.random.RandomState(3).rand(4))
+
+
+def test_functions_that_change_an_argument() -> None:
+    for small in (8192, 4):
+        with using(small=small):
+            results = []
+            for np in (numpy, ours):
+                x, m = np.arange(64.0), np.arange(64.0).reshape(8, 8)
+                np.copyto(x, 7.0, where=x > 30)
+                np.copyto(m, np.arange(8))
+                np.putmask(x, x < 5, -x)
+                np.put(x, [10, 11], [1.5, 2.5])
+                np.place(x, x > 6.5, [1.0, 2.0])
+                np.fill_diagonal(m, 100)
+                np.put_along_axis(m, np.argmin(m, 1)[:, None], -1.0, 1)
+                results.append((numpy.asarray(x).copy(), numpy.asarray(m).copy()))
+            for a, b in zip(*results, strict=True):
+                numpy.testing.assert_array_equal(a, b)
+
+
+def test_files() -> None:
+    x = ours.arange(50.0).reshape(5, 10)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "x.npy")
+        ours.save(path, x)
+        assert is_ours(ours.load(path)) and bool((ours.load(path) == x).all())
+        ours.savez(os.path.join(folder, "x.npz"), a=x)
+        numpy.testing.assert_array_equal(ours.load(os.path.join(folder, "x.npz"))["a"], numpy.asarray(x))
+        ours.savez_compressed(os.path.join(folder, "y.npz"), x)
+        ours.savetxt(os.path.join(folder, "x.txt"), x)
+        for read in (ours.loadtxt, ours.genfromtxt):
+            assert bool((read(os.path.join(folder, "x.txt")) == x).all())
+        numpy.asarray(x).tofile(os.path.join(folder, "raw"))
+        assert bool((ours.fromfile(os.path.join(folder, "raw")) == x.ravel()).all())
+    text = io.StringIO()
+    ours.savetxt(text, x[:1, :2])
+    assert text.getvalue().startswith("0.0")
+
+
+def test_state_is_numpys() -> None:
+    with ours.printoptions(precision=2):
+        assert str(ours.array([1.23456])) == "[1.23]"
+        assert ours.get_printoptions()["precision"] == 2
+    assert ours.getbufsize() == numpy.getbufsize()
+    before = ours.seterr(divide="raise")
+    try:
+        assert numpy.geterr()["divide"] == "raise" == ours.geterr()["divide"]
+    finally:
+        ours.seterr(**before)
+
+
+def test_errors_show_at_the_line_inside_errstate_only() -> None:
+    with using(small=4):
+        one, zero = ours.ones(64), ours.zeros(64)
+        with ours.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
+            one / zero
+        with ours.errstate(divide="ignore"):
+            assert bool(ours.isinf(one / zero).all())
+
+        @ours.errstate(invalid="raise")
+        def nothing_by_nothing() -> Any:
+            return zero / zero
+
+        with pytest.raises(FloatingPointError):
+            nothing_by_nothing()
+
+
+def test_classes_and_constants_are_numpys() -> None:
+    for name in ("float64", "dtype", "finfo", "newaxis", "pi", "inf", "integer", "generic", "ufunc"):
+        expected = getattr(numpy, name)
+        assert name == "ufunc" or getattr(ours, name) is expected
+    assert ours.ndarray is not numpy.ndarray
+    assert ours.__version__ == numpy.__version__
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        ours.nonsense
+
+
+@pytest.mark.parametrize("call", [
+    "concatenate((m,x))", "concatenate([])", "concatenate((x,x),axis=3)", "concatenate((x,c),dtype='f8')",
+    "stack((x,m))", "stack([])", "reshape(x,(3,5))", "moveaxis(m,5,0)", "squeeze(m,0)", "split(x,7)", "flip(m,4)",
+    "where(b,x)", "where(b,x,m)", "clip(x,1)", "dot(m,m)", "matmul(m,m)", "matmul(2.,m)", "diff(x,-1)", "diff(3.)",
+    "tile(m,'a')", "roll(x,1,axis=4)", "pad(x,-1)", "pad(x,1,'nonsense')", "pad(m,((1,2),(3,4),(5,6)))", "broadcast_to(x,(3,))",
+    "repeat(x,-1)", "repeat(x,2,axis=3)", "copyto(i,x)", "copyto(x,m)", "trapezoid(x,m)", "cross(x,x)",
+    "average(x,weights=x*0)", "average(x,weights=m)", "gradient(x[:1])", "linalg.inv(m)", "linalg.norm(x,'fro')", "fft.fft(3.)",
+    "swapaxes(m,0,7)", "expand_dims(m,9)", "transpose(m,(0,0))", "sum(x,axis=4)", "block([x,[x]])",
+    "broadcast_arrays(x,m[:,:3])", "vdot(x,m)", "outer(x,x,out=m)", "linspace(0,1,-5)", "meshgrid(x,indexing='no')",
+])
+def test_wrong_calls_raise_what_numpy_raises(call: str) -> None:
+    with pytest.raises(Exception) as expected:
+        eval(call, {}, arrays(numpy, numpy.array))
+    for small in (8192, 4):
+        with using(small=small), pytest.raises(type(expected.value)):
+            eval(call, {}, arrays(ours, ours.array))
+
+
+@pytest.mark.parametrize("call", ["transpose(m)", "m[1:3]", "reshape(m,-1)", "squeeze(m[None])", "flip(m,0)", "rot90(m)",
+                                  "split(m,2)[1]", "moveaxis(t,0,-1)", "diagonal(t)", "real(c)", "ravel(m)",
+                                  "lib.stride_tricks.sliding_window_view(x,3)", "expand_dims(m,0)",
+                                  "atleast_3d(m)", "broadcast_arrays(m,m[:1])[0]", "vsplit(m,2)[0]"])
+@pytest.mark.parametrize("small", [8192, 4], ids=["at once", "recorded"])
+def test_views_see_later_writes_as_numpys_do(call: str, small: int) -> None:
+    with using(small=small):
+        results = []
+        for np in (numpy, ours):
+            names = arrays(np, np.array)
+            view = eval(call, {}, names)
+            for name in "mtcx":
+                names[name] *= 3
+            results.append(numpy.asarray(view).copy())
+        numpy.testing.assert_array_equal(*results)
+
+
+def test_star_import() -> None:
+    names: dict[str, Any] = {}
+    exec("from diffuse.numpy import *", names)
+    assert names["array"] is ours.array and names["sin"] is ours.sin and names["linalg"] is ours.linalg

@@ -1,0 +1,147 @@
+"""diffuse.numpy.views and assign: views alias exactly as NumPy's do, and so do assignments through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+from diffuse.numpy import elementwise
+from diffuse.numpy.creation import arange, wrap, zeros
+
+VIEWS: list[Callable[[Any], Any]] = [
+    lambda x: x[1], lambda x: x[-1, 2], lambda x: x[1:3, ::2], lambda x: x[::-1, ::-2], lambda x: x[..., None, 1],
+    lambda x: x[None], lambda x: x[2:2], lambda x: x.T, lambda x: x.T[1:], lambda x: x.reshape(5, 4),
+    lambda x: x.reshape(-1)[3:9], lambda x: x[:, 1:].reshape(-1), lambda x: x.T.reshape(-1), lambda x: x.ravel(),
+    lambda x: x.T.ravel(), lambda x: x.ravel("K"), lambda x: x.T.ravel("F"), lambda x: x.swapaxes(0, 1),
+    lambda x: x.diagonal(), lambda x: x.diagonal(1), lambda x: x[:1].squeeze(), lambda x: x.transpose(1, 0),
+    lambda x: x.flatten(), lambda x: x.copy(), lambda x: x.view(), lambda x: x.view(numpy.int64), lambda x: x.real,
+    lambda x: x[1:2, 1:2][0], lambda x: x[...], lambda x: x[()], lambda x: x[:, ::2].view(numpy.uint64),
+]
+
+
+@pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
+def threshold(request: Any) -> Iterator[None]:
+    before = elementwise.SMALL
+    elementwise.set_small(request.param)
+    yield
+    elementwise.set_small(before)
+
+
+def pair() -> tuple[Any, Any]:
+    plain = numpy.arange(20.0).reshape(4, 5)
+    return wrap(plain.copy()) + 0, plain
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_views_show_and_change_the_same_elements(view: Callable[[Any], Any]) -> None:
+    ours, plain = pair()
+    first, second = view(ours), view(plain)
+    assert first.shape == second.shape and first.strides == second.strides or second.size < 2
+    assert numpy.array_equal(numpy.array(first), second) and first.flags.writeable == second.flags.writeable
+    if not second.flags.writeable:
+        return
+    first += 1
+    second += 1
+    assert numpy.array_equal(numpy.array(ours), plain)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_writing_the_parent_shows_in_the_view(view: Callable[[Any], Any]) -> None:
+    ours, plain = pair()
+    first, second = view(ours), view(plain)
+    ours *= 2
+    plain *= 2
+    assert numpy.array_equal(numpy.array(first), second)
+
+
+OVERLAPS: list[Callable[[Any], Any]] = [
+    lambda x: x.__setitem__(slice(1, None), x[:-1]), lambda x: x.__setitem__(slice(None), x[::-1]),
+    lambda x: x[1:].__iadd__(x[:-1]), lambda x: x[:, 1:].__isub__(x[:, :-1]), lambda x: x[:4, :4].__imul__(x[:4, :4].T),
+    lambda x: x.__setitem__((slice(None), 0), x[0, :4]), lambda x: x.__iadd__(x[0]), lambda x: x.__iadd__(x[:, :1]),
+    lambda x: numpy.add(x[:-1], x[1:], out=x[1:]), lambda x: numpy.multiply(x[:, ::2], 2, out=x[:, 1:4]),
+    lambda x: x[::2].__setitem__(slice(None), x[1::2]), lambda x: numpy.sqrt(x[:, :-1], out=x[:, 1:]),
+    lambda x: numpy.divmod(x[1:3], x[:2] + 1, out=(x[:2], x[2:])), lambda x: x.__iadd__(x),
+    lambda x: x.reshape(-1)[2:].__iadd__(x.reshape(-1)[:-2]), lambda x: x[0].__setitem__(slice(None), x[0][::-1]),
+]
+
+
+@pytest.mark.parametrize("change", OVERLAPS)
+def test_overlapping_updates_read_before_they_write(change: Callable[[Any], Any]) -> None:
+    ours, plain = pair()
+    change(ours)
+    change(plain)
+    assert numpy.array_equal(numpy.array(ours), plain)
+
+
+ASSIGNMENTS: list[tuple[Any, Any]] = [
+    (slice(None), 3), (0, 2.5), ((1, 2), 7), ((slice(1, 3), slice(None, None, 2)), [[1, 2, 3]]), (Ellipsis, True),
+    ((Ellipsis, 1), [1, 2, 3, 4]), (slice(None), numpy.arange(5)), (slice(None), numpy.ones((1, 1, 5))),
+    ([0, 2], 9), ([0, 2], numpy.ones((2, 5))), (numpy.array([True, False, True, False]), -1), ((slice(None), [1, 3]), 8),
+    (slice(2, 2), 5), (slice(None, None, -1), numpy.arange(20).reshape(4, 5)), (numpy.int64(1), 4), (None, 6),
+    ((numpy.arange(4), numpy.arange(4)), [1, 2, 3, 4]), (slice(1, 2), numpy.float32(1.5)),
+]
+
+
+@pytest.mark.parametrize("index, value", ASSIGNMENTS)
+@pytest.mark.parametrize("dtype", ["float64", "int32", "complex64", "bool", "uint8"])
+def test_assignment(index: Any, value: Any, dtype: str) -> None:
+    plain = numpy.arange(20).reshape(4, 5).astype(dtype)
+    ours = wrap(plain.copy()) | 0 if dtype in ("int32", "uint8") else wrap(plain.copy())
+    converted = value if not (isinstance(value, int) and value < 0 and dtype == "uint8") else 1
+    ours[index] = wrap(converted.copy()) if isinstance(converted, numpy.ndarray) else converted
+    plain[index] = converted
+    assert numpy.array_equal(numpy.array(ours), plain)
+
+
+def test_masks() -> None:
+    ours, plain = pair()
+    for x in (ours, plain):
+        x[x > 7] = 0
+        x[x == 3] += 100
+        x[(x > 1) & (x < 5), ...] = numpy.float64(-1)
+    assert numpy.array_equal(numpy.array(ours), plain)
+    assert numpy.array_equal(numpy.array(ours[ours < 0]), plain[plain < 0])
+    with pytest.raises(IndexError, match="boolean index did not match indexed array along axis 0"):
+        ours[numpy.ones(3, bool)]
+
+
+def test_complex_parts_are_views() -> None:
+    plain = numpy.arange(6).reshape(2, 3) * (1 + 2j)
+    ours = wrap(plain.copy()) + 0
+    for x in (ours, plain):
+        x.real += 1
+        x.imag[0] = 5
+        x.T.imag *= 2
+    assert numpy.array_equal(numpy.array(ours), plain)
+    with pytest.raises(TypeError, match="array does not have imaginary part to set"):
+        zeros(3).imag = 1
+
+
+def test_elements_are_scalars() -> None:
+    x = arange(100000.0) * 2
+    assert float(x[3]) == 6 and isinstance(x[3], numpy.float64)
+    element = x[5]
+    x[5] = 0
+    assert element == 10
+
+
+def test_read_only_views() -> None:
+    with pytest.raises(ValueError, match="assignment destination is read-only"):
+        arange(9.0).reshape(3, 3).diagonal()[0] = 1
+
+
+def test_indices_may_be_lazy() -> None:
+    x = arange(20000)
+    k = (x * 1).argmax()
+    assert x[k] == 19999 and x[k - 1] == 19998 and x[:k].shape == (19999,)
+
+
+def test_number_out_of_range() -> None:
+    x = zeros(10, numpy.uint8)
+    with pytest.raises(OverflowError, match="Python integer 300 out of bounds for uint8"):
+        x[1:4] = 300
+    with pytest.raises(ValueError, match="could not broadcast input array from shape \\(3,\\) into shape \\(2,\\)"):
+        x[:2] = wrap(numpy.ones(3))

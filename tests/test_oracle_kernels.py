@@ -1,0 +1,85 @@
+"""Compiled kernels against the interpreter, bit for bit, on random bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from diffuse.kernels import abi, interpret, interpret_reduce
+from tests.bodies import Case, differences
+
+jit = pytest.importorskip("diffuse.kernels.jit", reason="no compiler of kernels here")
+pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing compiled here goes to the user's cache."""
+    from diffuse import settings as declared
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(declared.config, "cache_dir", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def agree(case: Case) -> None:
+    before = case.save()
+    values = case.values(1, case.partials())
+    interpret.point(case.body, values, 0)
+    expected = case.save()
+    native = jit.compile(case.body)
+    for points in sorted({1, case.points}):
+        case.restore(before)
+        partials = case.partials()
+        abi.run(native, case.body, case.values(points, partials), points)
+        assert not differences(case.memory, expected), f"compiled, {points} points\n{case.body}"
+        for word in partials:
+            assert (word[-16:] == 0xAB).all(), f"a kernel wrote behind its partials\n{case.body}"
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_compiled_and_interpreted_agree(seed: int) -> None:
+    agree(Case(seed))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_the_interpreter_calls_the_same_vector_math(seed: int) -> None:
+    agree(Case(seed, transcendental=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_points_of_a_launch_may_be_compiled_and_interpreted_in_any_mixture(seed: int) -> None:
+    """The switch from one to the other must not show: the partial results have one layout."""
+    import ctypes
+
+    case = Case(seed)
+    before = case.save()
+    interpret.point(case.body, case.values(1, case.partials()), 0)
+    expected = case.save()
+    native = jit.compile(case.body)
+    partials = case.partials()
+    values = case.values(case.points, partials)
+    block = abi.layout(case.body).pack(*values)
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(native.address)
+    case.restore(before)
+    for p in range(case.points):
+        if p % 2:
+            kernel(block, p)
+        else:
+            interpret.point(case.body, values, p)
+    if seed % 2 and native.finish and case.points > 1:
+        ctypes.CFUNCTYPE(None, ctypes.c_char_p)(native.finish)(block)
+    else:
+        interpret.finish(case.body, values)
+    assert not differences(case.memory, expected), f"{case.points} points, mixed\n{case.body}"
+
+
+def test_both_cut_leaves_at_the_same_places() -> None:
+    assert (abi.SEGMENT, abi.ACCUMULATORS, abi.ROWS) == (
+        interpret_reduce.SEGMENT, interpret_reduce.LANES, interpret_reduce.ROWS)

@@ -1,0 +1,174 @@
+"""`import numpy` answered by Diffuse, for the user's files only; and programs that run as Python runs them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """`python -m diffuse words...` in a folder."""
+    return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=folder, capture_output=True, text=True,
+                          timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(text))
+    return str(path)
+
+
+def test_every_form_of_import_in_the_program_and_its_modules(tmp_path: Path) -> None:
+    written(tmp_path, "beside.py", """
+        import numpy as np
+        from numpy import linalg as la
+        def module(): return np.__name__, la.__name__
+        """)
+    written(tmp_path, "package/__init__.py", "from numpy.random import rand\nname = rand.__module__\n")
+    program = written(tmp_path, "program.py", """
+        import numpy
+        import numpy as np
+        import numpy.linalg
+        import numpy.fft as fft
+        from numpy import sin, linalg
+        from numpy.linalg import norm
+        from numpy.lib.stride_tricks import sliding_window_view
+        from numpy.polynomial import Polynomial
+        from numpy import *
+        import beside, package
+        assert numpy is np and numpy.__name__ == "diffuse.numpy", numpy
+        assert fft.__name__ == "diffuse.numpy.fft" and linalg is np.linalg
+        assert sin is np.sin and norm is linalg.norm and array is np.array
+        assert beside.module() == ("diffuse.numpy", "diffuse.numpy.linalg")
+        assert package.name == "diffuse.numpy.random"
+        assert type(np.ones(5)).__module__.startswith("diffuse"), type(np.ones(5))
+        def inner():
+            import numpy as late
+            return late
+        assert inner() is np
+        print("done", float(norm(np.ones(16))))
+        """)
+    found = run(tmp_path, program)
+    assert found.stdout == "done 4.0\n", found.stderr
+
+
+def test_installed_libraries_and_c_code_keep_the_real_numpy(tmp_path: Path) -> None:
+    installed = tmp_path / "lib" / "site-packages"
+    written(installed, "installed.py", "import numpy\nname = numpy.__name__\n")
+    program = written(tmp_path, "program.py", """
+        import importlib, pickle, sys
+        sys.path.append(sys.argv[1])
+        import installed, numpy as np
+        assert installed.name == "numpy"
+        assert importlib.import_module("numpy").__name__ == "numpy"
+        real = importlib.import_module("numpy").arange(5.0)
+        assert type(pickle.loads(pickle.dumps(real))).__module__ == "numpy"
+        mine = pickle.loads(pickle.dumps(np.arange(5.0)))
+        assert type(mine) is np.ndarray and float(mine.sum()) == 10.0
+        print("done")
+        """)
+    assert run(tmp_path, program, str(installed)).stdout == "done\n"
+
+
+def test_scipy_works_on_diffuse_arrays(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    program = written(tmp_path, "program.py", """
+        import numpy as np
+        from scipy import integrate, linalg
+        x = np.linspace(0, 1, 101)
+        print(round(float(integrate.simpson(x**2, x=x)), 6), linalg.inv(np.eye(3) * 2)[0, 0])
+        """)
+    found = run(tmp_path, program, DIFFUSE_FALLBACK="silent")
+    assert found.stdout.split() == ["0.333333", "0.5"], found.stderr
+
+
+def test_a_program_sees_what_python_would_show_it(tmp_path: Path) -> None:
+    program = written(tmp_path, "sub/program.py", """
+        import os, pickle, sys
+        print(__name__, os.path.basename(__file__), sys.argv[1:], os.path.basename(sys.path[0]), __spec__, __doc__)
+        assert sys.modules["__main__"].__dict__ is globals() and sys.argv[0] == __file__
+        class Thing: pass
+        assert type(pickle.loads(pickle.dumps(Thing()))) is Thing
+        """)
+    ours = run(tmp_path, "run", "--threads", "2", program, "--threads", "x", "-h")
+    plain = subprocess.run([sys.executable, program, "--threads", "x", "-h"], capture_output=True, text=True)
+    assert ours.stdout == plain.stdout and ours.returncode == plain.returncode == 0, ours.stderr
+
+
+@pytest.mark.parametrize("text", [
+    "def f():\n    raise ValueError('wrong')\nf()\n",
+    "x = (1,\n",
+    "1 / 0\n",
+    "import nothing_of_this_name\n",
+    "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise KeyError('k') from e\n",
+])
+def test_tracebacks_are_pythons(tmp_path: Path, text: str) -> None:
+    program = written(tmp_path, "program.py", text)
+    ours = run(tmp_path, program)
+    plain = subprocess.run([sys.executable, program], capture_output=True, text=True)
+    assert ours.returncode == plain.returncode == 1
+
+    def shown(error: str) -> list[str]:  # marks under a line are drawn where the line is not wholly at fault
+        return [line for line in error.splitlines() if set(line.strip()) - set("^~")]
+
+    assert shown(ours.stderr) == shown(plain.stderr)
+
+
+@pytest.mark.parametrize("text, status, said", [
+    ("import sys; sys.exit(7)", 7, ""), ("raise SystemExit", 0, ""), ("raise SystemExit('bad luck')", 1, "bad luck\n"),
+    ("import sys; sys.exit(None)", 0, ""), ("import atexit; atexit.register(print, 'bye')", 0, ""),
+])
+def test_exit_statuses_pass_through(tmp_path: Path, text: str, status: int, said: str) -> None:
+    found = run(tmp_path, written(tmp_path, "program.py", text))
+    assert (found.returncode, found.stderr) == (status, said)
+
+
+def test_modules_and_code(tmp_path: Path) -> None:
+    written(tmp_path, "package/__main__.py", "import sys, numpy\nprint(__name__, numpy.__name__, sys.argv[1:])\n")
+    written(tmp_path, "package/__init__.py", "")
+    assert run(tmp_path, "run", "-m", "package", "--window", "x").stdout == (
+        "__main__ diffuse.numpy ['--window', 'x']\n")
+    assert run(tmp_path, "-m", "package").stdout == "__main__ diffuse.numpy []\n"
+    assert run(tmp_path, "-c", "import sys, numpy; print(numpy.__name__, sys.argv)", "--json").stdout == (
+        "diffuse.numpy ['-c', '--json']\n")
+
+
+def test_a_missing_program_is_said_so(tmp_path: Path) -> None:
+    found = run(tmp_path, "run", "nowhere.py")
+    assert found.returncode == 2 and "can't open file" in found.stderr and "nowhere.py" in found.stderr
+
+
+def test_pending_work_is_done_at_the_end(tmp_path: Path) -> None:
+    program = written(tmp_path, "program.py", """
+        import numpy as np, importlib
+        real = importlib.import_module("numpy").zeros(100000)
+        x = np.ones(100000) * 2
+        import atexit
+        from diffuse import engine
+        atexit.register(lambda: print(engine.busy(x.storage)))
+        """)
+    assert run(tmp_path, program).stdout == "False\n"
+
+
+def test_outside_the_block_import_is_pythons() -> None:
+    import builtins
+
+    from diffuse import substitute
+
+    before = builtins.__import__
+    with substitute.numpy_replaced():
+        assert builtins.__import__ is not before
+        names = {"__name__": "__main__", "__file__": str(ROOT / "apps" / "stencil.py")}
+        exec("import numpy as np", names)
+        assert names["np"].__name__ == "diffuse.numpy"  # type: ignore[attr-defined]
+        exec("import numpy as np", installed := {"__name__": "json", "__file__": os.path.abspath(os.__file__)})
+        assert installed["np"].__name__ == "numpy"  # type: ignore[attr-defined]
+    assert builtins.__import__ is before
