@@ -19,12 +19,13 @@ from diffuse.canonical import Numbering
 from diffuse.check import check
 from diffuse.floaterrors import report
 from diffuse.fusion import Effects, admit
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Store, Where, relation
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Store, Where, relation, volume
 from diffuse.kernels import generators, loops
 from diffuse.kernels.compiler import compiler
 from diffuse.kernels.compose import compose
 from diffuse.launch import launch
 from diffuse.memo import Memo, Node
+from diffuse.pipeline import Pair, header, pair
 from diffuse.plan import Plan
 from diffuse.pretty import window_text
 from diffuse.runtime import make
@@ -288,7 +289,8 @@ class Engine:
             if self._held >= int(size):
                 self.flush("the window is full")
             return
-        while self._held >= self._window and self._closed:
+        while self._held >= self._window and (len(self._closed) > 1 or len(self._open.tasks) < self._held // 2
+                                              and self._closed):
             self._forward(self._closed.popleft())
         if self._held >= self._window:
             if self._window < LARGEST_WINDOW:
@@ -318,8 +320,25 @@ class Engine:
             report(flags, [plan.suspects for plan in ran])
 
     def _forward(self, group: Group) -> None:
+        """Run the oldest group; its successor with it, where the two make one pass over memory."""
+        self._retire(group)
+        groups = [group]
+        try:
+            partner = self._partner(group)
+            if partner is None:
+                self._run(group)
+            else:
+                groups.append(partner)
+        finally:
+            for done in groups:
+                for store in done.numbering.slots:
+                    if store not in self.alive and store not in self.pending:
+                        self._release(store)
+
+    def _retire(self, group: Group) -> None:
+        """The tasks of a group stop being pending."""
         self._held -= len(group.tasks)
-        pending, alive = self.pending, self.alive
+        pending = self.pending
         for task in group.tasks:
             for access in task.accesses:
                 store = access.store.id
@@ -328,45 +347,114 @@ class Engine:
                     pending[store] = left
                 else:
                     del pending[store]
+
+    def _planned(self, group: Group) -> Plan:
+        """The plan of a group, for what is live now."""
+        alive, pending = self.alive, self.pending
         bits = 0
-        stores = group.numbering.slots
-        for store, slot in stores.items():
+        for store, slot in group.numbering.slots.items():
             if store in alive or store in pending:
                 bits |= 1 << slot
-        try:
-            self._run(group, bits)
-        finally:
-            for store in stores:
-                if store not in alive and store not in pending:
-                    self._release(store)
-
-    def _run(self, group: Group, bits: int) -> None:
-        tasks = group.tasks
-        if not generators.fusible(tasks[0].operation):
-            self._call(tasks[0])
-            return
-        plan = group.node.plans.get(bits)
+        plan: Plan | None = group.node.plans.get(bits)
         if plan is None:
             plan = group.node.plans[bits] = self._plan(group, bits)
         else:
             trace.counters["replays"] += 1
-        if plan.kernel is None:
+        return plan
+
+    def _run(self, group: Group) -> None:
+        tasks = group.tasks
+        if _opaque(tasks[0]):
+            self._call(tasks[0])
             return
-        plan.launches += 1
-        self._ran.add(plan)
-        trace.counters["launched"] += 1
+        plan = self._planned(group)
+        kernel = plan.kernel
+        if kernel is None:
+            return
+        self._ready(plan)
         try:
             partials = [self.runtime.create(n) for n in plan.partial_bytes(tasks)]
             values = plan.values(tasks, self._address, [p.address for p in partials])
         except MemoryError as error:
             self._lose(tasks, error)
             return
-        if plan.kernel.native is None:
-            compiler.kernel(plan.kernel.body)
-        touched = [self.instances[tasks[t].accesses[k].store.id] for t, k in plan.composition.arguments]
-        self.runtime.launch(Launch(plan.kernel, values, values[0], (*touched, *partials)))
+        self.runtime.launch(Launch(kernel, values, values[0], (*self._touched(plan, tasks), *partials)))
         for partial in partials:
             self.runtime.release(partial)
+
+    def _ready(self, plan: Plan) -> None:
+        """Count a launch, and see to it that its kernel gets compiled."""
+        plan.launches += 1
+        self._ran.add(plan)
+        trace.counters["launched"] += 1
+        if plan.kernel is not None and plan.kernel.native is None:
+            compiler.kernel(plan.kernel.body)
+            if plan.kernel.native is None:
+                trace.counters["interpreted"] += 1
+
+    def _touched(self, plan: Plan, tasks: list[IndexTask]) -> list[Instance]:
+        ids = [tasks[t].accesses[k].store.id for t, k in plan.composition.arguments]
+        return [self.instances[store] for store in ids if store in self.instances]
+
+    def _partner(self, group: Group) -> Group | None:
+        """Run a group and the next as a pipeline, if they can; returns the next, which is then done."""
+        if not self._closed or _opaque(group.tasks[0]) or self.runtime.name != "local":
+            return None
+        following = self._closed[0]
+        if following.tasks[0].domain != group.tasks[0].domain or volume(group.tasks[0].domain) <= 1:
+            return None
+        plan = self._planned(group)
+        if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
+            return None
+        made = {group.tasks[t].accesses[k].store.id
+                for (t, k), a in zip(plan.composition.arguments, plan.composition.body.arguments, strict=True)
+                if a.privilege is not READ}
+        if not made.isdisjoint(self.alive):
+            return None
+        readers = [access.store.id for task in following.tasks for access in task.accesses]
+        if any(self.pending.get(store) != readers.count(store) for store in made):
+            return None
+        self._closed.popleft()
+        self._retire(following)
+        second = self._planned(following)
+        if not self._pipelined(plan, group, second, following):
+            self._run(group)
+            self._run(following)
+        return following
+
+    def _pipelined(self, first: Plan, one: Group, second: Plan, two: Group) -> bool:
+        """Launch two groups as one pass; False where their rows do not allow it."""
+        if second.kernel is None or second.kernel.native is None or not second.rowwise:
+            return False
+        shape = pair(first, one.tasks, second, two.tasks)
+        if shape is None:
+            return False
+        scratch: list[Instance] = []
+
+        def memory(nbytes: int) -> int:
+            scratch.append(self.runtime.create(nbytes))
+            return scratch[-1].address
+
+        def address(store: int) -> int:
+            return 0 if store in inner else self._address(store)
+
+        inner = {one.tasks[first.composition.arguments[k][0]].accesses[first.composition.arguments[k][1]].store.id
+                 for k, _, _ in shape.rings}
+        try:
+            blocks = (first.kernel.pack(first.values(one.tasks, address, ())),  # type: ignore[union-attr]
+                      second.kernel.pack(second.values(two.tasks, address, ())))
+            values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
+        except MemoryError as error:
+            self._lose(one.tasks + two.tasks, error)
+        for plan in (first, second):
+            self._ready(plan)
+        trace.counters["pipelined"] += 1
+        self.runtime.launch(Launch(Pair(), values, volume(two.tasks[0].domain),
+                                   (first.kernel, second.kernel, *self._touched(first, one.tasks),
+                                    *self._touched(second, two.tasks), *scratch)))
+        for instance in scratch:
+            self.runtime.release(instance)
+        return True
 
     def _address(self, store: int) -> int:
         instance = self.instances.get(store)

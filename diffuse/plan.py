@@ -14,6 +14,7 @@ from diffuse.ir import IndexTask, volume
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition
+from diffuse.kernels.expr import Body
 
 Address = Callable[[int], int]
 
@@ -22,7 +23,7 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "_partials",
-                 "_complex", "vanished", "operations", "suspects")
+                 "_complex", "vanished", "operations", "suspects", "rowwise")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  reason: str, text: str) -> None:
@@ -39,6 +40,7 @@ class Plan:
         """Who could have raised which floating-point flag."""
         self.launches = 0
         self.loops = len(composition.body.loops)
+        self.rowwise = _rowwise(composition.body)
         self.vanished = len(composition.vanished)
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
@@ -78,3 +80,10 @@ class Plan:
                 values.append(value)
         values += partials
         return tuple(values)
+
+
+def _rowwise(body: Body) -> bool:
+    """Is the kernel one plain loop nest over rows, cut into points by rows (pipeline.py)?"""
+    return (len(body.loops) == 1 and body.spaces[0].rank == 2 and body.spaces[0].axis == 0
+            and body.loops[0].order == (0, 1)
+            and not any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops))

@@ -99,15 +99,15 @@ def _start() -> None:
 _starting = threading.Lock()
 
 
-def _machine() -> Any:
+def machine() -> Any:
     """A target machine: each compilation has its own, for they are not to be shared between threads."""
     import llvmlite.binding as llvm
 
     with _starting:
         _start()
-    machine = host()
-    return llvm.Target.from_triple(machine.triple).create_target_machine(
-        cpu=machine.cpu, features=machine.features, opt=SPEED, jit=True)
+    here = host()
+    return llvm.Target.from_triple(here.triple).create_target_machine(
+        cpu=here.cpu, features=here.features, opt=SPEED, jit=True)
 
 
 def text(body: Body) -> str:
@@ -121,17 +121,17 @@ def object_code(body: Body) -> bytes:
     """Compile, to relocatable code in memory."""
     if not host().halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
-    machine = _machine()
-    module = _module(text(body), machine)
+    compiler = machine()
+    module = _module(text(body), compiler)
     if any(op.kind == "scan" for loop in body.loops for op in loop.ops):
-        _promote(module, machine)
-    return bytes(machine.emit_object(module))
+        _promote(module, compiler)
+    return bytes(compiler.emit_object(module))
 
 
 def assembly(body: Body) -> str:
     """The machine code of a body, as assembly text."""
-    machine = _machine()
-    return str(machine.emit_assembly(_module(text(body), machine)))
+    compiler = machine()
+    return str(compiler.emit_assembly(_module(text(body), compiler)))
 
 
 def _module(source: str, machine: Any) -> Any:
@@ -156,7 +156,7 @@ def _link(body: Body, image: bytes) -> Native:
     """Load object code into this process."""
     import llvmlite.binding as llvm
 
-    engine = llvm.create_mcjit_compiler(_module("", machine := _machine()), machine)
+    engine = llvm.create_mcjit_compiler(_module("", compiler := machine()), compiler)
     engine.add_object_file(llvm.ObjectFileRef.from_data(image))
     engine.finalize_object()
     address = engine.get_function_address("k")

@@ -1,7 +1,7 @@
 """Calls of NumPy's functions, one or more for each, as text.
 
-The operands are those of `test_numpy_namespace.arrays`: x, n (with NaN and infinities), m (a matrix), t (three
-dimensions), b (bool), i (int), c (complex), q (square), N (the length of x).
+The operands are those of `test_numpy_namespace.arrays`: x, n (with NaN and infinities), m (a matrix), t (of
+three dimensions), b (bool), i (int), c (complex), q (square), N (the length of x).
 """
 
 from __future__ import annotations

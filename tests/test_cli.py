@@ -50,8 +50,8 @@ if __name__ == "__main__":
 """
 
 
-def run(*words: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=cwd, capture_output=True, text=True,
+def run(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=ROOT, capture_output=True, text=True,
                           timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
@@ -87,14 +87,15 @@ def test_run_prints_what_the_program_prints(program: str) -> None:
 
 def test_options_are_settings(program: str) -> None:
     code = "from diffuse import config; print(config.window, config.threads, config.compile, config.fallback)"
-    found = run("run", "--window", "3", "--threads", "1", "--compile", "off", "--fallback", "error", "-c", code)
+    found = run("run", "--window", "3", "--threads", "1", "--compile", "off", "--fallback", "error", "-c",
+                code)
     assert found.stdout.split() == ["3", "1", "off", "error"]
 
 
 @pytest.mark.parametrize("words, environment, said", [
     (["run", "--window", "0", "-c", "1"], {}, "window='0': expected auto or a whole number >= 1"),
-    (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait, off"),
-    (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "there is no such setting; expected one of DIFFUSE_RUNTIME"),
+    (["run", "-c", "1"], {"DIFFUSE_COMPILE": "no"}, "DIFFUSE_COMPILE='no': expected one of background, wait"),
+    (["run", "-c", "1"], {"DIFFUSE_WINDOWS": "1"}, "no such setting; expected one of DIFFUSE_RUNTIME"),
     (["info"], {"DIFFUSE_SMALL": "few"}, "DIFFUSE_SMALL='few'"),
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),
@@ -153,8 +154,8 @@ def test_compare_times_the_steps_of_an_app(app: str) -> None:
     assert told["difference"] == {"y": 0.0, "first": 0.0}
     assert min(told["peak"].values()) > 1 << 20
     text = run("run", "--compare", app, "--size", "20000", "--iterations", "2").stdout
-    for label in ("first", "steady state, of 2", "memory peak", "operations in an iteration", "tasks after fusion",
-                  "largest difference in y"):
+    for label in ("first", "steady state, of 2", "memory peak", "operations in an iteration",
+                  "tasks after fusion", "largest difference in y"):
         assert label in text
 
 

@@ -58,7 +58,8 @@ def test_silent_and_error() -> None:
         warnings.simplefilter("error")
         with using(fallback="silent"):
             assert np.median(large()) == 49.5
-    with using(fallback="error"), pytest.raises(NotImplementedError, match="numpy.median .*DIFFUSE_FALLBACK=error"):
+    refused = pytest.raises(NotImplementedError, match="numpy.median .*DIFFUSE_FALLBACK=error")
+    with using(fallback="error"), refused:
         np.median(large())
 
 
@@ -117,14 +118,15 @@ def test_arguments_are_found_at_any_depth_and_results_keep_their_types() -> None
         assert counts.tolist() == [50, 50] and type(edges) is np.ndarray
         assert isinstance(np.median(x), numpy.float64)
     seen: list[Any] = []
-    fallback.call(lambda a, b: seen.extend([a, b]), ({"k": [x, (x, 1)]}, slice(np.array(3), None)), {}, "test", "test")
+    given = {"k": [x, (x, 1)]}, slice(np.array(3), None)
+    fallback.call(lambda a, b: seen.extend([a, b]), given, {}, "test", "test")
     assert type(seen[0]["k"][0]) is numpy.ndarray and type(seen[0]["k"][1][0]) is numpy.ndarray
     assert type(seen[1].start) is numpy.ndarray
 
 
 def test_types_without_kernels_stay_numpys() -> None:
-    for value in (["a", "b"], [None, {}], ["2020-01-01"]):
-        found = np.array(value) if value != ["2020-01-01"] else np.array(value, "M8[D]")
+    words: list[Any] = [["a", "b"], [None, {}]]
+    for found in (*map(np.array, words), np.array(["2020-01-01"], "M8[D]")):
         assert type(found) is numpy.ndarray
         assert type(np.concatenate([found, found])) is numpy.ndarray
     record = np.zeros(3, dtype=[("a", "f8"), ("b", "i4")])
@@ -192,7 +194,8 @@ def test_the_real_numpy_writes_into_its_own_arrays() -> None:
 def test_other_libraries_get_their_turn() -> None:
     x = large()
     assert numpy.concatenate([x, Foreign()]) == "foreign"
-    assert numpy.add(x, Foreign()) == "foreign"
+    other: Any = Foreign()
+    assert numpy.add(x, other) == "foreign"
 
 
 def test_a_ufunc_of_another_library_runs_on_the_memory() -> None:

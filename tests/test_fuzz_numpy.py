@@ -1,4 +1,4 @@
-"""Random NumPy programs, run by NumPy and by Diffuse side by side, every live array compared after every step.
+"""Random NumPy programs, run by NumPy and by Diffuse side by side, live arrays compared after every step.
 
 A program works on a handful of arrays of all element types: views of views, in-place operators, assignments
 that overlap, broadcasting, empty and 0-d arrays.  All of it is exact arithmetic, so results must be equal
@@ -22,14 +22,75 @@ from diffuse.numpy.array import ndarray
 from diffuse.numpy.base import Array
 from diffuse.numpy.creation import wrap
 
-DTYPES = ("float64", "float64", "float64", "int64", "int32", "int8", "uint8", "uint16", "bool", "float32", "complex128",
-          "complex64", "float16", "uint64")
-SHAPES: tuple[tuple[int, ...], ...] = ((5,), (4, 5), (3, 4, 5), (1,), (4, 1), (1, 5), (0,), (4, 0), (), (6, 6), (17,))
-BINARY = ("add", "subtract", "multiply", "maximum", "minimum", "less", "less_equal", "greater", "equal", "not_equal",
-          "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor", "divide",
-          "floor_divide", "remainder", "fmax", "fmin", "copysign")
-UNARY = ("negative", "absolute", "square", "logical_not", "invert", "sign", "isnan", "isfinite", "floor", "sqrt",
-         "signbit", "conjugate", "positive", "rint")
+DTYPES = (
+    "float64",
+    "float64",
+    "float64",
+    "int64",
+    "int32",
+    "int8",
+    "uint8",
+    "uint16",
+    "bool",
+    "float32",
+    "complex128",
+    "complex64",
+    "float16",
+    "uint64",
+)
+SHAPES: tuple[tuple[int, ...], ...] = (
+    (5,),
+    (4, 5),
+    (3, 4, 5),
+    (1,),
+    (4, 1),
+    (1, 5),
+    (0,),
+    (4, 0),
+    (),
+    (6, 6),
+    (17,),
+)
+BINARY = (
+    "add",
+    "subtract",
+    "multiply",
+    "maximum",
+    "minimum",
+    "less",
+    "less_equal",
+    "greater",
+    "equal",
+    "not_equal",
+    "bitwise_and",
+    "bitwise_or",
+    "bitwise_xor",
+    "logical_and",
+    "logical_or",
+    "logical_xor",
+    "divide",
+    "floor_divide",
+    "remainder",
+    "fmax",
+    "fmin",
+    "copysign",
+)
+UNARY = (
+    "negative",
+    "absolute",
+    "square",
+    "logical_not",
+    "invert",
+    "sign",
+    "isnan",
+    "isfinite",
+    "floor",
+    "sqrt",
+    "signbit",
+    "conjugate",
+    "positive",
+    "rint",
+)
 INPLACE: dict[str, Callable[[Any, Any], Any]] = {}
 for _name, _text in {"iadd": "+", "isub": "-", "imul": "*", "itruediv": "/", "ifloordiv": "//", "iand": "&",
                      "ior": "|"}.items():
@@ -64,7 +125,7 @@ class Program:
         values = [self.random.choice((0, 1, 2, 3, -1, -7, 5, 100, 0.5, -0.0, 1.25)) for _ in range(count)]
         plain = numpy.array(values).reshape(shape).astype(dtype)
         order = self.random.choice("CCF")
-        plain = numpy.array(plain, order=order)
+        plain = numpy.asfortranarray(plain) if order == "F" else plain
         self.lines.append(f"x{len(self.live)} = {shape} {dtype} {order} {plain.tolist()}")
         self.live.append(Pair(plain, wrap(plain.copy(order="K"))))
 
@@ -77,8 +138,8 @@ class Program:
             if kind < 0.2:
                 parts.append(pick.randint(-n, n) if n else pick.randint(-1, 0))
             else:
-                ends = [pick.choice((None, pick.randint(-n - 1, n + 1))) for _ in range(2)]
-                parts.append(slice(*ends, pick.choice((None, None, 1, 2, -1, -2, 3))))
+                first, last = (pick.choice((None, pick.randint(-n - 1, n + 1))) for _ in range(2))
+                parts.append(slice(first, last, pick.choice((None, None, 1, 2, -1, -2, 3))))
         if pick.random() < 0.2:
             parts.insert(pick.randint(0, len(parts)), None)
         if pick.random() < 0.2:
@@ -88,7 +149,9 @@ class Program:
     def operand(self) -> tuple[Any, Any, str]:
         pick = self.random
         if pick.random() < 0.25:
-            value = pick.choice((2, -3, 0, 1.5, True, 7, 300, 1j, numpy.float32(1.5), numpy.int8(3), numpy.float64(-2)))
+            value = pick.choice(
+                (2, -3, 0, 1.5, True, 7, 300, 1j, numpy.float32(1.5), numpy.int8(3), numpy.float64(-2))
+            )
             return value, value, repr(value)
         k = pick.randrange(len(self.live))
         return self.live[k].plain, self.live[k].ours, f"x{k}"
@@ -161,11 +224,18 @@ class Program:
         dtype = pick.choice(DTYPES)
         shape = pick.choice(((-1,), (2, -1), (4, 5), (5, 4), (3, 20), ()))
         choices: list[tuple[str, Callable[[Any], Any]]] = [
-            ("T", lambda x: x.T), (f"reshape({shape})", lambda x: x.reshape(shape)), ("ravel()", lambda x: x.ravel()),
-            ("copy()", lambda x: x.copy()), (f"astype({dtype})", lambda x: x.astype(dtype)),
-            ("real", lambda x: x.real), ("imag", lambda x: x.imag), ("squeeze()", lambda x: x.squeeze()),
-            ("swapaxes(0, -1)", lambda x: x.swapaxes(0, -1)), ("diagonal()", lambda x: x.diagonal()),
-            ("flatten()", lambda x: x.flatten()), (f"view({dtype})", lambda x: x.view(dtype)),
+            ("T", lambda x: x.T),
+            (f"reshape({shape})", lambda x: x.reshape(shape)),
+            ("ravel()", lambda x: x.ravel()),
+            ("copy()", lambda x: x.copy()),
+            (f"astype({dtype})", lambda x: x.astype(dtype)),
+            ("real", lambda x: x.real),
+            ("imag", lambda x: x.imag),
+            ("squeeze()", lambda x: x.squeeze()),
+            ("swapaxes(0, -1)", lambda x: x.swapaxes(0, -1)),
+            ("diagonal()", lambda x: x.diagonal()),
+            ("flatten()", lambda x: x.flatten()),
+            (f"view({dtype})", lambda x: x.view(dtype)),
             ("sum() of integers", lambda x: x.sum() if x.dtype.kind in "iub" else None),
             ("x > 0 as mask = 7", lambda x: x.__setitem__(x == x, 7)),
         ]

@@ -31,18 +31,40 @@ def same(ours: Any, plain: Any) -> None:
 
 
 CREATED: list[Callable[[Any], Any]] = [
-    lambda np: np.zeros((3, 4)), lambda np: np.ones(5, numpy.int8), lambda np: np.full((2, 2), 7),
-    lambda np: np.full(3, 1.5), lambda np: np.zeros((), complex), lambda np: np.zeros((0, 3), bool),
-    lambda np: np.arange(10), lambda np: np.arange(2, 20, 3), lambda np: np.arange(5.0), lambda np: np.arange(10, 0, -2),
-    lambda np: np.arange(0, 1, 0.1), lambda np: np.arange(5, dtype=numpy.float32), lambda np: np.arange(0),
-    lambda np: np.arange(1.5, 100.25, 0.37), lambda np: np.linspace(0, 1, 11), lambda np: np.linspace(2, 3, 7, False),
-    lambda np: np.linspace(-1.5, 7.25, 1001), lambda np: np.eye(4), lambda np: np.eye(3, 5, 1, int), lambda np: np.eye(3, 3, -1),
-    lambda np: np.identity(3), lambda np: np.zeros_like(np.ones((2, 3), numpy.int16)),
-    lambda np: np.ones_like(np.zeros((2, 3), order="F")), lambda np: np.full_like(np.zeros(4), 2.5),
-    lambda np: np.array([[1, 2], [3, 4]]), lambda np: np.array([1, 2.5, 3j]), lambda np: np.array(5),
-    lambda np: np.array([1, 2], ndmin=3), lambda np: np.array([True, False]), lambda np: np.indices((2, 3)),
-    lambda np: np.fromfunction(lambda i, j: i + 2 * j, (3, 4)), lambda np: np.ascontiguousarray(np.arange(6).reshape(2, 3).T),
-    lambda np: np.asfortranarray(np.ones((2, 3))), lambda np: np.arange(numpy.float32(5)),
+    lambda np: np.zeros((3, 4)),
+    lambda np: np.ones(5, numpy.int8),
+    lambda np: np.full((2, 2), 7),
+    lambda np: np.full(3, 1.5),
+    lambda np: np.zeros((), complex),
+    lambda np: np.zeros((0, 3), bool),
+    lambda np: np.arange(10),
+    lambda np: np.arange(2, 20, 3),
+    lambda np: np.arange(5.0),
+    lambda np: np.arange(10, 0, -2),
+    lambda np: np.arange(0, 1, 0.1),
+    lambda np: np.arange(5, dtype=numpy.float32),
+    lambda np: np.arange(0),
+    lambda np: np.arange(1.5, 100.25, 0.37),
+    lambda np: np.linspace(0, 1, 11),
+    lambda np: np.linspace(2, 3, 7, False),
+    lambda np: np.linspace(-1.5, 7.25, 1001),
+    lambda np: np.eye(4),
+    lambda np: np.eye(3, 5, 1, int),
+    lambda np: np.eye(3, 3, -1),
+    lambda np: np.identity(3),
+    lambda np: np.zeros_like(np.ones((2, 3), numpy.int16)),
+    lambda np: np.ones_like(np.zeros((2, 3), order="F")),
+    lambda np: np.full_like(np.zeros(4), 2.5),
+    lambda np: np.array([[1, 2], [3, 4]]),
+    lambda np: np.array([1, 2.5, 3j]),
+    lambda np: np.array(5),
+    lambda np: np.array([1, 2], ndmin=3),
+    lambda np: np.array([True, False]),
+    lambda np: np.indices((2, 3)),
+    lambda np: np.fromfunction(lambda i, j: i + 2 * j, (3, 4)),
+    lambda np: np.ascontiguousarray(np.arange(6).reshape(2, 3).T),
+    lambda np: np.asfortranarray(np.ones((2, 3))),
+    lambda np: np.arange(numpy.float32(5)),
 ]
 
 
@@ -55,7 +77,13 @@ def test_creation_gives_numpys_values_types_and_layout(make: Callable[[Any], Any
 
 
 def test_large_ranges_have_numpys_bits() -> None:
-    for args in ((100000.0,), (0, 1000, 0.01), (-3.3, 70.1, 0.00123), (7, -90000, -1), (1e17, 1e17 + 1e5, 2.0)):
+    for args in (
+        (100000.0,),
+        (0, 1000, 0.01),
+        (-3.3, 70.1, 0.00123),
+        (7, -90000, -1),
+        (1e17, 1e17 + 1e5, 2.0),
+    ):
         same(arange(*args), numpy.arange(*args))
     for first, last in ((0.0, 1.0), (-1.25, 3e5), (1e-3, 7)):
         same(linspace(first, last, 12345), numpy.linspace(first, last, 12345))
@@ -97,15 +125,36 @@ def test_conversions_to_python() -> None:
     assert complex(full((), 2.0)) == 2 and bool(ones(1))
 
 
-@pytest.mark.parametrize("wrong", [
-    lambda x: bool(x), lambda x: float(x), lambda x: int(x), lambda x: len(x[0, 0:1].reshape(())),
-    lambda x: x.item(), lambda x: [1][x], lambda x: iter(x.sum(keepdims=True).reshape(())), lambda x: x + "text",
-    lambda x: x + numpy.ones(5), lambda x: x.reshape(7), lambda x: x.astype("int8", casting="safe"),
-    lambda x: x[5], lambda x: x[0, 0, 0], lambda x: x["name"], lambda x: x.transpose(0, 0), lambda x: x.sum(axis=2),
-    lambda x: x.swapaxes(0, 5), lambda x: x.squeeze(0), lambda x: x @ numpy.ones(5),
-    lambda x: x.__setitem__(slice(None), numpy.ones(7)), lambda x: x.__setitem__((0, 0), [1, 2]), lambda x: x << 1.5,
-    lambda x: x.__iadd__(1j), lambda x: x.__iand__(1.5), lambda x: numpy.add(x, x, out=numpy.ones(5)),
-])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: bool(x),
+        lambda x: float(x),
+        lambda x: int(x),
+        lambda x: len(x[0, 0:1].reshape(())),
+        lambda x: x.item(),
+        lambda x: [1][x],
+        lambda x: iter(x.sum(keepdims=True).reshape(())),
+        lambda x: x + "text",
+        lambda x: x + numpy.ones(5),
+        lambda x: x.reshape(7),
+        lambda x: x.astype("int8", casting="safe"),
+        lambda x: x[5],
+        lambda x: x[0, 0, 0],
+        lambda x: x["name"],
+        lambda x: x.transpose(0, 0),
+        lambda x: x.sum(axis=2),
+        lambda x: x.swapaxes(0, 5),
+        lambda x: x.squeeze(0),
+        lambda x: x @ numpy.ones(5),
+        lambda x: x.__setitem__(slice(None), numpy.ones(7)),
+        lambda x: x.__setitem__((0, 0), [1, 2]),
+        lambda x: x << 1.5,
+        lambda x: x.__iadd__(1j),
+        lambda x: x.__iand__(1.5),
+        lambda x: numpy.add(x, x, out=numpy.ones(5)),
+    ],
+)
 def test_mistakes_raise_numpys_errors(wrong: Callable[[Any], Any]) -> None:
     plain = numpy.arange(6.0).reshape(2, 3)
     ours = wrap(plain.copy()) + 0
@@ -206,10 +255,23 @@ def test_a_lazy_scalar_is_what_it_will_be() -> None:
     assert isinstance(total, numpy.float64) and isinstance(total, float) and not isinstance(total, ndarray)
     total += 1
     assert total == before + 1 and float(before) == 5000050000.0 and hash(before) == hash(5000050000.0)
-    assert f"{before:.1f}" == "5000050000.0" and repr(before) == "np.float64(5000050000.0)" and str(before) == "5000050000.0"
+    assert (
+        f"{before:.1f}" == "5000050000.0"
+        and repr(before) == "np.float64(5000050000.0)"
+        and str(before) == "5000050000.0"
+    )
     assert int(before) == 5000050000 and bool(before) and before > 1 and {before: 1}[5000050000.0] == 1
-    assert pickle.loads(pickle.dumps(before)) == before and copy.deepcopy(before) == before and round(before) == 5000050000
-    assert range(5)[arange(100000).argmin()] == 0 and before.is_integer() and before.shape == () and before.ndim == 0
+    assert (
+        pickle.loads(pickle.dumps(before)) == before
+        and copy.deepcopy(before) == before
+        and round(before) == 5000050000
+    )
+    assert (
+        range(5)[arange(100000).argmin()] == 0
+        and before.is_integer()
+        and before.shape == ()
+        and before.ndim == 0
+    )
     same(arange(3.0) * before, numpy.arange(3.0) * 5000050000.0)
 
 

@@ -13,7 +13,19 @@ from diffuse.numpy.array import ndarray
 from diffuse.numpy.creation import arange, ones, wrap, zeros
 
 NAMES = ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "ptp")
-DTYPES = ("bool", "int8", "uint16", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64", "complex128")
+DTYPES = (
+    "bool",
+    "int8",
+    "uint16",
+    "int32",
+    "int64",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
 
 
 @pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
@@ -25,7 +37,9 @@ def threshold(request: Any) -> Iterator[None]:
 
 
 def close(ours: Any, plain: Any) -> None:
-    assert numpy.shape(ours) == numpy.shape(plain) and isinstance(ours, ndarray) == isinstance(plain, numpy.ndarray)
+    assert numpy.shape(ours) == numpy.shape(plain) and isinstance(ours, ndarray) == isinstance(
+        plain, numpy.ndarray
+    )
     got = numpy.asarray(ours)
     assert got.dtype == plain.dtype
     tolerance = {"float16": 2e-3, "float32": 3e-6, "complex64": 3e-6}.get(plain.dtype.name, 1e-13)
@@ -67,7 +81,9 @@ def test_scans(name: str, dtype: str) -> None:
     plain = sample(dtype)
     for axis in (None, 0, 1, -1):
         close(getattr(wrap(plain.copy()), name)(axis=axis), getattr(plain, name)(axis=axis))
-    close(getattr(wrap(plain.copy()), name)(axis=0, dtype=float), getattr(plain.real, name)(axis=0, dtype=float))
+    close(
+        getattr(wrap(plain.copy()), name)(axis=0, dtype=float), getattr(plain.real, name)(axis=0, dtype=float)
+    )
 
 
 def test_arguments() -> None:
@@ -102,7 +118,9 @@ def test_empty_arrays() -> None:
     for name in ("sum", "prod", "any", "all"):
         close(getattr(zeros((0, 3)), name)(axis=0), getattr(numpy.zeros((0, 3)), name)(axis=0))
         close(getattr(zeros(0), name)(), getattr(numpy.zeros(0), name)())
-    with pytest.raises(ValueError, match="zero-size array to reduction operation minimum which has no identity"):
+    with pytest.raises(
+        ValueError, match="zero-size array to reduction operation minimum which has no identity"
+    ):
         zeros(0).min()
     with pytest.raises(ValueError, match="attempt to get argmax of an empty sequence"):
         zeros(0).argmax()

@@ -12,13 +12,37 @@ from diffuse.numpy import elementwise
 from diffuse.numpy.creation import arange, wrap, zeros
 
 VIEWS: list[Callable[[Any], Any]] = [
-    lambda x: x[1], lambda x: x[-1, 2], lambda x: x[1:3, ::2], lambda x: x[::-1, ::-2], lambda x: x[..., None, 1],
-    lambda x: x[None], lambda x: x[2:2], lambda x: x.T, lambda x: x.T[1:], lambda x: x.reshape(5, 4),
-    lambda x: x.reshape(-1)[3:9], lambda x: x[:, 1:].reshape(-1), lambda x: x.T.reshape(-1), lambda x: x.ravel(),
-    lambda x: x.T.ravel(), lambda x: x.ravel("K"), lambda x: x.T.ravel("F"), lambda x: x.swapaxes(0, 1),
-    lambda x: x.diagonal(), lambda x: x.diagonal(1), lambda x: x[:1].squeeze(), lambda x: x.transpose(1, 0),
-    lambda x: x.flatten(), lambda x: x.copy(), lambda x: x.view(), lambda x: x.view(numpy.int64), lambda x: x.real,
-    lambda x: x[1:2, 1:2][0], lambda x: x[...], lambda x: x[()], lambda x: x[:, ::2].view(numpy.uint64),
+    lambda x: x[1],
+    lambda x: x[-1, 2],
+    lambda x: x[1:3, ::2],
+    lambda x: x[::-1, ::-2],
+    lambda x: x[..., None, 1],
+    lambda x: x[None],
+    lambda x: x[2:2],
+    lambda x: x.T,
+    lambda x: x.T[1:],
+    lambda x: x.reshape(5, 4),
+    lambda x: x.reshape(-1)[3:9],
+    lambda x: x[:, 1:].reshape(-1),
+    lambda x: x.T.reshape(-1),
+    lambda x: x.ravel(),
+    lambda x: x.T.ravel(),
+    lambda x: x.ravel("K"),
+    lambda x: x.T.ravel("F"),
+    lambda x: x.swapaxes(0, 1),
+    lambda x: x.diagonal(),
+    lambda x: x.diagonal(1),
+    lambda x: x[:1].squeeze(),
+    lambda x: x.transpose(1, 0),
+    lambda x: x.flatten(),
+    lambda x: x.copy(),
+    lambda x: x.view(),
+    lambda x: x.view(numpy.int64),
+    lambda x: x.real,
+    lambda x: x[1:2, 1:2][0],
+    lambda x: x[...],
+    lambda x: x[()],
+    lambda x: x[:, ::2].view(numpy.uint64),
 ]
 
 
@@ -58,13 +82,22 @@ def test_writing_the_parent_shows_in_the_view(view: Callable[[Any], Any]) -> Non
 
 
 OVERLAPS: list[Callable[[Any], Any]] = [
-    lambda x: x.__setitem__(slice(1, None), x[:-1]), lambda x: x.__setitem__(slice(None), x[::-1]),
-    lambda x: x[1:].__iadd__(x[:-1]), lambda x: x[:, 1:].__isub__(x[:, :-1]), lambda x: x[:4, :4].__imul__(x[:4, :4].T),
-    lambda x: x.__setitem__((slice(None), 0), x[0, :4]), lambda x: x.__iadd__(x[0]), lambda x: x.__iadd__(x[:, :1]),
-    lambda x: numpy.add(x[:-1], x[1:], out=x[1:]), lambda x: numpy.multiply(x[:, ::2], 2, out=x[:, 1:4]),
-    lambda x: x[::2].__setitem__(slice(None), x[1::2]), lambda x: numpy.sqrt(x[:, :-1], out=x[:, 1:]),
-    lambda x: numpy.divmod(x[1:3], x[:2] + 1, out=(x[:2], x[2:])), lambda x: x.__iadd__(x),
-    lambda x: x.reshape(-1)[2:].__iadd__(x.reshape(-1)[:-2]), lambda x: x[0].__setitem__(slice(None), x[0][::-1]),
+    lambda x: x.__setitem__(slice(1, None), x[:-1]),
+    lambda x: x.__setitem__(slice(None), x[::-1]),
+    lambda x: x[1:].__iadd__(x[:-1]),
+    lambda x: x[:, 1:].__isub__(x[:, :-1]),
+    lambda x: x[:4, :4].__imul__(x[:4, :4].T),
+    lambda x: x.__setitem__((slice(None), 0), x[0, :4]),
+    lambda x: x.__iadd__(x[0]),
+    lambda x: x.__iadd__(x[:, :1]),
+    lambda x: numpy.add(x[:-1], x[1:], out=x[1:]),
+    lambda x: numpy.multiply(x[:, ::2], 2, out=x[:, 1:4]),
+    lambda x: x[::2].__setitem__(slice(None), x[1::2]),
+    lambda x: numpy.sqrt(x[:, :-1], out=x[:, 1:]),
+    lambda x: numpy.divmod(x[1:3], x[:2] + 1, out=(x[:2], x[2:])),
+    lambda x: x.__iadd__(x),
+    lambda x: x.reshape(-1)[2:].__iadd__(x.reshape(-1)[:-2]),
+    lambda x: x[0].__setitem__(slice(None), x[0][::-1]),
 ]
 
 
@@ -77,11 +110,24 @@ def test_overlapping_updates_read_before_they_write(change: Callable[[Any], Any]
 
 
 ASSIGNMENTS: list[tuple[Any, Any]] = [
-    (slice(None), 3), (0, 2.5), ((1, 2), 7), ((slice(1, 3), slice(None, None, 2)), [[1, 2, 3]]), (Ellipsis, True),
-    ((Ellipsis, 1), [1, 2, 3, 4]), (slice(None), numpy.arange(5)), (slice(None), numpy.ones((1, 1, 5))),
-    ([0, 2], 9), ([0, 2], numpy.ones((2, 5))), (numpy.array([True, False, True, False]), -1), ((slice(None), [1, 3]), 8),
-    (slice(2, 2), 5), (slice(None, None, -1), numpy.arange(20).reshape(4, 5)), (numpy.int64(1), 4), (None, 6),
-    ((numpy.arange(4), numpy.arange(4)), [1, 2, 3, 4]), (slice(1, 2), numpy.float32(1.5)),
+    (slice(None), 3),
+    (0, 2.5),
+    ((1, 2), 7),
+    ((slice(1, 3), slice(None, None, 2)), [[1, 2, 3]]),
+    (Ellipsis, True),
+    ((Ellipsis, 1), [1, 2, 3, 4]),
+    (slice(None), numpy.arange(5)),
+    (slice(None), numpy.ones((1, 1, 5))),
+    ([0, 2], 9),
+    ([0, 2], numpy.ones((2, 5))),
+    (numpy.array([True, False, True, False]), -1),
+    ((slice(None), [1, 3]), 8),
+    (slice(2, 2), 5),
+    (slice(None, None, -1), numpy.arange(20).reshape(4, 5)),
+    (numpy.int64(1), 4),
+    (None, 6),
+    ((numpy.arange(4), numpy.arange(4)), [1, 2, 3, 4]),
+    (slice(1, 2), numpy.float32(1.5)),
 ]
 
 
@@ -143,5 +189,7 @@ def test_number_out_of_range() -> None:
     x = zeros(10, numpy.uint8)
     with pytest.raises(OverflowError, match="Python integer 300 out of bounds for uint8"):
         x[1:4] = 300
-    with pytest.raises(ValueError, match="could not broadcast input array from shape \\(3,\\) into shape \\(2,\\)"):
+    with pytest.raises(
+        ValueError, match="could not broadcast input array from shape \\(3,\\) into shape \\(2,\\)"
+    ):
         x[:2] = wrap(numpy.ones(3))

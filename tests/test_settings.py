@@ -44,9 +44,9 @@ def test_using_restores_values_and_sources(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delenv("DIFFUSE_WINDOW_SIZE", raising=False)
     del config.window
     with using(window=1, compile="wait"):
-        assert config.window == 1 and config.compile == "wait"
+        assert [config.window, config.compile] == [1, "wait"]
         assert settings.source("window") == "code"
-    assert config.window == "auto" and settings.source("window") == "default"
+    assert [config.window, settings.source("window")] == ["auto", "default"]
 
 
 def test_using_restores_after_a_wrong_value_and_an_error() -> None:
@@ -70,10 +70,10 @@ def test_using_restores_after_a_wrong_value_and_an_error() -> None:
     ("trace", "2", "0 or 1"),
     ("small", True, "a whole number >= 0"),
 ])
-def test_a_wrong_value_names_itself_the_rule_and_what_is_right(name: str, value: object, expected: str) -> None:
+def test_a_wrong_value_names_itself_and_the_rule(name: str, value: object, expected: str) -> None:
     with pytest.raises(ValueError) as caught:
         setattr(config, name, value)
-    assert repr(value) in str(caught.value) and expected in str(caught.value) and name in str(caught.value)
+    assert all(part in str(caught.value) for part in (name, repr(value), expected))
 
 
 def test_a_wrong_environment_value_names_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,8 @@ def test_a_wrong_environment_value_names_its_variable(monkeypatch: pytest.Monkey
 
 
 def test_an_unknown_setting_or_variable_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AttributeError, match="no setting 'windows': expected one of runtime, threads, window"):
-        config.windows = 3  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match="no setting 'windows': expected one of runtime, threads"):
+        config.windows = 3
     monkeypatch.setenv("DIFFUSE_WINDOW", "3")
     with pytest.raises(ValueError, match="DIFFUSE_WINDOW='3': there is no such setting"):
         settings.check_environment()
@@ -116,7 +116,6 @@ def test_the_table_has_a_row_for_every_setting() -> None:
 
 
 def test_importing_settings_is_light() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", "import sys, diffuse.settings; print('numpy' in sys.modules, 'llvmlite' in sys.modules)"],
-        capture_output=True, text=True, check=True)
-    assert found.stdout.split() == ["False", "False"]
+    code = "import sys, diffuse.settings; print({'numpy', 'llvmlite', 'numba'} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "set()"

@@ -1,4 +1,4 @@
-"""`import numpy` answered by Diffuse, for the user's files only; and programs that run as Python runs them."""
+"""`import numpy` answered by Diffuse, for the user's files only; programs that run as Python runs them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """`python -m diffuse words...` in a folder."""
-    return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=folder, capture_output=True, text=True,
-                          timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+    return subprocess.run([sys.executable, "-m", "diffuse", *words], cwd=folder, capture_output=True,
+                          text=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
 
 
 def written(folder: Path, name: str, text: str) -> str:
@@ -93,7 +93,8 @@ def test_scipy_works_on_diffuse_arrays(tmp_path: Path) -> None:
 def test_a_program_sees_what_python_would_show_it(tmp_path: Path) -> None:
     program = written(tmp_path, "sub/program.py", """
         import os, pickle, sys
-        print(__name__, os.path.basename(__file__), sys.argv[1:], os.path.basename(sys.path[0]), __spec__, __doc__)
+        name = os.path.basename
+        print(__name__, name(__file__), sys.argv[1:], name(sys.path[0]), __spec__, __doc__)
         assert sys.modules["__main__"].__dict__ is globals() and sys.argv[0] == __file__
         class Thing: pass
         assert type(pickle.loads(pickle.dumps(Thing()))) is Thing
@@ -123,7 +124,8 @@ def test_tracebacks_are_pythons(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize("text, status, said", [
-    ("import sys; sys.exit(7)", 7, ""), ("raise SystemExit", 0, ""), ("raise SystemExit('bad luck')", 1, "bad luck\n"),
+    ("import sys; sys.exit(7)", 7, ""), ("raise SystemExit", 0, ""),
+    ("raise SystemExit('bad luck')", 1, "bad luck\n"),
     ("import sys; sys.exit(None)", 0, ""), ("import atexit; atexit.register(print, 'bye')", 0, ""),
 ])
 def test_exit_statuses_pass_through(tmp_path: Path, text: str, status: int, said: str) -> None:
@@ -132,7 +134,8 @@ def test_exit_statuses_pass_through(tmp_path: Path, text: str, status: int, said
 
 
 def test_modules_and_code(tmp_path: Path) -> None:
-    written(tmp_path, "package/__main__.py", "import sys, numpy\nprint(__name__, numpy.__name__, sys.argv[1:])\n")
+    text = "import sys, numpy\nprint(__name__, numpy.__name__, sys.argv[1:])\n"
+    written(tmp_path, "package/__main__.py", text)
     written(tmp_path, "package/__init__.py", "")
     assert run(tmp_path, "run", "-m", "package", "--window", "x").stdout == (
         "__main__ diffuse.numpy ['--window', 'x']\n")
@@ -169,6 +172,7 @@ def test_outside_the_block_import_is_pythons() -> None:
         names = {"__name__": "__main__", "__file__": str(ROOT / "apps" / "stencil.py")}
         exec("import numpy as np", names)
         assert names["np"].__name__ == "diffuse.numpy"  # type: ignore[attr-defined]
-        exec("import numpy as np", installed := {"__name__": "json", "__file__": os.path.abspath(os.__file__)})
+        installed = {"__name__": "json", "__file__": os.path.abspath(os.__file__)}
+        exec("import numpy as np", installed)
         assert installed["np"].__name__ == "numpy"  # type: ignore[attr-defined]
     assert builtins.__import__ is before

@@ -140,16 +140,22 @@ class ndarray(Methods):
 
     __iadd__, __isub__, __imul__ = updating("add"), updating("subtract"), updating("multiply")
     __itruediv__, __ifloordiv__ = updating("divide"), updating("floor_divide")
-    __imod__, __ilshift__, __irshift__ = updating("remainder"), updating("left_shift"), updating("right_shift")
+    __imod__, __ilshift__, __irshift__ = (
+        updating("remainder"),
+        updating("left_shift"),
+        updating("right_shift"),
+    )
     __iand__, __ior__, __ixor__ = updating("bitwise_and"), updating("bitwise_or"), updating("bitwise_xor")
 
-    def __ipow__(self, other: Any) -> Any:
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[override, misc]
         from diffuse.numpy.operators import simpler_power
 
         if defers(other):
             return NotImplemented
         simpler = simpler_power(self, other)
-        return elementwise.inplace(UFUNCS["power"], self, other) if simpler is None else simpler(self, out=self)
+        return (
+            elementwise.inplace(UFUNCS["power"], self, other) if simpler is None else simpler(self, out=self)
+        )
 
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):
@@ -188,7 +194,7 @@ class ndarray(Methods):
         return exported(self).data
 
     def __buffer__(self, flags: int) -> Any:
-        return memoryview(exported(self))
+        return exported(self).data
 
     # -- copies ------------------------------------------------------------------------------------------
 
@@ -248,7 +254,7 @@ class Flags:
         if name in ("WRITEABLE", "W"):
             self.writeable = value
         else:
-            numpy.empty(0).flags[name] = value
+            setattr(numpy.empty(0).flags, name.lower(), value)
 
     def __repr__(self) -> str:
         lines = [f"  {name} : {self[name]}" for name in

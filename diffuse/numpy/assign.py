@@ -40,7 +40,11 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
     source = adopt(value)
     if type(source) is base.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity are errors, which only the value shows
-    if type(source) not in ARRAYS and type(source) not in elementwise.WEAK and type(source) not in elementwise.STRONG:
+    if (
+        type(source) not in ARRAYS
+        and type(source) not in elementwise.WEAK
+        and type(source) not in elementwise.STRONG
+    ):
         memory = host(base.viewing(x, meta))
         memory[...] = lowered(value)
         return
@@ -107,8 +111,13 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             host(x)[host(mask)] = value
             return
         name = x.form.name
-        engine.record("where", ("bool", name, name, name), x.form.shape, (chosen, Scalar(1, name, number), target),
-                      (target,))
+        engine.record(
+            "where",
+            ("bool", name, name, name),
+            x.form.shape,
+            (chosen, Scalar(1, name, number), target),
+            (target,),
+        )
         return
     memory = host(x)
     memory[lowered(index)] = host(source) if isinstance(source, Array) else value

@@ -11,7 +11,7 @@ import numpy
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import Array, exported, hosted, operand, recorded, spanned, storage_of, viewing
+from diffuse.numpy.base import Array, exported, host, hosted, recorded, spanned, storage_of, viewing
 from diffuse.numpy.forms import NATIVE, Mirror, form, like, packed_strides, row_major
 from diffuse.numpy.ufuncs import adopt, lowered
 
@@ -104,7 +104,7 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
 def _shape(shape: Any) -> tuple[int, ...]:
     """A shape argument, checked with NumPy's messages."""
     if isinstance(shape, Array):
-        shape = shape.tolist()  # type: ignore[attr-defined]
+        shape = host(shape).tolist()
     if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
         found = tuple([operator.index(n) for n in shape])
     else:
@@ -112,7 +112,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
     if any(n < 0 for n in found):
         raise ValueError("negative dimensions are not allowed")
     if len(found) > 64:
-        raise ValueError("maximum supported dimension for an ndarray is currently 64, found " + str(len(found)))
+        raise ValueError(f"maximum supported dimension for an ndarray is currently 64, found {len(found)}")
     return found
 
 
@@ -135,7 +135,9 @@ def _filled(shape: Any, value: Any, dtype: Any, order: str, instead: Callable[..
 def constant(target: Any, value: Any) -> Any:
     """A fresh array of one value (a Python number of the array's type)."""
     if target.size < max(elementwise.SMALL, 1):
-        memory = numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
+        memory = (
+            numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
+        )
         memory.fill(value)
         return hosted(memory)
     x = recorded(target)
@@ -194,7 +196,11 @@ def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool 
     target = _like(prototype, dtype, order, shape)
     if target is None:
         return numpy.empty_like(lowered(prototype), dtype, order, subok, shape)  # type: ignore[call-overload]
-    return recorded(target) if target.size >= max(elementwise.SMALL, 1) else constant(target, _number(0, target.dtype))
+    return (
+        recorded(target)
+        if target.size >= max(elementwise.SMALL, 1)
+        else constant(target, _number(0, target.dtype))
+    )
 
 
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
@@ -213,8 +219,16 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
     return constant(target, _number(1, target.dtype))
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None,
-              *, device: Any = None) -> Any:
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
     x = empty_like(a, dtype, order, subok, shape)
     x[...] = fill_value
     return x
@@ -222,8 +236,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
 
 def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
     """NumPy's arange: its length and its two first values decide, the rest is start + i * delta."""
-    bounds = [a.item() if isinstance(a, Array) else a for a in args]
-    named = {k: v.item() if isinstance(v, Array) else v for k, v in named.items()}
+    bounds = [host(a).item() if isinstance(a, Array) else a for a in args]
+    named = {k: host(v).item() if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
         dtype = bounds.pop()
     begin, end, step = _range(bounds, named)
@@ -232,8 +246,11 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if not step:
         return numpy.arange(*bounds, dtype=dtype, **named)  # raises
     kind = numpy.arange(*[type(v)(1) for v in (begin, end, step)], dtype=dtype).dtype
-    length = -(-(end - begin) // step) if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int) \
+    length = (
+        -(-(end - begin) // step)
+        if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
         else numpy.ceil((end - begin) / step)
+    )
     if not length >= max(elementwise.SMALL, 2) or kind not in NATIVE or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
@@ -257,13 +274,26 @@ def _range(args: list[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
     return (0 if begin is None else begin), end, (1 if step is None else step)
 
 
-def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
-             axis: int = 0, *, device: Any = None) -> Any:
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
     """NumPy's linspace: i * step + start in floating point, the last value exact."""
-    values = [v.item() if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
+    values = [host(v).item() if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
     plain = all(type(v) in (int, float, numpy.float64) for v in values)
-    if not plain or count < max(elementwise.SMALL, 3) or (dtype is not None and numpy.dtype(dtype) != numpy.float64):
+    if (
+        not plain
+        or count < max(elementwise.SMALL, 3)
+        or (dtype is not None and numpy.dtype(dtype) != numpy.float64)
+    ):
         found = numpy.linspace(*map(lowered, values), num, endpoint, retstep, dtype, axis)  # type: ignore[call-overload]
         return (wrap(found[0]), found[1]) if retstep else wrap(found)
     first, last = (float(v) for v in values)
@@ -323,6 +353,27 @@ def stored(memory: Mirror) -> Any:
     return wrap(memory)
 
 
-__all__ = ["arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "copy", "empty",
-           "empty_like", "eye", "frombuffer", "fromfunction", "full", "full_like", "identity", "indices", "linspace",
-           "ones", "ones_like", "operand", "wrap", "zeros", "zeros_like"]
+__all__ = [
+    "arange",
+    "array",
+    "asanyarray",
+    "asarray",
+    "ascontiguousarray",
+    "asfortranarray",
+    "copy",
+    "empty",
+    "empty_like",
+    "eye",
+    "frombuffer",
+    "fromfunction",
+    "full",
+    "full_like",
+    "identity",
+    "indices",
+    "linspace",
+    "ones",
+    "ones_like",
+    "wrap",
+    "zeros",
+    "zeros_like",
+]

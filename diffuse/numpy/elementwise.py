@@ -99,11 +99,15 @@ def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any =
     shapes = [x.form.shape for x in operands if isinstance(x, Array)]
     extra = [where.form.shape] if isinstance(where, Array) else []
     first = shapes[0] if shapes else ()
-    if all(s == first for s in shapes) and not extra and all(o is None or o.form.shape == first for o in outs):
+    if (
+        all(s == first for s in shapes)
+        and not extra
+        and all(o is None or o.form.shape == first for o in outs)
+    ):
         return first
     mirrors = [x.meta if isinstance(x, Array) else _POINT for x in operands] + [where.meta for _ in extra]
     targets = [o.meta for o in outs if o is not None]
-    flags = [["readonly"]] * len(mirrors) + [["writeonly", "no_broadcast"]] * len(targets)
+    flags: list[Any] = [["readonly"]] * len(mirrors) + [["writeonly", "no_broadcast"]] * len(targets)
     numpy.nditer([*mirrors, *targets], ["zerosize_ok", "multi_index"], flags)
     return numpy.broadcast_shapes(*[m.shape for m in mirrors], *[t.shape for t in targets])
 
@@ -199,7 +203,9 @@ def unary(function: Any, a: Any) -> Any:
         except base.Unaddressable:
             return function.at_once((a,), (), (), {})
     out = recorded(form)
-    engine.record(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
+    engine.record(
+        function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),)
+    )
     return out if form.shape else base.scalar_class.of(out)
 
 
@@ -296,7 +302,9 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K")
 def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...]) -> Any:
     """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array."""
     shape = shape_of(operands)
-    out = recorded(like([x.meta for x in operands if isinstance(x, Array)], shape, numpy.dtype(signature[-1])))
+    out = recorded(
+        like([x.meta for x in operands if isinstance(x, Array)], shape, numpy.dtype(signature[-1]))
+    )
     if out.form.size:
         inputs = tuple([base.operand(x, shape) if isinstance(x, Array)
                         else Scalar(k, name, cast_for(numpy.dtype(name), type(x))(x))

@@ -57,8 +57,17 @@ def _accumulator(name: str, operator: str) -> str:
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
     """One of the six folds, with all of NumPy's arguments."""
-    if (axis is None and dtype is None and out is None and where is True and initial is _NoValue and not keepdims
-            and type(a) is base.array_class and 0 < a.form.size < elementwise.SMALL and ready(a)):
+    if (
+        axis is None
+        and dtype is None
+        and out is None
+        and where is True
+        and initial is _NoValue
+        and not keepdims
+        and type(a) is base.array_class
+        and 0 < a.form.size < elementwise.SMALL
+        and ready(a)
+    ):
         found = _small_total(operator, a)
         if found is not None:
             return found
@@ -66,7 +75,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     target = adopt(out, writing=True)
     mask = adopt(where)
     keep = False if keepdims is _NoValue else bool(keepdims)
-    wanted = None if dtype is None else numpy.dtype(dtype)
+    wanted: Any = None if dtype is None else numpy.dtype(dtype)
     if wanted is None and target is not None:
         wanted = target.dtype
     if wanted is None and isinstance(x, Array):
@@ -91,7 +100,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
 
 
 def _small_total(operator: str, x: Array) -> Any:
-    """The fold of everything in a small array, or None where NumPy has more to say (warnings, complex order)."""
+    """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
     name = x.form.name
     if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
         return None
@@ -115,10 +124,10 @@ def _stored(result: Any, target: Array, operator: str, out: Any) -> Any:
         name = _UFUNC.get(operator, operator)
         found, expected = target.form.ndim, len(shape)
         if found != expected:
-            raise ValueError(f"output parameter for reduction operation {name} has the wrong number of dimensions: "
-                             f"Found {found} but expected {expected}")
-        raise ValueError(f"output parameter for reduction operation {name} has a non-reduction dimension not equal "
-                         "to the input one.")
+            raise ValueError(f"output parameter for reduction operation {name} has the wrong number of "
+                             f"dimensions: Found {found} but expected {expected}")
+        raise ValueError(f"output parameter for reduction operation {name} has a non-reduction dimension "
+                         "not equal to the input one.")
     target[...] = result  # type: ignore[index]
     return out
 
@@ -138,7 +147,9 @@ def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: 
     return fallback.call(getattr(numpy, _UFUNC[operator]).reduce, (a,), options, silent="inspection")
 
 
-def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False) -> Any:
+def fold(
+    operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
+) -> Any:
     """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
     if not axes:
         return _unreduced(x, wanted)
@@ -168,9 +179,13 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if not numpy.isfinite(found).all():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = getattr(numpy, operator)(memory, axis=axes, **({"dtype": wanted} if operator in ("sum", "prod") else {}))
+        found = getattr(numpy, operator)(
+            memory, axis=axes, **({"dtype": wanted} if operator in ("sum", "prod") else {})
+        )
     if keepdims:
-        found = numpy.asarray(found, wanted).reshape([1 if d in axes else n for d, n in enumerate(x.form.shape)])
+        found = numpy.asarray(found, wanted).reshape(
+            [1 if d in axes else n for d, n in enumerate(x.form.shape)]
+        )
     if isinstance(found, numpy.ndarray) and found.ndim:
         return hosted(found if found.flags.forc else found.copy())
     return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
@@ -192,11 +207,15 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
         return _recorded(operation, copies, axes, signature, wanted, keepdims)
     out = recorded(row_major(final, wanted))
     kept = tuple([d for d in range(len(shape)) if d not in axes])
-    strides = out.form.strides if not keepdims else tuple([out.form.strides[d] for d in kept]) if not full else ()
+    strides = (
+        out.form.strides if not keepdims else tuple([out.form.strides[d] for d in kept]) if not full else ()
+    )
     rest = tuple([shape[d] for d in kept])
     form = out.form
     part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides, rest).kept(shape, kept)
-    engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=_operator_of(operation))
+    engine.record(
+        operation, signature, shape, operands, ((out.storage, part),), operator=_operator_of(operation)
+    )
     return out if final or keepdims else base.scalar_class.of(out)
 
 
@@ -241,8 +260,13 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     target = adopt(out, writing=True)
     asked = target.dtype if dtype is None and target is not None else dtype
     wanted = numpy.dtype(_accumulator(x.form.name, "sum") if asked is None else asked)
-    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0 or elementwise.eager_errors
-            or (x.form.size < elementwise.SMALL and ready(x))):
+    if (
+        wanted not in NATIVE
+        or wanted.name in ("float16", "bool")
+        or x.form.size == 0
+        or elementwise.eager_errors
+        or (x.form.size < elementwise.SMALL and ready(x))
+    ):
         result = creation.wrap(numpys(host(x), axis, wanted))
     else:
         try:
@@ -251,7 +275,9 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
             return scan(operation, creation.wrap(host(x).copy()), axis, dtype, out)
         result = recorded(row_major(x.form.shape, wanted))
         name = wanted.name
-        engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,), ((result.storage, result.part),))
+        engine.record(
+            f"{operation}:{axis}", (name, name), x.form.shape, (source,), ((result.storage, result.part),)
+        )
     return result if out is None else _stored(result, target, operation, out)
 
 
@@ -319,8 +345,18 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
     return fallback.call(function, (a,), options, silent="inspection")
 
 
-def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any, mean: Any,
-             correction: Any) -> Any:
+def variance(
+    name: str,
+    a: Any,
+    axis: Any,
+    dtype: Any,
+    out: Any,
+    ddof: Any,
+    keepdims: Any,
+    where: Any,
+    mean: Any,
+    correction: Any,
+) -> Any:
     """NumPy's two passes: the mean, then the mean of the squared distances from it."""
     if correction is not _NoValue:
         if ddof != 0:

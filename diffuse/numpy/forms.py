@@ -61,7 +61,7 @@ def _slow_address(array: Mirror) -> int:
 
 
 def _address_reader() -> Callable[[Mirror], int]:
-    """Read the data pointer out of the array object (a tenth of the cost of asking for it), if it is there."""
+    """Read the data pointer out of the array object (a tenth of the cost of asking), if it is there."""
     at, place = ctypes.c_ssize_t.from_address, object.__basicsize__
     probe = numpy.zeros(7)[2:]
     if at(id(probe) + place).value == _slow_address(probe):
@@ -108,7 +108,8 @@ class Form:
     def mirror(self) -> Mirror:
         if self._mirror is None:
             if self.size * self.itemsize >= RESERVE.size:
-                raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type {self.dtype}")
+                raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type "
+                                  f"{self.dtype}")
             self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, 0, self.strides)
         return self._mirror
 
@@ -116,7 +117,9 @@ class Form:
     def root(self) -> view.View:
         """The view of a store that was created with this form's frame."""
         if self._root is None:
-            self._root = view.of(self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape)
+            self._root = view.of(
+                self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape
+            )
         return self._root
 
 
@@ -164,8 +167,9 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
         return row_major(shape, dtype)
     # two indices a dimension show the iterator every stride; the few elements it allocates cost nothing
     clipped = [x[tuple(slice(0, 2) for _ in x.shape)] for x in ranked]
-    probe = numpy.nditer([*clipped, None], ["zerosize_ok"], [["readonly"]] * len(clipped) +
-                         [["writeonly", "allocate"]], op_dtypes=[None] * len(clipped) + [dtype])
+    flags: list[Any] = [["readonly"]] * len(clipped) + [["writeonly", "allocate"]]
+    arrays: list[Any] = [*clipped, None]
+    probe = numpy.nditer(arrays, ["zerosize_ok"], flags, op_dtypes=[None] * len(clipped) + [dtype])
     strides = probe.operands[-1].strides
     perm = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
     return form(shape, packed_strides(shape, perm, dtype.itemsize), dtype)

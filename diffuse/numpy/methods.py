@@ -21,7 +21,9 @@ def by_numpy(name: str, silent: str | None = None) -> Callable[..., Any]:
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
         from diffuse.numpy import fallback
 
-        return fallback.call(getattr(numpy.ndarray, name), (self, *args), kwargs, f"numpy.ndarray.{name}", silent)
+        return fallback.call(
+            getattr(numpy.ndarray, name), (self, *args), kwargs, f"numpy.ndarray.{name}", silent
+        )
 
     apply.__name__ = name
     return apply
@@ -77,7 +79,8 @@ class Methods(Operators):
 
     @flat.setter
     def flat(self, value: Any) -> None:
-        host(self).flat = host(value) if isinstance(value, Array) else value
+        memory: Any = host(self)
+        memory.flat = host(value) if isinstance(value, Array) else value
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
         return views.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy)
@@ -100,7 +103,7 @@ class Methods(Operators):
     def flatten(self, order: str = "C") -> Any:
         return views.flatten(self, order)
 
-    def view(self, dtype: Any = None, type: Any = None) -> Any:  # type: ignore[override]
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
         if dtype is base.array_class or dtype is None and type in (None, base.array_class):
             return viewing(self, self.meta)
         if type is not None or isinstance(dtype, builtin_type) and issubclass(dtype, numpy.ndarray):
@@ -146,7 +149,7 @@ class Methods(Operators):
         memory = host(self).copy()
         memory.resize(wanted, refcheck=False)
         fresh = creation.wrap(memory)
-        self.storage, self.form, self.part = fresh.storage, fresh.form, fresh.part  # type: ignore[method-assign]
+        self.storage, self.form, self.part = fresh.storage, fresh.form, fresh.part
         self.meta, self.memory = fresh.meta, fresh.memory
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
@@ -188,12 +191,30 @@ class Methods(Operators):
              where: Any = True) -> Any:
         return folds.mean_of(self, axis, dtype, out, keepdims, where)
 
-    def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-            where: Any = True, mean: Any = _NoValue) -> Any:
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = _NoValue,
+    ) -> Any:
         return folds.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
-    def std(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False, *,
-            where: Any = True, mean: Any = _NoValue) -> Any:
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = _NoValue,
+    ) -> Any:
         return folds.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
     def ptp(self, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
@@ -211,7 +232,9 @@ class Methods(Operators):
     def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         return folds.scan("cumprod", self, axis, dtype, out)
 
-    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Any:
         return folds.reduce("sum", self.diagonal(offset, axis1, axis2), -1, dtype, out)
 
     # -- the rest ----------------------------------------------------------------------------------------
@@ -222,8 +245,12 @@ class Methods(Operators):
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
     put, sort, partition = by_numpy("put"), by_numpy("sort"), by_numpy("partition")
-    byteswap, tofile, dump, dumps = (by_numpy("byteswap"), by_numpy("tofile", "text"), by_numpy("dump", "text"),
-                                     by_numpy("dumps", "text"))
+    byteswap, tofile, dump, dumps = (
+        by_numpy("byteswap"),
+        by_numpy("tofile", "text"),
+        by_numpy("dump", "text"),
+        by_numpy("dumps", "text"),
+    )
     getfield, setfield, setflags = by_numpy("getfield"), by_numpy("setfield"), by_numpy("setflags")
 
 

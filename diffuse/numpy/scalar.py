@@ -29,7 +29,7 @@ class scalar(Operators):
         return found
 
     @property
-    def __class__(self) -> Any:
+    def __class__(self) -> Any:  # type: ignore[override, misc]
         return self.form.dtype.type
 
     def value(self) -> Any:

@@ -15,7 +15,11 @@ from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import ARRAYS, Array, host, hosted, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
 
-SPLIT = {"divmod": ("floor_divide", "remainder"), "modf": ("modf_0", "modf_1"), "frexp": ("frexp_0", "frexp_1")}
+SPLIT = {
+    "divmod": ("floor_divide", "remainder"),
+    "modf": ("modf_0", "modf_1"),
+    "frexp": ("frexp_0", "frexp_1"),
+}
 """Operations with two results, each computed by an operation of its own."""
 
 SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
@@ -72,7 +76,9 @@ class ufunc:
         mask = options.get("where", True)
         if mask is not True:
             mask = options["where"] = adopt(mask)
-        known = all(x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands))
+        known = all(
+            x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands)
+        )
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
                 or any(x is not None and type(x) is not base.array_class for x in targets)
@@ -89,8 +95,11 @@ class ufunc:
         except (OverflowError, base.Unaddressable):
             rule = None
         if rule is None or self.nout != 1 or self.nin > 2:
-            return self.at_once(operands, (), (), {}) if rule is None else self.full(operands, (None,) * self.nout,
-                                                                                     (None,) * self.nout, {})
+            return (
+                self.at_once(operands, (), (), {})
+                if rule is None
+                else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
+            )
         elementwise.remember((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]), rule)
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
@@ -152,7 +161,9 @@ class ufunc:
             self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
         if not shape:
-            shown = tuple([base.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)])
+            shown = tuple(
+                [base.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)]
+            )
         return shown if self.nout > 1 else shown[0]
 
     def _issue(self, inputs: list[Any], places: list[base.Operand], signature: tuple[str, ...],
@@ -162,13 +173,19 @@ class ufunc:
         for place in places:
             inputs = [x if isinstance(x, Scalar) else elementwise.apart(x, place) for x in inputs]
         if split:  # the first output is written before the second reads
-            inputs = [elementwise.copied(x) if not isinstance(x, Scalar) and any(x[0] is p[0] for p in places) else x
-                      for x in inputs]
+            inputs = [
+                elementwise.copied(x)
+                if not isinstance(x, Scalar) and any(x[0] is p[0] for p in places)
+                else x
+                for x in inputs
+            ]
         if mask is not None:
             mask = elementwise.copied(mask) if any(mask[0] is p[0] for p in places) else mask
             inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape)
                       for x, name in zip(inputs, signature, strict=False)]
-        for n, (name, place) in enumerate(zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)):
+        for n, (name, place) in enumerate(
+            zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
+        ):
             result = signature[self.nin + n]
             types = (*signature[:self.nin], result)
             if mask is None:
@@ -177,7 +194,9 @@ class ufunc:
             computed = elementwise.scratch(shape, result)
             engine.record(name, types, shape, tuple(inputs), (computed,))
             written = place[1].dtype
-            engine.record("where", ("bool", written, written, written), shape, (mask, computed, place), (place,))
+            engine.record(
+                "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
+            )
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = numpy._NoValue, where: Any = True) -> Any:
@@ -185,8 +204,18 @@ class ufunc:
 
         operator = FOLDS.get(self.__name__)
         if operator is None:
-            return self._method("reduce", (array,), {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims,
-                                                     "initial": initial, "where": where})
+            return self._method(
+                "reduce",
+                (array,),
+                {
+                    "axis": axis,
+                    "dtype": dtype,
+                    "out": out,
+                    "keepdims": keepdims,
+                    "initial": initial,
+                    "where": where,
+                },
+            )
         return folds.reduce(operator, array, axis, dtype, out, keepdims, initial, where)
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
