@@ -81,7 +81,7 @@ def _circumstances() -> str:
 
     sources = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem.startswith(("abi", "code", "jit", "llvm", "lowering", "target", "vectormath")):
+        if path.stem.startswith(("abi", "code", "jit", "llvm", "lowering", "target", "vectormath", "expansion")):
             sources.update(path.read_bytes())
     return f"{host()!r}\n{llvmlite.__version__} {llvm.llvm_version_info}\n{sources.hexdigest()}"
 

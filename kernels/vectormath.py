@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import struct
 
+from diffuse.kernels import expansion
 from diffuse.kernels.code import ELEMENT, SIZE, Code, guarded, with_lanes
 
 LIBRARY = "libmvec.so.1"
@@ -21,6 +22,9 @@ LIBRARY = "libmvec.so.1"
 UNARY = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan",
          "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "erf", "erfc")
 BINARY = ("pow", "atan2", "hypot")
+
+EXPANDED = ("exp", "log")
+"""Functions of float64 whose ordinary arguments need no library (expansion.py)."""
 
 INVALID, ZERODIVIDE, OVERFLOW, UNDERFLOW = 1, 4, 8, 16
 """Bits of MXCSR."""
@@ -83,6 +87,14 @@ def call(code: Code, sets: tuple[str, ...], symbols: frozenset[str], name: str, 
     if name not in UNARY and name not in BINARY:
         known = ", ".join((*UNARY, *BINARY))
         raise ValueError(f"no transcendental function {name!r}: expected one of {known}")
+    if sets and dtype == "float64" and name in EXPANDED:
+        return expansion.expand(code, name, values[0],
+                                lambda inner, x: _library(inner, sets, symbols, name, dtype, (x,)))
+    return _library(code, sets, symbols, name, dtype, values)
+
+
+def _library(code: Code, sets: tuple[str, ...], symbols: frozenset[str], name: str, dtype: str,
+             values: tuple[str, ...]) -> str:
     letter, symbol = choose(sets, symbols, name, dtype)
     if not letter:
         return _by_lane(code, symbol, dtype, values)

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from diffuse import settings
-
-if TYPE_CHECKING:
-    from diffuse.kernels.cache import Cache
-
-
-def stored() -> Cache:
-    """The cache that programs use."""
-    from diffuse.kernels.cache import Cache
-
-    return Cache(settings.config.cache_dir, settings.config.cache_size)
+from diffuse.cli.info import sized, stored
 
 
 def listed() -> list[dict[str, Any]]:
@@ -54,8 +45,6 @@ def ls(as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def stats(as_json: bool) -> int:
     """Say how many kernels there are and how large they are together."""
-    from diffuse.cli.info import sized
-
     entries, size = stored().entries()
     limit = settings.config.cache_size
     found = {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size, "limit": limit}

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-import diffuse
-from diffuse.cli.run import Program, apply, execute, program_of, settings_options
-
-
-def report(as_json: bool) -> str:
-    """What `diffuse.explain()` says of this process."""
-    said = diffuse.explain()
-    return json.dumps(asdict(said), indent=2) if as_json else str(said)
+from diffuse.cli.run import Program, apply, execute, program_of, report, settings_options
 
 
 @click.command(cls=Program, name="explain", context_settings={"allow_interspersed_args": False})

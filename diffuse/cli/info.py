@@ -6,16 +6,18 @@ import json
 import platform
 import sys
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from diffuse import settings
 
+if TYPE_CHECKING:
+    from diffuse.kernels.cache import Cache
+
 
 def gathered() -> dict[str, Any]:
     """Everything that `diffuse info` shows, as plain data."""
-    from diffuse.cli.cache import stored
     from diffuse.runtime import machine
 
     settings.check_environment()
@@ -31,6 +33,13 @@ def gathered() -> dict[str, Any]:
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
         "versions": versions(),
     }
+
+
+def stored() -> Cache:
+    """The cache that programs use."""
+    from diffuse.kernels.cache import Cache
+
+    return Cache(settings.config.cache_dir, settings.config.cache_size)
 
 
 def threads_source() -> str:

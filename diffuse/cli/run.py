@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+import diffuse
 from diffuse import settings
 
 
@@ -66,6 +69,12 @@ def execute(words: list[str]) -> int:
     return substitute.run(words)
 
 
+def report(as_json: bool) -> str:
+    """What `diffuse.explain()` says of this process."""
+    said = diffuse.explain()
+    return json.dumps(asdict(said), indent=2) if as_json else str(said)
+
+
 @click.command(cls=Program, name="run", context_settings={"allow_interspersed_args": False})
 @settings_options
 @click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
@@ -85,8 +94,6 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
         return comparison.show(words, as_json, {k: v for k, v in options.items() if v})
     status = execute(words)
     if explain:
-        from diffuse.cli.explain import report
-
         sys.stdout.flush()
         print(report(as_json), file=sys.stderr)
     return status

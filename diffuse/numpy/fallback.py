@@ -94,11 +94,7 @@ class Conversion:
                 return known
         for plain, known in self.pairs:
             if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
-                if isinstance(known, Array):
-                    return looking_into(known, plain, value)
-                from diffuse.numpy.creation import shared
-
-                return shared(value)
+                return looking_into(known, plain, value) if isinstance(known, Array) else shared(value)
         return adopted(value)
 
 
@@ -118,6 +114,14 @@ def adopted(value: numpy.ndarray[Any, Any]) -> Any:
         return value
     form = form_of(value)
     return base.hosted(value, form) if form.packed else base.spanned(value)
+
+
+def shared(value: numpy.ndarray[Any, Any]) -> Any:
+    """A result that looks into the program's own NumPy array: operations on it run at once."""
+    x = adopted(value)
+    if isinstance(x, Array):
+        base.storage_of(x).exported = True
+    return x
 
 
 def _rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:

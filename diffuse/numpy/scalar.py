@@ -28,8 +28,8 @@ class scalar(Operators):
         found.memory = found.owner = None
         return found
 
-    @property
-    def __class__(self) -> Any:  # type: ignore[override, misc]
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
         return self.form.dtype.type
 
     def value(self) -> Any:

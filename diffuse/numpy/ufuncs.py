@@ -109,12 +109,14 @@ class ufunc:
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets):
             kwargs["out"] = tuple([host(o) if isinstance(o, Array) else o for o in targets])
+        from diffuse.numpy import creation
+
         found = self.numpy(*[host(x) if isinstance(x, Array) else x for x in operands], **kwargs)
         if found is NotImplemented:
             return found
         results = found if isinstance(found, tuple) else (found,)
         given = outs if len(outs) == len(results) else (None,) * len(results)
-        shown = tuple([r if o is None else o for r, o in zip(map(adopt, results), given, strict=True)])
+        shown = tuple([creation.wrap(r) if o is None else o for r, o in zip(results, given, strict=True)])
         return shown if isinstance(found, tuple) else shown[0]
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
@@ -314,7 +316,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
             if array.ndim == 0:
                 return array.dtype.type(array) if array.dtype in NATIVE else x
         elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
-            return hosted(array) if array.flags.forc and array.flags.aligned else hosted(array.copy())
+            return hosted(array.copy(order="K"))  # the program may change it before the task runs
         return creation.shared(array) if kind is numpy.ndarray else creation.wrap(array)
     return x
 
