@@ -89,6 +89,8 @@ class Engine:
         self.instances: dict[int, Instance] = {}
         self.shapes: dict[int, int] = {}
         self.lost: dict[int, MemoryError] = {}
+        self._running: set[int] = set()
+        """Stores of the group being forwarded: garbage collection may drop a handle at any moment, not these."""
         self.memo = Memo()
         self.plans: list[Plan] = []
         self.epoch = 0
@@ -131,7 +133,7 @@ class Engine:
     def dropped(self, store: int) -> None:
         """The application's last handle of a store is gone."""
         self.alive.discard(store)
-        if store not in self.pending:
+        if store not in self.pending and store not in self._running:
             self._release(store)
 
     def _release(self, store: int) -> None:
@@ -321,6 +323,7 @@ class Engine:
 
     def _forward(self, group: Group) -> None:
         """Run the oldest group; its successor with it, where the two make one pass over memory."""
+        self._running.update(group.numbering.slots)
         self._retire(group)
         groups = [group]
         try:
@@ -330,6 +333,7 @@ class Engine:
             else:
                 groups.append(partner)
         finally:
+            self._running.clear()
             for done in groups:
                 for store in done.numbering.slots:
                     if store not in self.alive and store not in self.pending:
@@ -415,6 +419,7 @@ class Engine:
         if any(self.pending.get(store) != readers.count(store) for store in made):
             return None
         self._closed.popleft()
+        self._running.update(following.numbering.slots)
         self._retire(following)
         second = self._planned(following)
         if not self._pipelined(plan, group, second, following):

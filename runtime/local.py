@@ -95,7 +95,9 @@ class Local:
         if native is None:
             self._interpret(launch)
         else:
-            self._submit(native.address, native.finish, points, kernel.pack(values), (native, keep))
+            # a single point combines its own reductions
+            finish = native.finish if points > 1 else 0
+            self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
 
     def _interpret(self, launch: Launch) -> None:
         self._pool.fence()
