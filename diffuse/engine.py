@@ -19,11 +19,11 @@ from diffuse.canonical import Numbering
 from diffuse.check import check
 from diffuse.floaterrors import report
 from diffuse.fusion import Effects, admit
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Store, Where, relation, volume
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, Store, Where, relation, volume
 from diffuse.kernels import generators, loops
 from diffuse.kernels.compiler import compiler
 from diffuse.kernels.compose import compose
-from diffuse.launch import launch
+from diffuse.launch import ONE, launch
 from diffuse.memo import Memo, Node
 from diffuse.pipeline import Pair, header, pair
 from diffuse.plan import Plan
@@ -41,6 +41,7 @@ LARGEST_WINDOW = 2048
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, so that every
 turn of the user's loop makes the same groups."""
+ONE_POINT = ONE[0]
 DIALECT = __name__.partition(".")[0]
 
 
@@ -68,7 +69,7 @@ Operand = tuple[Storage, View]
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason")
+    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut")
 
     def __init__(self, node: Node) -> None:
         self.tasks: list[IndexTask] = []
@@ -78,6 +79,16 @@ class Group:
         self.analysed = 0
         self.first: tuple[Any, ...] | None = None
         self.reason: Any = ""
+        self.cut: IndexTask | None = None
+        """The last task that several points share by rows."""
+
+    def beside(self, shape: Point) -> tuple[Point, tuple[Split, ...]]:
+        """The launch of a small task: cut like the large one before it when it has as many rows, so that the
+        columns at a border join the interior; else one point."""
+        cut = self.cut
+        if cut is not None and shape and shape[0] == cut.shape[0]:
+            return cut.domain, cut.splits
+        return ONE
 
 
 class Engine:
@@ -179,6 +190,8 @@ class Engine:
             if reduced and reduced[-1] != len(shape) - 1:
                 leaves = reduced[-1]
         domain, splits = launch(shape, self.points, config.min_chunk, whole, leaves)
+        if domain == ONE_POINT and operator is None and not whole and self._open.cut is not None:
+            domain, splits = self._open.beside(shape)
         accesses, scalars, exported = [], [], False
         epoch = self.epoch
         for operand in inputs:
@@ -240,7 +253,7 @@ class Engine:
         if config.check and not _opaque(task):
             check(task)
         group = self._open
-        if len(group.tasks) >= LOOP and group.first == (task.operation, task.where):
+        if len(group.tasks) >= LOOP and group.first == (task.operation, task.where, task.shape):
             self._close("the loop comes back to its first call")
             group = self._open
         row = group.numbering.row(task)
@@ -255,7 +268,9 @@ class Engine:
             if edge is None:
                 edge = self._analyse(group, task, row)
         if not group.tasks:
-            group.first = (task.operation, task.where)
+            group.first = (task.operation, task.where, task.shape)
+        if task.domain != ONE_POINT and task.splits[0].axis == 0:
+            group.cut = task
         group.tasks.append(task)
         group.node = edge
         pending = self.pending

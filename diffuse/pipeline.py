@@ -13,8 +13,9 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from diffuse.ir import Access, IndexTask, Privilege, covers
-from diffuse.kernels import pipeline
+from diffuse.kernels import abi, pipeline
 from diffuse.plan import Plan
+from diffuse.view import ITEMSIZE
 
 CACHE = 1 << 19
 """Bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
@@ -35,6 +36,8 @@ class Stage(NamedTuple):
     """Store row of iteration row 0; None when the argument does not move, row by row, down dimension 0."""
     pitch: int
     """Bytes from one iteration row to the next."""
+    width: int | None
+    """Bytes of one row, when its elements are neighbours."""
     view: Any
 
 
@@ -74,6 +77,8 @@ def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[Inde
 
 def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
+    if _rows(first, one) is None or _rows(second, two) is None:
+        return None
     made = {s.access.store.id: (k, s) for k, s in enumerate(a) if s.stored}
     for _, s in made.values():
         if s.row is None or not covers(s.access):
@@ -88,7 +93,7 @@ def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence
                 return None
             distances.append(s.row - source[1].row)
         elif s.stored:
-            if s.row is None or s.access.store.shape[1:] == () or not _contiguous(s):
+            if s.row is None or s.width is None or _also_read(b, s):
                 return None
             for r in a:
                 if r.access.store.id == s.access.store.id:
@@ -119,7 +124,8 @@ def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
     for (number, position), argument in zip(plan.composition.arguments, plan.composition.body.arguments, strict=True):
         access = tasks[number].accesses[position]
         view: Any = access.map
-        found.append(Stage(access, argument.privilege is not Privilege.READ, _row(access), view.strides[0], view))
+        found.append(Stage(access, argument.privilege is not Privilege.READ, _row(access), view.strides[0],
+                           _width(view), view))
     return found
 
 
@@ -131,8 +137,22 @@ def _row(access: Access) -> int | None:
     return rows[0][0]
 
 
-def _contiguous(stage: Stage) -> bool:
-    return bool(stage.access.map.rows[-1][1] == ((1, 1),))
+def _width(view: Any) -> int | None:
+    item = ITEMSIZE[view.dtype]
+    if len(view.shape) == 1:
+        return item
+    return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
+
+
+def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> int | None:
+    """How many rows the kernel's loops have, when all have the same."""
+    found = {tasks[t].shape[0] for t in plan.composition.spaces}
+    return found.pop() if len(found) == 1 else None
+
+
+def _also_read(stages: list[Stage], written: Stage) -> bool:
+    """Does the second kernel read the store of a deferred result through another argument?"""
+    return any(not s.stored and s.access.store.id == written.access.store.id for s in stages)
 
 
 def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask],
@@ -142,6 +162,7 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
     points, tile = two[0].domain[0], two[0].splits[0].tile
     rows = shape.chunk + shape.reach - shape.low + 1
     tables: list[int] = []
+    extents: list[list[int]] = []
     scratch = border = 0
     ring_entries: dict[int, tuple[int, int, int]] = {}
     rings: list[int] = []
@@ -150,14 +171,14 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
         rings += (scratch, pitch)
         scratch += rows * pitch
     for stages, plan, kinds in ((a, first, shape.kinds[0]), (b, second, shape.kinds[1])):
-        rank = plan.composition.body.spaces[0].rank
-        for k, (stage, kind) in enumerate(zip(stages, kinds, strict=True)):
-            entry = [2 + rank + k * (1 + rank), kind, stage.pitch, 0, 0, 0]
+        places = abi.words(plan.composition.body)
+        extents.append([at + 1 for at in places.spaces])
+        for word, stage, kind in zip(places.arguments, stages, kinds, strict=True):
+            entry = [word, kind, stage.pitch, 0, 0, 0]
             if kind == pipeline.RING:
                 entry[3:] = ring_entries[stage.access.store.id]
             elif kind == pipeline.DEFERRED:
-                width = stage.view.shape[1] * stage.view.strides[1]
-                entry[3:] = (border, width, 0)
+                entry[3:] = (border, stage.width or 0, 0)
                 border += (shape.below + shape.above) * stage.pitch
             tables += entry
     at_first = len(pipeline.FIELDS)
@@ -167,9 +188,11 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
         points, first.kernel.native.address, second.kernel.native.address,  # type: ignore[union-attr]
         len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
         shape.high, one[0].shape[0], tile, two[0].shape[0], memory(scratch * points), scratch, shape.below,
-        shape.above, memory(border * points) if border else 0, border, len(a), len(b), 2, 2, table,
-        table + pipeline.ENTRY * len(a), len(rings) // 2, table + pipeline.ENTRY * (len(a) + len(b)))
-    return b"".join((values, *blocks, Struct(f"<{len(tables) + len(rings)}q").pack(*tables, *rings)))
+        shape.above, memory(border * points) if border else 0, border, len(a), len(b), len(extents[0]), len(extents[1]),
+        table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
+        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
+    tables += (*rings, *extents[0], *extents[1])
+    return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
 
 
 class Pair:

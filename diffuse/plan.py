@@ -83,7 +83,8 @@ class Plan:
 
 
 def _rowwise(body: Body) -> bool:
-    """Is the kernel one plain loop nest over rows, cut into points by rows (pipeline.py)?"""
-    return (len(body.loops) == 1 and body.spaces[0].rank == 2 and body.spaces[0].axis == 0
-            and body.loops[0].order == (0, 1)
-            and not any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops))
+    """Are the kernel's loops plain, and all cut into points by rows (pipeline.py)?"""
+    return bool(body.loops) and all(
+        body.spaces[loop.space].axis == 0 and loop.order == tuple(range(body.spaces[loop.space].rank))
+        and not any(op.kind in ("reduce", "scan", "index") for op in loop.ops)
+        for loop in body.loops)

@@ -18,10 +18,11 @@ from typing import Any, NamedTuple
 
 FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk", "reach", "low",
           "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below", "above", "border",
-          "border_bytes", "arguments_first", "arguments_second", "extent_first", "extent_second", "table_first",
-          "table_second", "rings", "table_rings")
-"""The header's words.  Rows are indices of the kernels' iteration dimension 0; `at_`, `table_` and `extent_` are
-word indices (`extent_` within the kernel's own block)."""
+          "border_bytes", "arguments_first", "arguments_second", "spaces_first", "spaces_second", "extents_first",
+          "extents_second", "table_first", "table_second", "rings", "table_rings")
+"""The header's words.  Rows are indices of the kernels' iteration dimension 0; `at_`, `table_` and `extents_` are
+word indices of the kernels' blocks, of their arguments' entries, and of lists that say where in its block each of
+a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
@@ -75,8 +76,8 @@ declare i64 @llvm.smin.i64(i64, i64)
 
 ; Run a kernel on its rows [lo, hi).  `ring`: the scratch, whose row 0 is the first kernel's row `base`.
 ; `border`: 0, or the buffer that takes the deferred results, with row `lo` at buffer row `slot`.
-define internal void @run(ptr %kernel, ptr %block, ptr %original, ptr %table, i64 %arguments, i64 %extent,
-                          i64 %lo, i64 %hi, i64 %ring, i64 %base, i64 %border, i64 %slot) {
+define internal void @run(ptr %kernel, ptr %block, ptr %original, ptr %table, i64 %arguments, ptr %extents,
+                          i64 %spaces, i64 %lo, i64 %hi, i64 %ring, i64 %base, i64 %border, i64 %slot) {
 entry:
   %rows = sub i64 %hi, %lo
   %some = icmp sgt i64 %rows, 0
@@ -127,10 +128,21 @@ next:
   %k1 = add i64 %k, 1
   br label %loop
 call:
+  br label %space
+space:
+  %n = phi i64 [ 0, %call ], [ %n1, %cut ]
+  %n.more = icmp slt i64 %n, %spaces
+  br i1 %n.more, label %cut, label %go
+cut:
+  %extent.word = getelementptr i64, ptr %extents, i64 %n
+  %extent = load i64, ptr %extent.word
   %extent.at = getelementptr i64, ptr %block, i64 %extent
   store i64 %rows, ptr %extent.at
   %tile.at = getelementptr i64, ptr %extent.at, i64 -1
   store i64 %rows, ptr %tile.at
+  %n1 = add i64 %n, 1
+  br label %space
+go:
   store i64 1, ptr %block
   call void %kernel(ptr %block, i64 0)
   br label %done
@@ -162,14 +174,16 @@ done:
 define void @drive(ptr %h, i64 %p) {
 entry:
 FIELD first second words_first words_second at_first at_second chunk reach low high rows_first tile rows_second
-FIELD scratch scratch_bytes below above border border_bytes arguments_first arguments_second extent_first
-FIELD extent_second table_first table_second rings table_rings
+FIELD scratch scratch_bytes below above border border_bytes arguments_first arguments_second spaces_first
+FIELD spaces_second extents_first extents_second table_first table_second rings table_rings
   %kernel1 = inttoptr i64 %first to ptr
   %kernel2 = inttoptr i64 %second to ptr
   %original1 = getelementptr i64, ptr %h, i64 %at_first
   %original2 = getelementptr i64, ptr %h, i64 %at_second
   %table1 = getelementptr i64, ptr %h, i64 %table_first
   %table2 = getelementptr i64, ptr %h, i64 %table_second
+  %extents1 = getelementptr i64, ptr %h, i64 %extents_first
+  %extents2 = getelementptr i64, ptr %h, i64 %extents_second
   %table3 = getelementptr i64, ptr %h, i64 %table_rings
   %block1 = alloca i64, i64 %words_first, align 16
   %block2 = alloca i64, i64 %words_second, align 16
@@ -206,22 +220,22 @@ body:
   %want = add i64 %ce, %reach
   %to = call i64 @llvm.smin.i64(i64 %want, i64 %last)
   %base = add i64 %c, %low
-  call void @run(ptr %kernel1, ptr %block1, ptr %original1, ptr %table1, i64 %arguments_first, i64 %extent_first,
-                 i64 %done, i64 %to, i64 %ring, i64 %base, i64 0, i64 0)
+  call void @run(ptr %kernel1, ptr %block1, ptr %original1, ptr %table1, i64 %arguments_first, ptr %extents1,
+                 i64 %spaces_first, i64 %done, i64 %to, i64 %ring, i64 %base, i64 0, i64 0)
   %now = call i64 @llvm.smax.i64(i64 %done, i64 %to)
   %s1 = call i64 @llvm.smin.i64(i64 %ce, i64 %lowend)
   %slot1 = sub i64 %c, %lo
-  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, i64 %extent_second,
-                 i64 %c, i64 %s1, i64 %ring, i64 %base, i64 %edge, i64 %slot1)
+  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, ptr %extents2,
+                 i64 %spaces_second, i64 %c, i64 %s1, i64 %ring, i64 %base, i64 %edge, i64 %slot1)
   %s2 = call i64 @llvm.smax.i64(i64 %c, i64 %lowend)
   %s3 = call i64 @llvm.smin.i64(i64 %ce, i64 %highstart)
-  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, i64 %extent_second,
-                 i64 %s2, i64 %s3, i64 %ring, i64 %base, i64 0, i64 0)
+  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, ptr %extents2,
+                 i64 %spaces_second, i64 %s2, i64 %s3, i64 %ring, i64 %base, i64 0, i64 0)
   %s4 = call i64 @llvm.smax.i64(i64 %s2, i64 %highstart)
   %past = sub i64 %s4, %highstart
   %slot4 = add i64 %past, %below
-  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, i64 %extent_second,
-                 i64 %s4, i64 %ce, i64 %ring, i64 %base, i64 %edge, i64 %slot4)
+  call void @run(ptr %kernel2, ptr %block2, ptr %original2, ptr %table2, i64 %arguments_second, ptr %extents2,
+                 i64 %spaces_second, i64 %s4, i64 %ce, i64 %ring, i64 %base, i64 %edge, i64 %slot4)
   %keepfrom = add i64 %ce, %low
   %keep = sub i64 %now, %keepfrom
   %skip = sub i64 %ce, %c
