@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffuse.floaterrors import suspects
-from diffuse.ir import IndexTask, volume
+from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition
@@ -23,7 +23,8 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "_partials",
-                 "_complex", "vanished", "operations", "suspects", "rowwise")
+                 "_complex", "vanished", "operations", "suspects", "rowwise",
+                 "stored")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  reason: str, text: str) -> None:
@@ -41,6 +42,9 @@ class Plan:
         self.launches = 0
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)
+        self.stored = tuple(source for source, a in zip(composition.arguments, composition.body.arguments, strict=True)
+                            if a.privilege is not Privilege.READ)
+        """Where the stores come from that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)

@@ -64,13 +64,13 @@ def inputs() -> tuple[Any, Any]:
 def test_a_chain_runs_as_one_task_and_makes_no_temporary() -> None:
     a, b = inputs()
     x, y = attached(a), attached(b)
-    before, memory = launched(), len(engine.current().instances)
+    before, memory = launched(), len(engine.current().stores.instances)
     total = apply("add", x, y)
     result = apply("multiply", total, 2.0)
     del total
     np.testing.assert_array_equal(value(result), (a + b) * 2.0)
     assert launched() - before == 1
-    assert len(engine.current().instances) == memory + 1
+    assert len(engine.current().stores.instances) == memory + 1
 
 
 def test_what_the_program_holds_is_kept() -> None:
@@ -218,9 +218,9 @@ def test_memory_goes_back_when_the_last_handle_does() -> None:
     x = attached(inputs()[0])
     y = apply("sqrt", x)
     engine.fence()
-    held = len(engine.current().instances)
+    held = len(engine.current().stores.instances)
     del y
-    assert len(engine.current().instances) == held - 1
+    assert len(engine.current().stores.instances) == held - 1
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])

@@ -1,0 +1,195 @@
+"""From a closed group to launches: its plan is made or replayed, what somebody sees gets memory, the kernel runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffuse import trace
+from diffuse.floaterrors import report
+from diffuse.ir import IndexTask, Privilege, volume
+from diffuse.kernels import loops
+from diffuse.kernels.compiler import compiler
+from diffuse.kernels.compose import compose
+from diffuse.pipeline import Pair, header, pair
+from diffuse.plan import Plan
+from diffuse.pretty import window_text
+from diffuse.runtime.base import Instance, Launch
+from diffuse.stores import Stores
+from diffuse.temporaries import temporaries
+from diffuse.window import Group, Window
+
+READ = Privilege.READ
+
+
+class Forwarder:
+    """Takes groups from the window to the runtime."""
+
+    def __init__(self, stores: Stores, window: Window) -> None:
+        self.stores = stores
+        self.window = window
+        self.plans: list[Plan] = []
+        self._ran: set[Plan] = set()
+
+    def forward(self) -> None:
+        """Run the oldest group; its successor with it, where the two make one pass over memory."""
+        group = self._take()
+        try:
+            if not self._with_partner(group):
+                self._run(group)
+        finally:
+            self.stores.forwarded()
+
+    def report_flags(self) -> None:
+        """Warn about floating-point errors of everything that ran; after a fence."""
+        ran, self._ran = self._ran, set()
+        flags = self.stores.runtime.flags()
+        if flags:
+            report(flags, [plan.suspects for plan in ran])
+
+    def _take(self) -> Group:
+        group = self.window.take()
+        self.stores.running.update(group.numbering.slots)
+        self.stores.retire(group.tasks)
+        return group
+
+    def _planned(self, group: Group) -> Plan:
+        """The plan of a group, for what is live now."""
+        alive, pending = self.stores.alive, self.stores.pending
+        bits = 0
+        for store, slot in group.numbering.slots.items():
+            if store in alive or store in pending:
+                bits |= 1 << slot
+        plan: Plan | None = group.node.plans.get(bits)
+        if plan is None:
+            plan = group.node.plans[bits] = self._plan(group, bits)
+        else:
+            trace.counters["replays"] += 1
+        return plan
+
+    def _plan(self, group: Group, bits: int) -> Plan:
+        trace.count("plans")
+        live = {store for store, slot in group.numbering.slots.items() if bits >> slot & 1}
+        gone = temporaries(group.tasks, (), live)
+        composition = compose(group.tasks, gone, loops.fuse)
+        kernel = compiler.kernel(composition.body) if composition.body.loops else None
+        plan = Plan(composition, kernel, group.tasks, str(group.reason), window_text(group.tasks))
+        self.plans.append(plan)
+        trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
+                                    f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n{plan.text}")
+        return plan
+
+    def _run(self, group: Group) -> None:
+        tasks = group.tasks
+        if group.opaque:
+            self._call(tasks[0])
+            return
+        plan = self._planned(group)
+        if plan.kernel is None:
+            return
+        self._count(plan)
+        create = self.stores.runtime.create
+        try:
+            partials = [create(n) for n in plan.partial_bytes(tasks)]
+            values = plan.values(tasks, self.stores.address, [p.address for p in partials])
+        except MemoryError as error:
+            self.stores.lose(tasks, error)
+            raise
+        self._launch(Launch(plan.kernel, values, values[0], (*self._touched(plan, tasks), *partials)), partials)
+
+    def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
+        runtime = self.stores.runtime
+        runtime.launch(launch)
+        for instance in scratch:
+            runtime.release(instance)
+
+    def _count(self, plan: Plan) -> None:
+        """One more launch of a plan, whose kernel gets compiled if it is not yet."""
+        plan.launches += 1
+        self._ran.add(plan)
+        trace.counters["launched"] += 1
+        if plan.kernel is not None and plan.kernel.native is None:
+            compiler.kernel(plan.kernel.body)
+            if plan.kernel.native is None:
+                trace.counters["interpreted"] += 1
+
+    def _touched(self, plan: Plan, tasks: list[IndexTask]) -> list[Instance]:
+        instances = self.stores.instances
+        ids = [tasks[t].accesses[k].store.id for t, k in plan.composition.arguments]
+        return [instances[store] for store in ids if store in instances]
+
+    def _call(self, task: IndexTask) -> None:
+        """A host function, over NumPy arrays of its operands."""
+        import numpy
+
+        trace.counters["launched"] += 1
+        arrays = []
+        try:
+            for access in task.accesses:
+                view: Any = access.map
+                memory = self.stores.instance(access.store.id).array
+                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        except MemoryError as error:
+            self.stores.lose([task], error)
+            raise
+        function = task.scalars[0].value
+        self.stores.runtime.call(lambda: function(*arrays))
+
+    # -- two groups as one pass --------------------------------------------------------------------------------
+
+    def _with_partner(self, group: Group) -> bool:
+        """Run a group together with the next one, if everything it makes is for that one alone."""
+        closed, stores = self.window.closed, self.stores
+        if not closed or group.opaque or stores.runtime.name != "local":
+            return False
+        domain = group.tasks[0].domain
+        if closed[0].tasks[0].domain != domain or volume(domain) <= 1 or closed[0].opaque:
+            return False
+        plan = self._planned(group)
+        if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
+            return False
+        made = {group.tasks[t].accesses[k].store.id for t, k in plan.stored}
+        if not made.isdisjoint(stores.alive):
+            return False
+        uses = [access.store.id for task in closed[0].tasks for access in task.accesses]
+        if any(stores.pending.get(store) != uses.count(store) for store in made):
+            return False
+        following = self._take()
+        second = self._planned(following)
+        if not self._pipelined(plan, group, second, following):
+            # the first group was planned with what it makes as live, which still is right: it runs first
+            stores.expect_all(following.tasks)
+            self._run(group)
+            stores.retire(following.tasks)
+            self._run(following)
+        return True
+
+    def _pipelined(self, first: Plan, one: Group, second: Plan, two: Group) -> bool:
+        """Launch two groups as one pass; False where their rows do not allow it."""
+        if first.kernel is None or second.kernel is None or second.kernel.native is None or not second.rowwise:
+            return False
+        shape = pair(first, one.tasks, second, two.tasks)
+        if shape is None:
+            return False
+        scratch: list[Instance] = []
+        inner = {one.tasks[t].accesses[k].store.id for t, k in first.stored}
+
+        def memory(nbytes: int) -> int:
+            scratch.append(self.stores.runtime.create(nbytes))
+            return scratch[-1].address
+
+        def address(store: int) -> int:
+            return 0 if store in inner else self.stores.address(store)
+
+        try:
+            blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
+                      second.kernel.pack(second.values(two.tasks, address, ())))
+            values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
+        except MemoryError as error:
+            self.stores.lose(one.tasks + two.tasks, error)
+            raise
+        self._count(first)
+        self._count(second)
+        trace.counters["pipelined"] += 1
+        keep = (first.kernel, second.kernel, *self._touched(first, one.tasks), *self._touched(second, two.tasks))
+        self._launch(Launch(Pair(), values, volume(two.tasks[0].domain), (*keep, *scratch)), scratch)
+        return True

@@ -1,0 +1,149 @@
+"""Stores: who still sees them, and where their memory is.
+
+Liveness is counted twice over (papers/003, section 5.1): handles that the application holds, and tasks that
+are not forwarded yet.  A store has memory from the first fused task that writes it where somebody sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffuse.ir import IndexTask, Point, Store
+from diffuse.runtime import make
+from diffuse.runtime.base import Instance, Runtime
+from diffuse.settings import config
+from diffuse.view import View
+
+
+class Storage:
+    """The application's handle of one store.  When the last reference goes, the store is not live any more."""
+
+    __slots__ = ("store", "nbytes", "touched", "exported", "_stores", "__weakref__")
+
+    def __init__(self, stores: Stores, store: Store, nbytes: int) -> None:
+        self.store = store
+        self.nbytes = nbytes
+        self.touched = -1
+        """The epoch of the last task on it; older than the engine's: nothing pending or running."""
+        self.exported = False
+        """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
+        self._stores = stores
+        stores.alive.add(store.id)
+
+    def __del__(self) -> None:
+        self._stores.dropped(self.store.id)
+
+
+Operand = tuple[Storage, View]
+
+
+class Stores:
+    """All stores of one engine."""
+
+    def __init__(self) -> None:
+        self.alive: set[int] = set()
+        """Stores that the application holds."""
+        self.pending: dict[int, int] = {}
+        """Accesses by tasks not forwarded yet, per store."""
+        self.instances: dict[int, Instance] = {}
+        self.sizes: dict[int, int] = {}
+        self.lost: dict[int, MemoryError] = {}
+        """Stores whose contents could not be computed."""
+        self.running: set[int] = set()
+        """Stores of what is being forwarded: the garbage collector may drop a handle at any moment, not these."""
+        self._next = 0
+        self._runtime: Runtime | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = make(config.runtime)
+        return self._runtime
+
+    def change_runtime(self) -> None:
+        """Run what comes from now on where the settings say; memory moves along at its next use."""
+        if self._runtime is not None and self._runtime.name != config.runtime:
+            old, self._runtime = self._runtime, make(config.runtime)
+            for store, instance in list(self.instances.items()):
+                self.instances[store] = self._runtime.attach(instance.array)
+                old.release(instance)
+
+    def create(self, shape: Point, dtype: str, itemsize: int) -> Storage:
+        """A store that no task has written yet; it takes memory when one does."""
+        nbytes = itemsize
+        for n in shape:
+            nbytes *= n
+        self._next += 1
+        self.sizes[self._next] = nbytes
+        return Storage(self, Store(self._next, shape, dtype), nbytes)
+
+    def attach(self, array: Any) -> Storage:
+        """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
+        storage = self.create(array.shape, array.dtype.name, array.itemsize)
+        self.instances[storage.store.id] = self.runtime.attach(array)
+        return storage
+
+    def instance(self, store: int) -> Instance:
+        """The memory of a store, taken now if it has none."""
+        found = self.instances.get(store)
+        if found is None:
+            found = self.instances[store] = self.runtime.create(self.sizes[store])
+        return found
+
+    def address(self, store: int) -> int:
+        return self.instance(store).address
+
+    def seen(self, store: int) -> bool:
+        """Does the application or a pending task still refer to the store?"""
+        return store in self.alive or store in self.pending
+
+    def expect(self, task: IndexTask) -> None:
+        """A task becomes pending."""
+        pending = self.pending
+        for access in task.accesses:
+            store = access[0][0]
+            pending[store] = pending.get(store, 0) + 1
+
+    def expect_all(self, tasks: list[IndexTask]) -> None:
+        for task in tasks:
+            self.expect(task)
+
+    def retire(self, tasks: list[IndexTask]) -> None:
+        """The tasks of a group stop being pending."""
+        pending = self.pending
+        for task in tasks:
+            for access in task.accesses:
+                store = access[0][0]
+                left = pending[store] - 1
+                if left:
+                    pending[store] = left
+                else:
+                    del pending[store]
+
+    def dropped(self, store: int) -> None:
+        """The application's last handle of a store is gone."""
+        self.alive.discard(store)
+        if store not in self.pending and store not in self.running:
+            self.release(store)
+
+    def forwarded(self) -> None:
+        """What was being forwarded is with the runtime: let go of the stores that nobody sees."""
+        done, self.running = self.running, set()
+        for store in done:
+            if not self.seen(store):
+                self.release(store)
+
+    def release(self, store: int) -> None:
+        self.sizes.pop(store, None)
+        self.lost.pop(store, None)
+        instance = self.instances.pop(store, None)
+        if instance is not None:
+            self.runtime.release(instance)
+
+    def lose(self, tasks: list[IndexTask], error: MemoryError) -> None:
+        """No memory for a fused task: what it would have written is lost, and whoever reads it is told where."""
+        error.add_note(f"needed by the operations recorded at {tasks[0].where} to {tasks[-1].where}")
+        for task in tasks:
+            for access in task.accesses:
+                if access.privilege.value != "R":
+                    self.lost[access.store.id] = error
