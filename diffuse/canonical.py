@@ -10,10 +10,11 @@ all that such a decision depends on, and no store id, scalar value, extent or of
     Domain ::= True                                         the domain of the window's first task
              | (is extent 0 one point?, ...)                the first task's, or a different one
     View   ::= number                                       seen before in this slot
-             | (dtype, classes, relations, frame, covers)   new: the next number in its slot
+             | (number, relations)                          seen before, and written for the first time
+             | (number, dtype, classes, relations, frame, covers)                  new in its slot
 
-`relations` compares the new view with every view of its slot so far, itself included; `frame` says whether
-its frame is the first one of its slot.
+`relations` are those that can matter: of a view that is written, with every view of its slot so far, itself
+included; of a view that is read, with the written ones.  `frame` says whether its frame is the slot's first.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from diffuse.ir import (
     IndexTask,
     Partition,
     Point,
+    Privilege,
     Relation,
     Split,
     Store,
@@ -36,6 +38,7 @@ from diffuse.ir import (
 
 Row = tuple[Any, ...]
 
+_READ = Privilege.READ
 _REMEMBERED = 1 << 16
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
@@ -51,25 +54,39 @@ def key(window: Sequence[IndexTask], live: Container[int] = ()) -> tuple[Any, ..
     return rows, tuple([id in live for id in numbering.slots])
 
 
+class _Slot:
+    """The views of one store so far: first accesses, which are written, and where to find one again."""
+
+    __slots__ = ("number", "views", "written")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.views: list[Access] = []
+        self.written: list[int] = []
+
+
 class Numbering:
     """The canonical numbers of a growing window.  Asking for a task's row adds it; none is taken back."""
 
-    __slots__ = ("slots", "stores", "views", "spaces", "_seen", "_relations", "_numbers", "_domain", "_last")
+    __slots__ = ("slots", "stores", "spaces", "_slots", "_seen", "_numbers", "_domain", "_last")
 
     def __init__(self) -> None:
         self.slots: dict[int, int] = {}
         """Slot of each store id."""
         self.stores: list[Store] = []
         """First frame of each slot."""
-        self.views: list[list[Access]] = []
-        """For each slot the first access of each of its views."""
         self.spaces: list[tuple[Point, tuple[Split, ...]]] = []
         """Iteration spaces, as (shape, splits)."""
-        self._seen: dict[tuple[int, int, int], tuple[int, int, Store, AccessMap, Partition]] = {}
-        self._relations: list[list[tuple[Relation, ...]]] = []
+        self._slots: list[_Slot] = []
+        self._seen: dict[tuple[int, int, int], tuple[_Slot, int, Store, AccessMap, Partition]] = {}
         self._numbers: dict[tuple[Point, tuple[Split, ...]], int] = {}
         self._domain: Point | None = None
         self._last: tuple[Any, Any, int] = (None, None, 0)
+
+    @property
+    def views(self) -> list[list[Access]]:
+        """For each slot the first access of each of its views."""
+        return [slot.views for slot in self._slots]
 
     def row(self, task: IndexTask) -> Row:
         """Number what `task` is the first to use, and return the task in those numbers."""
@@ -83,15 +100,18 @@ class Numbering:
         for access in accesses:
             store, map, partition, privilege, operator = access
             found = seen.get((store[0], id(map), id(partition)))
-            if found is not None and found[2] == store:
-                row += (found[0], found[1], privilege, operator)
-            else:
+            if found is None or (found[2] is not store and found[2] != store):
                 row += (*self._view(access, len(shape), domain), privilege, operator)
+            elif privilege is _READ or found[1] in found[0].written:
+                row += (found[0].number, found[1], privilege, operator)
+            else:
+                row += (found[0].number, self._write(found[0], found[1], access, domain), privilege, operator)
         return tuple(row)
 
     def relations(self, slot: int, first: int, second: int) -> Relation:
-        """How two views of a slot meet, on the domain of the task that brought in the later one."""
-        return self._relations[slot][max(first, second)][min(first, second)]
+        """How two views of a slot meet, on the domain of the first task."""
+        views = self._slots[slot].views
+        return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
 
     def _space(self, shape: Point, splits: tuple[Split, ...]) -> Any:
         number = self._numbers.get((shape, splits))
@@ -110,24 +130,36 @@ class Numbering:
 
     def _view(self, access: Access, rank: int, domain: Point) -> tuple[int, Any]:
         """Slot and `View` of an access whose view was not found by identity."""
-        store, map, partition, _, _ = access
-        slot = self.slots.get(store.id)
-        if slot is None:
-            slot = self.slots[store.id] = len(self.stores)
+        store, map, partition, privilege, _ = access
+        number = self.slots.get(store[0])
+        if number is None:
+            number = self.slots[store[0]] = len(self.stores)
             self.stores.append(store)
-            self.views.append([])
-            self._relations.append([])
-        views = self.views[slot]
-        for number, other in enumerate(views):
-            if other.map == map and other.partition == partition and other.store == store:
-                self._seen[store.id, id(map), id(partition)] = (slot, number, store, map, partition)
-                return slot, number
-        self._seen[store.id, id(map), id(partition)] = (slot, len(views), store, map, partition)
+            self._slots.append(_Slot(number))
+        slot = self._slots[number]
+        views = slot.views
+        if map.__class__ is AccessMap:  # not interned: the same view may come as another object
+            for known, other in enumerate(views):
+                if other.map == map and other.partition == partition and other.store == store:
+                    self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
+                    if privilege is _READ or known in slot.written:
+                        return number, known
+                    return number, self._write(slot, known, access, domain)
+        mine = len(views)
+        self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
         views.append(access)
-        relations = tuple([_relation(access, other, domain) for other in views])
-        self._relations[slot].append(relations)
+        if privilege is _READ:
+            relations = tuple([_relation(access, views[k], domain) for k in slot.written]) if slot.written else ()
+        else:
+            relations = self._write(slot, mine, access, domain)[1]
         classes, covered = _form(access, rank)
-        return slot, (store.dtype, classes, relations, store == self.stores[slot], covered)
+        return number, (mine, store.dtype, classes, relations, store is self.stores[number]
+                        or store == self.stores[number], covered)
+
+    def _write(self, slot: _Slot, view: int, access: Access, domain: Point) -> tuple[int, tuple[Relation, ...]]:
+        """A view is written for the first time: now its relations to all others matter."""
+        slot.written.append(view)
+        return view, tuple([_relation(access, other, domain) for other in slot.views])
 
 
 def classes(map: AccessMap, rank: int) -> str:

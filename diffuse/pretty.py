@@ -80,9 +80,10 @@ def refusal_text(constraint: str, earlier: IndexTask, later: IndexTask, access: 
 def key_text(key: tuple[Any, ...]) -> str:
     """A key of `canonical` as text: it mentions no extent, so it is the same at every size.
 
-    A view that appears for the first time is described in brackets: element type, stride classes, relation to
-    the slot's views so far and to itself, `frame` if it sees the memory in another shape, `covers` if it is
-    the whole store.
+    A view that appears for the first time is described in brackets: element type, stride classes, relations
+    (of one that is written to the slot's views so far and to itself, of one that is read to the written ones),
+    `frame` if it sees the memory in another shape, `covers` if it is the whole store.  A view that is read
+    first and written later gets its relations then.
     """
     rows, live = key
     lines = [row_text(row) for row in rows]
@@ -103,11 +104,14 @@ def row_text(row: tuple[Any, ...]) -> str:
 def _view(view: Any) -> str:
     if isinstance(view, int):
         return str(view)
-    dtype, classes, relations, first, covers = view
-    words = [dtype, classes or "-", "/".join(r.value for r in relations)]
+    if len(view) == 2:
+        return f"{view[0]}[{'/'.join(r.value for r in view[1])}]"
+    number, dtype, classes, relations, first, covers = view
+    words = [dtype, classes or "-"]
+    words += ["/".join(r.value for r in relations)] if relations else []
     words += [] if first else ["frame"]
     words += ["covers"] if covers else []
-    return f"{len(relations) - 1}[{' '.join(words)}]"
+    return f"{number}[{' '.join(words)}]"
 
 
 def _privilege(privilege: Privilege, operator: str | None) -> str:

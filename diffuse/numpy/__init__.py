@@ -7,6 +7,7 @@ all threads; the rest is NumPy's own, wrapped so that Diffuse arrays go in and c
 
 from __future__ import annotations
 
+import gc as _gc
 from typing import Any
 
 import numpy as _numpy
@@ -16,6 +17,10 @@ from diffuse.numpy import namespace as _namespace
 from diffuse.numpy.creation import array as array
 
 _namespace.install_finder()
+
+# A recorded window is many small objects that live for milliseconds; they make Python's collector look at
+# everything there is again and again.  What imports left behind (mostly code) need not be looked at.
+_gc.freeze()
 
 __version__ = _numpy.__version__
 __all__ = [*_numpy.__all__]
