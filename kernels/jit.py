@@ -99,6 +99,13 @@ def _start() -> None:
 _starting = threading.Lock()
 
 
+def prepare() -> None:
+    """Start LLVM and look at the machine and the cache, before the first kernel asks for it."""
+    machine()
+    _circumstances()
+    disk()
+
+
 def machine() -> Any:
     """A target machine: each compilation has its own, for they are not to be shared between threads."""
     import llvmlite.binding as llvm

@@ -13,6 +13,7 @@ a block of words that ends with the two kernels' own blocks.
 
 from __future__ import annotations
 
+import threading
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -39,9 +40,17 @@ class Driver(NamedTuple):
     keep: Any
 
 
-@cache
 def driver() -> Driver:
-    """Compile the driver, once a process."""
+    """The driver, compiled once a process."""
+    with _compiling:
+        return _driver()
+
+
+_compiling = threading.Lock()
+
+
+@cache
+def _driver() -> Driver:
     import llvmlite.binding as llvm
 
     from diffuse.kernels import jit

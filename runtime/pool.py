@@ -61,8 +61,17 @@ class Entry:
         self.worker: int = engine.get_function_address("worker")
 
 
-@cache
 def entry(portable: bool = False) -> Entry:
+    """The native functions, compiled once a process: whoever comes second waits for the first."""
+    with _compiling:
+        return _entry(portable)
+
+
+_compiling = threading.Lock()
+
+
+@cache
+def _entry(portable: bool = False) -> Entry:
     """The machine code, made on first use."""
     return Entry(portable)
 

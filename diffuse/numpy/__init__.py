@@ -13,10 +13,12 @@ from typing import Any
 import numpy as _numpy
 
 import diffuse.numpy.array as _  # noqa: F401 (a first import gives the name `array` to the module)
+from diffuse import warmup as _warmup
 from diffuse.numpy import namespace as _namespace
 from diffuse.numpy.creation import array as array
 
 _namespace.install_finder()
+_warmup.start()
 
 # A recorded window is many small objects that live for milliseconds; they make Python's collector look at
 # everything there is again and again.  What imports left behind (mostly code) need not be looked at.

@@ -335,8 +335,7 @@ def find(name: str) -> ufunc:
 
 
 UFUNCS: dict[str, ufunc] = {}
-for _name in sorted(dir(numpy)):
-    _function = getattr(numpy, _name)
+for _name, _function in sorted(vars(numpy).items()):
     if isinstance(_function, numpy.ufunc):
         _known = UFUNCS.get(_function.__name__)
         UFUNCS[_name] = _known if _known is not None else ufunc(_function)

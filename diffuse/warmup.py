@@ -1,0 +1,40 @@
+"""What every program will need soon is started while it is still importing: LLVM, the pool's and the driver's code."""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+
+from diffuse.settings import config
+
+_thread: threading.Thread | None = None
+
+
+def start() -> None:
+    """Warm up in the background, once; the program's end waits for it, since LLVM must not be left halfway."""
+    global _thread
+    if _thread is None and config.compile != "off" and config.runtime == "local":
+        _thread = threading.Thread(target=_run, name="diffuse-warm-up")
+        _thread.start()
+
+
+def _run() -> None:
+    # whatever fails here fails again, and is reported, where it is needed
+    with suppress(Exception):
+        from diffuse.runtime import pool
+
+        pool.entry()
+        from diffuse.kernels import jit, pipeline
+
+        jit.prepare()
+        pipeline.driver()
+
+
+def _join() -> None:
+    if _thread is not None and _thread is not threading.current_thread():
+        _thread.join()
+
+
+# A child of fork has no such thread, and would find its locks held for ever.
+os.register_at_fork(before=_join)
