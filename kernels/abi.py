@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.kernels.code import SIZE
 from diffuse.kernels.expr import Body
@@ -135,6 +135,48 @@ def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> i
 def index_plane(value_bytes: int) -> int:
     """Where the plane of indices begins, after so many bytes of values."""
     return (value_bytes + 7) & ~7
+
+
+PIECES = 64
+"""Small points that a divided launch has, about."""
+
+
+class Division(NamedTuple):
+    """A launch in smaller points: its values, their number, and what is left from one of them on."""
+
+    values: tuple[Any, ...]
+    points: int
+    rest: Callable[[int], tuple[Any, ...]]
+
+
+def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
+    """Cut the points of a launch into smaller ones, or None.
+
+    That needs a body of one loop that neither folds nor counts: then iterations are independent, and those from
+    some index of the cut dimension on are a launch of their own, with later addresses and a smaller extent.
+    """
+    if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
+        return None
+    if any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops):
+        return None
+    at = words(body)
+    axis, rank = max(body.spaces[0].axis, 0), body.spaces[0].rank
+    extent, unit = values[2 + axis], SEGMENT if axis == rank - 1 else 1
+    if body.spaces[0].axis < 0:
+        return None
+    tile = max(unit, extent // PIECES // unit * unit)
+    points = -(-extent // tile)
+    small = (points, tile, *values[2:])
+
+    def rest(piece: int) -> tuple[Any, ...]:
+        start, left = piece * tile, list(values)
+        left[2 + axis] = extent - start
+        left[1] = -(-left[2 + axis] // values[0] // unit) * unit
+        for word in at.arguments:
+            left[word] += start * values[word + 1 + axis]
+        return tuple(left)
+
+    return Division(small, points, rest)
 
 
 def run(native: Native, body: Body, values: Sequence[int | float], points: int) -> None:

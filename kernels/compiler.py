@@ -15,7 +15,12 @@ from typing import Any
 
 from diffuse import settings, trace
 from diffuse.kernels import abi
+from diffuse.kernels.abi import Division
 from diffuse.kernels.expr import Body
+
+
+FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
+"""NumPy's bits of the errors that it names so."""
 
 
 class Kernel:
@@ -35,9 +40,17 @@ class Kernel:
         return self.layout.pack(*values)
 
     def point(self, values: tuple[Any, ...], p: int) -> None:
+        """Run a point interpreted; floating-point errors go to NumPy's error callback of the moment."""
+        import numpy
+
         from diffuse.kernels import interpret
 
-        interpret.point(self.body, values, p)
+        note: Any = numpy.geterrcall()
+        interpret.point(self.body, values, p, (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None)
+
+    def divide(self, values: tuple[Any, ...]) -> Division | None:
+        """Smaller points, while machine code is on its way; None where only whole points make sense."""
+        return abi.divide(self.body, values) if self.future is not None and not self.failed else None
 
     def finish(self, values: tuple[Any, ...]) -> None:
         from diffuse.kernels import interpret

@@ -12,7 +12,7 @@ launches still run.  Therefore:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,28 @@ class Kernel(Protocol):
     def finish(self, values: tuple[Any, ...]) -> None:
         """What is left to do once, after all points, interpreted."""
         ...
+
+
+class Division(Protocol):
+    """The work of a launch in smaller points, so that machine code can take over halfway."""
+
+    @property
+    def values(self) -> tuple[Value, ...]: ...
+
+    @property
+    def points(self) -> int: ...
+
+    @property
+    def rest(self) -> Callable[[int], tuple[Value, ...]]:
+        """The values of a launch, over as many points as the whole one, of what is left from a small point on."""
+        ...
+
+
+@runtime_checkable
+class Divisible(Kernel, Protocol):
+    """A kernel that may be able to say how its work divides."""
+
+    def divide(self, values: tuple[Any, ...]) -> Division | None: ...
 
 
 class Instance(Protocol):

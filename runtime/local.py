@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from diffuse.runtime import machine
 from diffuse.runtime.allocator import Allocator, Block, Usage
-from diffuse.runtime.base import Instance, Launch
+from diffuse.runtime.base import Divisible, Instance, Launch
 from diffuse.runtime.pool import Pool
 from diffuse.runtime.reference import attached
 
@@ -100,11 +100,19 @@ class Local:
             self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
 
     def _interpret(self, launch: Launch) -> None:
+        """Run a launch without machine code; when that appears on the way, it does the rest."""
         self._pool.fence()
+        kernel, values, points, _ = launch
+        division = kernel.divide(values) if isinstance(kernel, Divisible) else None
+        if division is not None:
+            values, points = division.values, division.points
         with np.errstate(all="call", call=self._note):
-            for p in range(launch.points):
-                launch.kernel.point(launch.values, p)
-            launch.kernel.finish(launch.values)
+            for p in range(points):
+                if division is not None and kernel.native is not None:
+                    self.launch(launch._replace(values=division.rest(p)))
+                    return
+                kernel.point(values, p)
+            kernel.finish(values)
 
     def _note(self, kind: str, flag: int) -> None:
         self._flags |= flag

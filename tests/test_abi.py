@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi
+from diffuse.kernels import abi, interpret, jit
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 
 R, W = Privilege.READ, Privilege.WRITE
@@ -68,3 +69,24 @@ def test_reductions_come_in_the_order_of_their_ops() -> None:
     one, two = reducing("0").loops[0], reducing("0", "max", "int32").loops[0]
     body = Body((Space(1, -1),), reducing("0").arguments, (), (one, two))
     assert [r[:3] for r in abi.reductions(body)] == [(0, 1, "sum"), (1, 1, "max")]
+
+
+@pytest.mark.parametrize("shape, axis", [((700, 30), 0), ((50000,), 0), ((3, 9000), 1)])
+@pytest.mark.parametrize("taken", [0, 1, 2, 7])
+def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], axis: int, taken: int) -> None:
+    """Some small points interpreted, the rest compiled over two points: every element exactly once."""
+    body = Body((Space(len(shape), axis),),
+                tuple(Argument(k, 0, "float64", 0, "s" * (len(shape) - 1) + "1", p)
+                      for k, p in enumerate((Privilege.READ, Privilege.READ_WRITE))),
+                (), (Loop(0, tuple(range(len(shape))), (
+                    Op("load", "float64", (), 0), Op("load", "float64", (), 1), Op("add", "float64", (0, 1)),
+                    Op("store", "float64", (2,), 1))),))
+    x, y = np.arange(float(np.prod(shape))).reshape(shape), np.zeros(shape)
+    tile = -(-shape[axis] // 2 // 1024) * 1024 if axis == len(shape) - 1 else -(-shape[axis] // 2)
+    values = (2, tile, *shape, *(v for a in (x, y) for v in (a.ctypes.data, *a.strides)))
+    division = abi.divide(body, values)
+    assert division is not None and division.points > 2
+    for p in range(taken):
+        interpret.point(body, division.values, p)
+    abi.run(jit.compile(body), body, division.rest(taken), 2)
+    np.testing.assert_array_equal(y, x)
