@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
 
 
 def explain() -> Explanation:
-    """What became of the program so far: each plan with its tasks, why it ended there, and how often it ran."""
+    """What became of the program: each plan with its tasks, why it ended there, and how often it ran."""
     from diffuse.explain import explanation
 
     return explanation()

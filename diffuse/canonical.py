@@ -162,18 +162,6 @@ class Numbering:
         return view, tuple([_relation(access, other, domain) for other in slot.views])
 
 
-def classes(map: AccessMap, rank: int) -> str:
-    """How an access moves along each iteration dimension: `0` not at all, `1` to the neighbouring element of
-    a row-major store, `s` by any other stride."""
-    letters = ["0"] * rank
-    last = len(map.rows) - 1
-    for number, (_, terms) in enumerate(map.rows):
-        for dimension, step in terms:
-            near = number == last and step == 1 and letters[dimension] == "0"
-            letters[dimension] = "1" if near else "s"
-    return "".join(letters)
-
-
 def _form(access: Access, rank: int) -> tuple[str, bool]:
     store, map, partition, _, _ = access
     name = (id(map), id(partition), store.shape, rank)
@@ -181,7 +169,7 @@ def _form(access: Access, rank: int) -> tuple[str, bool]:
     if found is None:
         if len(_forms) >= _REMEMBERED:
             _forms.clear()
-        found = _forms[name] = (classes(map, rank), covers(access), map, partition)
+        found = _forms[name] = (map.classes(rank), covers(access), map, partition)
     return found[0], found[1]
 
 

@@ -28,9 +28,10 @@ class FusedTask:
 
     def __str__(self) -> str:
         state = "compiled" if self.compiled else "interpreted"
-        head = (f"{len(self.operations)} operations -> 1 task, {self.loops} loops, {self.vanished} temporaries "
-                f"vanished, ran {self.launches} times, {state}")
-        return "\n".join([head, f"  ended by: {self.reason}", *("  " + line for line in self.text.splitlines())])
+        head = (f"{len(self.operations)} operations -> 1 task, {self.loops} loops, "
+                f"{self.vanished} temporaries vanished, ran {self.launches} times, {state}")
+        lines = ["  " + line for line in self.text.splitlines()]
+        return "\n".join([head, f"  ended by: {self.reason}", *lines])
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Explanation:
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
-        return "\n\n".join([*(f"plan {i}: {plan}" for i, plan in enumerate(self.plans)), f"totals: {numbers}"])
+        plans = [f"plan {i}: {plan}" for i, plan in enumerate(self.plans)]
+        return "\n\n".join([*plans, f"totals: {numbers}"])
 
 
 def explanation() -> Explanation:

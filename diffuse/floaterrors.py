@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from diffuse.ir import IndexTask, Where
+from diffuse.runtime.base import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
 
 
 class Kind(NamedTuple):
@@ -23,13 +24,11 @@ class Kind(NamedTuple):
 
 _DIVIDES = frozenset("divide floor_divide remainder fmod reciprocal power log log2 log10 log1p arctanh "
                      "logaddexp logaddexp2".split())
-_INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot prod exp "
-                                "square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 exp2".split())
-_OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod tan "
-                       "logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute".split())
-
-DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
-"""NumPy's numbers of the flags, which a runtime translates its machine's into."""
+_INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot prod "
+                                "exp square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 exp2"
+                                .split())
+_OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod "
+                       "tan logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute".split())
 
 KINDS = {
     DIVIDE: Kind("divide", "divide by zero", _DIVIDES),

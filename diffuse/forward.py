@@ -72,7 +72,7 @@ class Forwarder:
         gone = temporaries(group.tasks, (), live)
         composition = compose(group.tasks, gone, loops.fuse)
         kernel = compiler.kernel(composition.body) if composition.body.loops else None
-        plan = Plan(composition, kernel, group.tasks, str(group.reason), window_text(group.tasks))
+        plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks))
         self.plans.append(plan)
         trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
                                     f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n{plan.text}")
@@ -87,6 +87,8 @@ class Forwarder:
         if plan.kernel is None:
             return
         self._count(plan)
+        if plan.donations and plan.kernel.native is not None:
+            self._donate(plan, tasks)
         create = self.stores.runtime.create
         try:
             partials = [create(n) for n in plan.partial_bytes(tasks)]
@@ -95,6 +97,17 @@ class Forwarder:
             self.stores.lose(tasks, error)
             raise
         self._launch(Launch(plan.kernel, values, values[0], (*self._touched(plan, tasks), *partials)), partials)
+
+    def _donate(self, plan: Plan, tasks: list[IndexTask]) -> None:
+        """Let new stores take over the memory of those that end here."""
+        stores = self.stores
+        for (t, k), (u, m) in plan.donations:
+            old, fresh = tasks[t].accesses[k].store.id, tasks[u].accesses[m].store.id
+            instance = stores.instances.get(old)
+            if (instance is not None and instance.private and fresh not in stores.instances
+                    and not stores.seen(old) and instance.nbytes == stores.sizes[fresh]):
+                stores.given[old] = stores.instances[fresh] = stores.instances.pop(old)
+                trace.counters["donated"] += 1
 
     def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
         runtime = self.stores.runtime

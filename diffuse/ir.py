@@ -23,6 +23,12 @@ from typing import Any, NamedTuple
 
 Point = tuple[int, ...]
 
+ITEMSIZE = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
+    "uint64": 8, "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}
+"""Bytes of one element in memory, by NumPy's names of the element types."""
+
 
 class Store(NamedTuple):
     """A distributed array.  Equal ids share storage.
@@ -148,6 +154,17 @@ class AccessMap:
     def follows(self, dimension: int) -> bool:
         """Does any store coordinate move with this iteration dimension?"""
         return any(k == dimension for _, terms in self.rows for k, _ in terms)
+
+    def classes(self, rank: int) -> str:
+        """How the access moves along each iteration dimension: `0` not at all, `1` to the neighbouring
+        element of a row-major store, `s` by any other stride."""
+        letters = ["0"] * rank
+        last = len(self.rows) - 1
+        for number, (_, terms) in enumerate(self.rows):
+            for dimension, step in terms:
+                near = number == last and step == 1 and letters[dimension] == "0"
+                letters[dimension] = "1" if near else "s"
+        return "".join(letters)
 
 
 class Access(NamedTuple):

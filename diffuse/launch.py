@@ -12,10 +12,11 @@ from math import prod
 from diffuse.ir import Point, Split
 
 SEGMENT = 1024
-"""Tiles of the last dimension are multiples of this: leaves of the reduction tree never straddle points."""
+"""A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
+Tiles of that dimension are multiples of it too: a leaf never straddles points."""
 
 ROWS = 32
-"""Tiles of a reduced outer dimension are multiples of this, for the same reason."""
+"""A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
 
 ONE: tuple[Point, tuple[Split, ...]] = ((1,), (Split(-1, 0),))
 

@@ -12,10 +12,9 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from diffuse.ir import Access, IndexTask, Privilege, covers
+from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, covers
 from diffuse.kernels import abi, pipeline
 from diffuse.plan import Plan
-from diffuse.view import ITEMSIZE
 
 CACHE = 1 << 19
 """Bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""

@@ -6,11 +6,11 @@ stores, views, extents and scalars of the tasks at hand and hands their values t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from diffuse.floaterrors import suspects
-from diffuse.ir import IndexTask, Privilege, volume
+from diffuse.ir import IndexTask, Privilege, covers, volume
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition
@@ -24,10 +24,10 @@ class Plan:
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "_partials",
                  "_complex", "vanished", "operations", "suspects", "rowwise",
-                 "stored")
+                 "stored", "donations")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
-                 reason: str, text: str) -> None:
+                 live: Container[int], reason: str, text: str) -> None:
         self.composition = composition
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
@@ -46,6 +46,8 @@ class Plan:
                             if a.privilege is not Privilege.READ)
         """Where the stores come from that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
+        self.donations = _donations(composition, tasks, live)
+        """(input, output) pairs, each (task, access): the output may take over the input's memory."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
 
@@ -92,3 +94,29 @@ def _rowwise(body: Body) -> bool:
         body.spaces[loop.space].axis == 0 and loop.order == tuple(range(body.spaces[loop.space].rank))
         and not any(op.kind in ("reduce", "scan", "index") for op in loop.ops)
         for loop in body.loops)
+
+
+def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
+               ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """Inputs that nobody needs afterwards, each with an output that is written just where it is read.
+
+    In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of one
+    type in the same way, writing over the input is safe, and spares reading the output's memory into the cache.
+    """
+    body = composition.body
+    if len(body.loops) != 1 or any(op.kind == "reduce" for op in body.loops[0].ops):
+        return ()
+    found, taken = [], set()
+    accesses = [tasks[t].accesses[k] for t, k in composition.arguments]
+    slots = [a.slot for a in body.arguments]
+    for i, out in enumerate(body.arguments):
+        if out.privilege is not Privilege.WRITE or slots.count(out.slot) != 1 or not covers(accesses[i]):
+            continue
+        for j, given in enumerate(body.arguments):
+            if (given.privilege is Privilege.READ and slots.count(given.slot) == 1 and j not in taken
+                    and accesses[j].store.id not in live and given.dtype == out.dtype and covers(accesses[j])
+                    and accesses[j].map == accesses[i].map and accesses[j].store.shape == accesses[i].store.shape):
+                taken.add(j)
+                found.append((composition.arguments[j], composition.arguments[i]))
+                break
+    return tuple(found)

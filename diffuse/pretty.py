@@ -81,9 +81,9 @@ def key_text(key: tuple[Any, ...]) -> str:
     """A key of `canonical` as text: it mentions no extent, so it is the same at every size.
 
     A view that appears for the first time is described in brackets: element type, stride classes, relations
-    (of one that is written to the slot's views so far and to itself, of one that is read to the written ones),
-    `frame` if it sees the memory in another shape, `covers` if it is the whole store.  A view that is read
-    first and written later gets its relations then.
+    (of one that is written to the slot's views so far and to itself, of one that is read to the written
+    ones), `frame` if it sees the memory in another shape, `covers` if it is the whole store.  A view that is
+    read first and written later gets its relations then.
     """
     rows, live = key
     lines = [row_text(row) for row in rows]

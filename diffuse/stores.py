@@ -51,6 +51,8 @@ class Stores:
         """Stores whose contents could not be computed."""
         self.running: set[int] = set()
         """Stores of what is being forwarded: the garbage collector may drop a handle at any moment, not these."""
+        self.given: dict[int, Instance] = {}
+        """Memory of stores that ended, now another store's: what still reads them finds it here."""
         self._next = 0
         self._runtime: Runtime | None = None
 
@@ -85,7 +87,7 @@ class Stores:
 
     def instance(self, store: int) -> Instance:
         """The memory of a store, taken now if it has none."""
-        found = self.instances.get(store)
+        found = self.instances.get(store) or self.given.get(store)
         if found is None:
             found = self.instances[store] = self.runtime.create(self.sizes[store])
         return found
@@ -129,6 +131,7 @@ class Stores:
     def forwarded(self) -> None:
         """What was being forwarded is with the runtime: let go of the stores that nobody sees."""
         done, self.running = self.running, set()
+        self.given.clear()
         for store in done:
             if not self.seen(store):
                 self.release(store)

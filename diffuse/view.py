@@ -8,13 +8,7 @@ from __future__ import annotations
 
 from math import prod
 
-from diffuse.ir import AccessMap, Partition, Point, Split, Store, tiling
-
-ITEMSIZE = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
-    "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
-}
-"""Bytes of an element, by the names of NumPy's element types."""
+from diffuse.ir import ITEMSIZE, AccessMap, Partition, Point, Split, Store, tiling
 
 INTERNED = 1 << 16
 """Views kept; past this many the table is emptied (live arrays keep theirs)."""
@@ -68,17 +62,19 @@ class View(AccessMap):
         return found
 
     def kept(self, shape: Point, axes: tuple[int, ...]) -> View:
-        """This view as the output of a reduction over `shape`: its dimension k is iteration dimension axes[k]."""
+        """This view as the output of a reduction over `shape`: its dimension k is the iteration's axes[k]."""
         found: View | None = self._derived.get((shape, axes))  # type: ignore[attr-defined]
         if found is None:
-            found = self._derived[shape, axes] = self._renamed(shape, dict(enumerate(axes)))  # type: ignore[attr-defined]
+            found = self._renamed(shape, dict(enumerate(axes)))
+            self._derived[shape, axes] = found  # type: ignore[attr-defined]
         return found
 
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
         """The canonical partition of this view when `splits` cut its iteration space."""
         found: Partition | None = self._derived.get(splits)  # type: ignore[attr-defined]
         if found is None:
-            found = self._derived[splits] = tiling(store, self, self.shape, splits)  # type: ignore[attr-defined]
+            found = tiling(store, self, self.shape, splits)
+            self._derived[splits] = found  # type: ignore[attr-defined]
         return found
 
     def _renamed(self, shape: Point, kept: dict[int, int]) -> View:
@@ -105,15 +101,16 @@ def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offs
     if found is None:
         if len(_views) >= INTERNED:
             _views.clear()
-        found = _views[key] = _decompose(storage_shape, storage_dtype, dtype, itemsize, offset, strides, shape)
+        found = _decompose(storage_shape, storage_dtype, dtype, itemsize, offset, strides, shape)
+        _views[key] = found
     return found
 
 
 def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offset: int,
                strides: Point, shape: Point) -> View:
     if offset % itemsize or any(s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
-        raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size {itemsize}: "
-                         "copy the array first")
+        raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size "
+                         f"{itemsize}: copy the array first")
     start = offset // itemsize
     steps = tuple(s // itemsize if s % itemsize == 0 else 0 for s in strides)
     storage_item = ITEMSIZE[storage_dtype]
@@ -128,8 +125,8 @@ def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: i
         if rows is not None:
             break
     else:
-        raise ValueError(f"view of shape {shape} at offset {offset} with strides {strides} leaves its store of "
-                         f"shape {storage_shape}: slice within the array")
+        raise ValueError(f"view of shape {shape} at offset {offset} with strides {strides} leaves its store "
+                         f"of shape {storage_shape}: slice within the array")
     followed = {k for _, terms in rows for k, _ in terms}
     return View(rows, frame, dtype, shape, offset,
                 tuple(s if k in followed else 0 for k, s in enumerate(strides)))
@@ -149,11 +146,11 @@ def _rows(frame: Point, start: int, steps: Point, shape: Point
     free = {d for d, n in enumerate(frame) if n == 1}
     for k, (step, n) in enumerate(zip(steps, shape, strict=True)):
         if n == 1:  # any coordinate will do: one of extent 1 first, else the one of this pitch
-            d = next((d for d in sorted(free) if pitch[d] == abs(step)),
-                     next((d for d, p in enumerate(pitch) if p == abs(step) and frame[d] > 1), None))
-            if d is not None:
-                terms[d].append((k, 1))
-                free.discard(d)
+            place = next((d for d in sorted(free) if pitch[d] == abs(step)),
+                         next((d for d, p in enumerate(pitch) if p == abs(step) and frame[d] > 1), None))
+            if place is not None:
+                terms[place].append((k, 1))
+                free.discard(place)
             continue
         sign, rest_step = (1, step) if step >= 0 else (-1, -step)
         for d, p in enumerate(pitch):

@@ -1,4 +1,4 @@
-"""What every program will need soon is started while it is still importing: LLVM, the pool's and the driver's code."""
+"""What every program needs soon, started while it still imports: LLVM, the pool's and the driver's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _thread: threading.Thread | None = None
 
 
 def start() -> None:
-    """Warm up in the background, once; the program's end waits for it, since LLVM must not be left halfway."""
+    """Warm up in the background, once; the program's end waits, since LLVM must not be left halfway."""
     global _thread
     if _thread is None and config.compile != "off" and config.runtime == "local":
         _thread = threading.Thread(target=_run, name="diffuse-warm-up")

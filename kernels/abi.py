@@ -31,18 +31,15 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from diffuse.kernels.code import SIZE
+from diffuse.ir import ITEMSIZE
 from diffuse.kernels.expr import Body
+from diffuse.launch import ROWS, SEGMENT
 
 if TYPE_CHECKING:
     from diffuse.kernels.jit import Native
 
-SEGMENT = 1024
-"""A row leaf: so many indices of the last iteration dimension, at multiples of it."""
 ACCUMULATORS = 32
 """Element j of a row leaf goes to accumulator j % 32; these are then folded by halves."""
-ROWS = 32
-"""A column leaf: so many indices of the innermost reduced dimension, at multiples of it."""
 
 _SCALAR = {"bool": "q", "uint8": "Q", "uint16": "Q", "uint32": "Q", "uint64": "Q", "int8": "q", "int16": "q",
            "int32": "q", "int64": "q", "float16": "f4x", "float32": "f4x", "float64": "d",
@@ -128,8 +125,8 @@ def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> i
     dims = kept(body, reduction)
     count = prod(extents[d] for d in dims) * leaves(extents, dims)
     if reduction.operator not in ("argmin", "argmax"):
-        return count * SIZE[reduction.dtype]
-    return index_plane(count * SIZE[reduction.dtype]) + count * 8
+        return count * ITEMSIZE[reduction.dtype]
+    return index_plane(count * ITEMSIZE[reduction.dtype]) + count * 8
 
 
 def index_plane(value_bytes: int) -> int:

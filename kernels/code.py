@@ -30,12 +30,6 @@ ELEMENT = {
 MEMORY = ELEMENT | {"bool": "i8", "float16": "half"}
 """The LLVM type of one element in memory; a complex is two of them, neighbours."""
 
-SIZE = {
-    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "float16": 2, "int32": 4, "uint32": 4,
-    "float32": 4, "int64": 8, "uint64": 8, "float64": 8, "complex64": 8, "complex128": 16,
-}
-"""Bytes of one element in memory."""
-
 COMPONENT = {"complex64": "float32", "complex128": "float64"}
 """The element type of the real and imaginary parts of a complex one."""
 

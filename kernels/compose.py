@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from diffuse.ir import Access, AccessMap, IndexTask, Point, Privilege, Relation, Split, relation, volume
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Split, relation, volume
 from diffuse.kernels import generators
 from diffuse.kernels.expr import Argument, Body, Builder, Loop, Op, Output, Space
 
@@ -33,6 +33,10 @@ class Fragment:
     writes: list[Reference]
     reduces: list[Reference]
     scans: bool
+
+
+Nest = tuple[int, list[Op]]
+"""A loop before its arguments are numbered: its space and its ops."""
 
 
 class Composition(NamedTuple):
@@ -91,8 +95,10 @@ class Window:
         return self._relations[key]
 
 
-def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
-            fuse: Callable[[Window, list[Fragment], frozenset[int]], list[tuple[int, list[Op]]]]) -> Composition:
+Fuse = Callable[[Window, list[Fragment], frozenset[int]], list[Nest]]
+
+
+def compose(tasks: Sequence[IndexTask], temporaries: Collection[int], fuse: Fuse) -> Composition:
     """Turn the tasks of a prefix into one body; `fuse` (loops.py) decides which fragments share a loop."""
     window = Window(tasks)
     scalars: list[tuple[int, int]] = []
@@ -114,7 +120,8 @@ def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fr
             scalars.append((number, by_position[position]))
         else:
             reference = next(unread)
-            inputs.append(Op("load", window.accesses[reference.slot][reference.view].store.dtype, (), reference))
+            dtype = window.accesses[reference.slot][reference.view].store.dtype
+            inputs.append(Op("load", dtype, (), reference))
     writes = [window.reference(number, k) for k in outputs]
     targets = tuple(Output(task.accesses[k].store.dtype, w, len(task.shape))  # type: ignore[arg-type]
                     for k, w in zip(outputs, writes, strict=True))
@@ -125,26 +132,16 @@ def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fr
                     [w for w in writes if w in reduced], any(op.kind == "scan" for op in builder.ops))
 
 
-def classes(map: AccessMap, rank: int) -> str:
-    """One letter per iteration dimension: 0 not followed, 1 unit stride, s any other."""
-    letters = []
-    last = len(map.rows) - 1
-    for k in range(rank):
-        steps = [(row, step) for row, (_, terms) in enumerate(map.rows) for j, step in terms if j == k]
-        letters.append("0" if not steps else "1" if steps == [(last, 1)] else "s")
-    return "".join(letters)
-
-
-def _number(window: Window, drafts: list[tuple[int, list[Op]]], scalars: list[tuple[int, int]],
+def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
             gone: frozenset[int]) -> Composition:
     """Number arguments, scalars and spaces by first use in the loops, and pick each loop's order."""
     references: dict[Reference, int] = {}
     kept: dict[int, int] = {}
     spaces: dict[int, int] = {}
-    numbered: list[tuple[int, list[Op]]] = []
+    numbered: list[Nest] = []
     written: set[int] = set()
     read: set[int] = set()
-    for space, ops in drafts:
+    for space, ops in nests:
         number = spaces.setdefault(space, len(spaces))
         out = []
         for op in ops:
@@ -169,12 +166,13 @@ def _number(window: Window, drafts: list[tuple[int, list[Op]]], scalars: list[tu
         privilege = (Privilege.READ_WRITE if stored and r.slot in read
                      else Privilege.WRITE if stored else Privilege.READ)
         arguments.append(Argument(r.slot, r.view, access.store.dtype, spaces[r.space],
-                                  classes(access.map, len(shape)), privilege))
+                                  access.map.classes(len(shape)), privilege))
     many = volume(window.domain) > 1
-    body_spaces = tuple(Space(len(space_list[s][0]), space_list[s][1][0].axis if many else -1) for s in spaces)
+    body_spaces = tuple(Space(len(shape), splits[0].axis if many else -1)
+                        for shape, splits in (space_list[s] for s in spaces))
+    body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops)) for s, ops in numbered)
     body = Body(body_spaces, tuple(arguments),
-                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)),
-                tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops)) for s, ops in numbered))
+                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops)
     owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}
     touched = {r.slot for r in references}
     return Composition(body, tuple(window.sources[r] for r in references), tuple(scalars[i] for i in kept),

@@ -123,7 +123,7 @@ class Builder:
         self.emit("store", out.dtype, self.cast(value, out.dtype), attribute=out.argument)
 
     def reduce(self, value: int, operator: str, position: int = 0) -> None:
-        """Fold `value` into output `position` over the iteration dimensions that the output does not follow."""
+        """Fold `value` into output `position` over the dimensions that the output does not follow."""
         out = self.outputs[position]
         self.emit("reduce", self.ops[value].dtype, value, attribute=(operator, out.argument))
 
@@ -138,8 +138,8 @@ class Output(NamedTuple):
 def _lines(body: Body) -> list[str]:
     """A body as text: one line per op, the form of traces and golden files."""
     lines = [f"space {i}: rank {s.rank}, cut along {s.axis}" for i, s in enumerate(body.spaces)]
-    lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] in space {a.space} {a.privilege.value}"
-              for i, a in enumerate(body.arguments)]
+    lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
+              f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]
     lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]
     for number, loop in enumerate(body.loops):
         lines.append(f"loop {number} over space {loop.space}, order {loop.order}:")

@@ -5,7 +5,8 @@ A library adds an operation with one call::
     @generator("lerp")
     def lerp(b: Builder) -> None:
         x, y, t = b.input(0), b.input(1), b.input(2)
-        b.store(b.emit("add", "float64", x, b.emit("multiply", "float64", t, b.emit("subtract", "float64", y, x))))
+        way = b.emit("subtract", "float64", y, x)
+        b.store(b.emit("add", "float64", x, b.emit("multiply", "float64", t, way)))
 
 An operation without a generator still runs, as a host function (`variant`); it is fused with nothing.
 """
@@ -23,12 +24,13 @@ REDUCTIONS = frozenset({"sum", "prod", "min", "max", "any", "all", "argmin", "ar
 
 ELEMENTWISE = frozenset(
     """add subtract multiply divide floor_divide remainder fmod power negative positive absolute fabs sign rint
-    floor ceil trunc sqrt square cbrt reciprocal exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan
-    arctan2 sinh cosh tanh arcsinh arccosh arctanh hypot degrees radians deg2rad rad2deg logaddexp logaddexp2 heaviside
-    gcd lcm bitwise_and bitwise_or bitwise_xor invert left_shift right_shift equal not_equal less less_equal greater
-    greater_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf isnan signbit
-    copysign nextafter spacing ldexp bitwise_count conjugate where clip real imag modf_0 modf_1 frexp_0 frexp_1
-    erf""".split())
+    floor ceil trunc sqrt square cbrt reciprocal gcd lcm heaviside hypot degrees radians deg2rad rad2deg
+    exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 erf
+    sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh arcsinh arccosh arctanh
+    bitwise_and bitwise_or bitwise_xor bitwise_count invert left_shift right_shift
+    equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
+    maximum minimum fmax fmin clip where isfinite isinf isnan signbit copysign nextafter spacing ldexp
+    conjugate real imag modf_0 modf_1 frexp_0 frexp_1""".split())
 """Operations that apply one op of the kernel language to their inputs and store the result."""
 
 _generators: dict[str, Generator] = {}
@@ -39,7 +41,7 @@ def generator(name: str) -> Callable[[Generator], Generator]:
     """Register the fragment of an operation; a second entry for one name is an error."""
     def register(function: Generator) -> Generator:
         if name in _generators:
-            raise ValueError(f"operation {name!r} already has a generator ({_generators[name].__qualname__}): "
+            raise ValueError(f"operation {name!r} already has a generator, {_generators[name].__qualname__}: "
                              "choose another name")
         _generators[name] = function
         return function
@@ -59,7 +61,8 @@ def find(operation: str) -> Generator:
     """The generator of an operation; `cumsum:1` is found under `cumsum`, its attribute is after the colon."""
     found = _generators.get(operation) or _generators.get(operation.partition(":")[0])
     if found is None:
-        raise KeyError(f"operation {operation!r} has no generator: register one with @generator({operation!r})")
+        raise KeyError(f"operation {operation!r} has no generator: "
+                       f"register one with @generator({operation!r})")
     return found
 
 

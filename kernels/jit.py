@@ -20,6 +20,9 @@ from diffuse.kernels.target import host
 SPEED = 2
 """LLVM's level for instruction selection and scheduling.  No other passes run, but for bodies with scans."""
 
+EMITTERS = ("abi", "code", "jit", "llvm", "lowering", "target", "vectormath", "expansion")
+"""How the names of the modules begin that decide a kernel's machine code."""
+
 
 class Native(NamedTuple):
     """A compiled body, for as long as `keep` lives."""
@@ -81,7 +84,7 @@ def _circumstances() -> str:
 
     sources = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        if path.stem.startswith(("abi", "code", "jit", "llvm", "lowering", "target", "vectormath", "expansion")):
+        if path.stem.startswith(EMITTERS):
             sources.update(path.read_bytes())
     return f"{host()!r}\n{llvmlite.__version__} {llvm.llvm_version_info}\n{sources.hexdigest()}"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from diffuse.kernels.code import COMPONENT, MEMORY, SIZE, Code, Value
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.code import COMPONENT, MEMORY, Code, Value
 
 
 class Step(NamedTuple):
@@ -72,7 +73,7 @@ def load_one(code: Code, dtype: str, at: str) -> Value:
         part = COMPONENT[dtype]
         second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
         return str(load_one(code, part, at)), str(load_one(code, part, second))
-    raw = code.let(f"load {MEMORY[dtype]}, ptr {at}, align {SIZE[dtype]}")
+    raw = code.let(f"load {MEMORY[dtype]}, ptr {at}, align {ITEMSIZE[dtype]}")
     if dtype == "bool":
         return code.let(f"icmp ne i8 {raw}, 0")
     return code.let(f"fpext half {raw} to float") if dtype == "float16" else raw
@@ -89,7 +90,7 @@ def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
         value = code.let(f"zext i1 {value} to i8")
     elif dtype == "float16":
         value = code.let(f"fptrunc float {value} to half")
-    code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {SIZE[dtype]}")
+    code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {ITEMSIZE[dtype]}")
 
 
 def splat(code: Code, dtype: str, value: Value) -> Value:
@@ -149,7 +150,7 @@ def _suffix(element: str, lanes: int) -> str:
 
 
 def _read(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None) -> str:
-    kind, align = f"<{lanes} x {element}>", SIZE[dtype]
+    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
         return code.let(f"load {kind}, ptr {at}, align {align}")
     # one element (or pair) fills the lanes that are not read
@@ -164,7 +165,7 @@ def _read(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str |
 
 
 def _write(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None, raw: str) -> None:
-    kind, align = f"<{lanes} x {element}>", SIZE[dtype]
+    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
         code.do(f"store {kind} {raw}, ptr {at}, align {align}")
         return
@@ -214,7 +215,7 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
             to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
             if i:
                 to = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 1")
-            one = code.let(f"load {MEMORY[part]}, ptr {to}, align {SIZE[part]}")
+            one = code.let(f"load {MEMORY[part]}, ptr {to}, align {ITEMSIZE[part]}")
             raws[i] = code.let(f"insertelement {kind} {raws[i]}, {MEMORY[part]} {one}, i64 {k}")
     values = [_from_memory(code, part, raw) for raw in raws]
     return (values[0], values[1]) if width == 2 else values[0]
@@ -232,7 +233,7 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
             for i, raw in enumerate(parts):
                 one = code.let(f"extractelement {kind} {raw}, i64 {k}")
                 there = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 {i}")
-                code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {SIZE[part]}")
+                code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {ITEMSIZE[part]}")
         return
     name = f"llvm.masked.scatter.{_suffix(MEMORY[part], n)}.v{n}p0"
     code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
@@ -241,6 +242,6 @@ def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) 
     for i, raw in enumerate(parts):
         start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}")
         to = code.let(f"getelementptr inbounds i8, ptr {start}, <{n} x i64> {offsets}")
-        aligned = f"<{n} x ptr> align {SIZE[part]} {to}"
+        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {to}"
         code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask})")
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from diffuse.kernels import abi
-from diffuse.kernels.code import COMPONENT, SIZE, Code, Module, Value, counted, guarded, with_lanes
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.code import COMPONENT, Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step, load, store
@@ -116,7 +117,7 @@ class Partials:
         base = block.partials(number)
         self.planes = [base]
         if self.operator.indexed:
-            bytes_ = self.product([self.leaves, self.outputs, str(SIZE[self.operator.dtype])])
+            bytes_ = self.product([self.leaves, self.outputs, str(ITEMSIZE[self.operator.dtype])])
             up = self.code.let(f"add i64 {bytes_}, 7")
             rounded = self.code.let(f"and i64 {up}, -8")
             self.planes.append(self.code.let(f"getelementptr inbounds i8, ptr {base}, i64 {rounded}"))
@@ -147,7 +148,7 @@ class Partials:
         number = code.let(f"add i64 {row}, {minor}")
         found = []
         for plane, dtype in zip(self.planes, self.operator.dtypes, strict=True):
-            offset = code.let(f"mul i64 {number}, {SIZE[dtype]}")
+            offset = code.let(f"mul i64 {number}, {ITEMSIZE[dtype]}")
             found.append(Place(dtype, "1", code.let(f"getelementptr inbounds i8, ptr {plane}, i64 {offset}")))
         return found
 

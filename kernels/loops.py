@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffuse.ir import Relation
-from diffuse.kernels.compose import Fragment, Reference, Window
+from diffuse.kernels.compose import Fragment, Nest, Reference, Window
 from diffuse.kernels.expr import Op
 
 IMPURE = frozenset({"store", "reduce"})
@@ -37,7 +37,7 @@ class Draft:
             self.slots.update(r.slot for r in theirs)
 
 
-def fuse(window: Window, fragments: list[Fragment], temporaries: frozenset[int]) -> list[tuple[int, list[Op]]]:
+def fuse(window: Window, fragments: list[Fragment], temporaries: frozenset[int]) -> list[Nest]:
     """Group fragments into loops, in an order that respects every dependence; then clean each loop."""
     drafts: list[Draft] = []
     for fragment in fragments:
@@ -58,14 +58,17 @@ def fuse(window: Window, fragments: list[Fragment], temporaries: frozenset[int])
         for slot in draft.slots:
             uses[slot] = uses.get(slot, 0) + 1
     needed = _needed(drafts, temporaries)
-    lists = [(d.space, _clean(d, {s for s in temporaries if uses.get(s) == 1 and not _reduced(d, s)} | needed[1]))
-             for d in drafts]
+    lists = []
+    for draft in drafts:
+        inner = {s for s in temporaries if uses.get(s) == 1 and not _reduced(draft, s)}
+        lists.append((draft.space, _clean(draft, inner | needed[1])))
     return [(space, ops) for space, ops in lists if ops]
 
 
 def _conflict(window: Window, draft: Draft, fragment: Fragment) -> tuple[bool, bool]:
     """(do any elements meet, does any meeting forbid sharing the loop)"""
-    if draft.slots.isdisjoint(r.slot for rs in (fragment.reads, fragment.writes, fragment.reduces) for r in rs):
+    references = (*fragment.reads, *fragment.writes, *fragment.reduces)
+    if draft.slots.isdisjoint(r.slot for r in references):
         return False, False
     meets = blocks = False
     pairs: Sequence[tuple[set[tuple[int, int]], list[Reference], bool]] = (

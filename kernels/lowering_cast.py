@@ -7,7 +7,8 @@ a conversion open, so it is frozen and replaced.
 
 from __future__ import annotations
 
-from diffuse.kernels.code import COMPONENT, SIZE, Code, Value
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.code import COMPONENT, Code, Value
 from diffuse.kernels.lowering_instructions import (
     binary,
     both,
@@ -47,9 +48,9 @@ def cast(code: Code, source: str, target: str, value: Value) -> Value:
 
 def _resize(code: Code, source: str, target: str, value: str) -> str:
     """bool or integer -> integer: cut, or extended as the source's sign says."""
-    if source != "bool" and SIZE[source] == SIZE[target]:
+    if source != "bool" and ITEMSIZE[source] == ITEMSIZE[target]:
         return value
-    if source != "bool" and SIZE[source] > SIZE[target]:
+    if source != "bool" and ITEMSIZE[source] > ITEMSIZE[target]:
         return convert(code, "trunc", source, target, value)
     return convert(code, "sext" if letter(source) == "i" else "zext", source, target, value)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from diffuse.kernels.code import COMPONENT, SIZE, Code, Value
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.code import COMPONENT, Code, Value
 
 Dtypes = tuple[str, ...]
 Rule = Callable[[Code, Dtypes, str, tuple[Value, ...]], Value]
@@ -28,7 +29,7 @@ def letter(dtype: str) -> str:
 
 def width(dtype: str) -> int:
     """Bits of an integer."""
-    return 8 * SIZE[dtype]
+    return 8 * ITEMSIZE[dtype]
 
 
 def real(value: Value) -> str:

@@ -15,7 +15,8 @@ import math
 import struct
 
 from diffuse.kernels import expansion
-from diffuse.kernels.code import ELEMENT, SIZE, Code, guarded, with_lanes
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.code import ELEMENT, Code, guarded, with_lanes
 
 LIBRARY = "libmvec.so.1"
 
@@ -189,7 +190,7 @@ def _within(code: Code, dtype: str, operands: list[str], bounds: tuple[float, fl
     """
     truth, bits = code.type("bool"), "int32" if dtype == "float32" else "int64"
     kind, outside = code.type(bits), ""
-    largest = struct.unpack("<Q" if bits == "int64" else "<I", b"\xff" * (SIZE[bits] - 1) + b"\x7f")[0]
+    largest = struct.unpack("<Q" if bits == "int64" else "<I", b"\xff" * (ITEMSIZE[bits] - 1) + b"\x7f")[0]
     for operand in operands:
         raw = code.let(f"bitcast {code.type(dtype)} {operand} to {kind}")
         size = code.let(f"and {kind} {raw}, {code.const(bits, largest)}")

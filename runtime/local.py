@@ -7,6 +7,7 @@ on the calling thread, after everything submitted before it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,15 @@ class LocalInstance:
             self.address, self.nbytes = memory.address, memory.nbytes
         elif array is not None:
             self.address, self.nbytes = array.__array_interface__["data"][0], array.nbytes
+
+    @property
+    def private(self) -> bool:
+        """Whoever sees the memory holds our array of it, or the block: then these have more references than ours."""
+        if self._memory is None:
+            return False
+        if self._array is None:
+            return getrefcount(self._memory) <= 2
+        return getrefcount(self._array) <= 2 and getrefcount(self._memory) <= 3
 
     @property
     def array(self) -> NDArray[np.uint8]:

@@ -22,6 +22,9 @@ class Memory:
 
     __slots__ = ("address", "array", "nbytes")
 
+    private = False
+    """Never claimed: here every store has memory of its own."""
+
     def __init__(self, array: NDArray[np.uint8]) -> None:
         self.array = array
         self.address: int = array.__array_interface__["data"][0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from diffuse import canonical
-from diffuse.canonical import Numbering, classes, key
+from diffuse.canonical import Numbering, key
 from diffuse.fusion import prefix
 from diffuse.ir import AccessMap, IndexTask, Privilege, Relation
 from diffuse.pretty import key_text, window_text
@@ -114,7 +114,7 @@ def test_an_identity_used_again_for_another_frame_is_another_view() -> None:
     (m.diagonal(), 1, "s"), (a[::2], 1, "s"), (array(0, 4, 6).frame(24), 1, "1"), (array(0), 2, "00"),
 ])
 def test_classes(region: Region, rank: int, expected: str) -> None:
-    assert classes(AccessMap(region.rows), rank) == expected
+    assert AccessMap(region.rows).classes(rank) == expected
 
 
 def test_forgetting_what_was_found_about_views_changes_no_key(monkeypatch: pytest.MonkeyPatch) -> None:

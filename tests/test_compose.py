@@ -40,9 +40,11 @@ def task(operation: str, inputs: Iterable[Array | float], out: Array, points: in
             accesses.append(Access(x.store, x.view, tiling(x.store, x.view, x.shape, splits), Privilege.READ))
         else:
             scalars.append(Scalar(position, "float64", x))
-    accesses.append(Access(out.store, out.view, tiling(out.store, out.view, out.shape, splits), Privilege.WRITE))
+    written = tiling(out.store, out.view, out.shape, splits)
+    accesses.append(Access(out.store, out.view, written, Privilege.WRITE))
     signature = ("float64",) * (len(accesses) + len(scalars))
-    return IndexTask(operation, signature, out.shape, (points,), splits, tuple(accesses), tuple(scalars), "here:1")
+    return IndexTask(operation, signature, out.shape, (points,), splits, tuple(accesses), tuple(scalars),
+                     "here:1")
 
 
 def made(tasks: list[IndexTask], gone: set[int]) -> Composition:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from diffuse import engine, settings, trace, view
-from diffuse.engine import Storage
 from diffuse.ir import Scalar
+from diffuse.stores import Storage
 from diffuse.view import View
 
 F = "float64"
@@ -30,7 +30,8 @@ def fresh() -> Iterator[None]:
 
 
 def whole(shape: tuple[int, ...] = SHAPE) -> View:
-    return view.of(shape, F, F, 8, 0, tuple(8 * int(np.prod(shape[d + 1:])) for d in range(len(shape))), shape)
+    strides = tuple(8 * int(np.prod(shape[d + 1:])) for d in range(len(shape)))
+    return view.of(shape, F, F, 8, 0, strides, shape)
 
 
 def attached(array: Any) -> Storage:
@@ -44,7 +45,8 @@ def apply(operation: str, *inputs: Storage | float, shape: tuple[int, ...] = SHA
 
 
 def into(operation: str, out: Storage, *inputs: Storage | float, shape: tuple[int, ...] = SHAPE) -> None:
-    operands = tuple((x, whole(shape)) if isinstance(x, Storage) else Scalar(k, F, x) for k, x in enumerate(inputs))
+    operands = tuple((x, whole(shape)) if isinstance(x, Storage) else Scalar(k, F, x)
+                     for k, x in enumerate(inputs))
     engine.record(operation, (F,) * (len(inputs) + 1), shape, operands, ((out, whole(shape)),))
 
 
@@ -228,15 +230,52 @@ def test_a_reduction_has_the_same_bits_for_any_number_of_threads(threads: int) -
     """Compiled, in a process of its own: the number of threads is fixed when the runtime starts."""
     program = ("import numpy, diffuse.numpy as np; from diffuse.settings import config; config.compile='wait'; "
                "config.small=0; x = numpy.random.default_rng(3).random((301, 1777)); a = np.asarray(x.copy()); "
-               "s = a * 2.0; print([float(v).hex() for v in (s.sum(), s.mean(), s.sum(axis=0)[7], s.sum(axis=1)[9], "
-               "s.max(), (s * s).prod(), np.ones(8192).sum())])")
+               "s = a * 2.0; print([float(v).hex() for v in (s.sum(), s.mean(), s.sum(axis=0)[7], "
+               "s.sum(axis=1)[9], s.max(), (s * s).prod(), np.ones(8192).sum())])")
     found = run_program(program, threads)
     assert found == run_program(program, 2)
     assert found.endswith(f"'{8192.0.hex()}']")
 
 
 def run_program(program: str, threads: int) -> str:
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, timeout=100,
-                          env={**os.environ, "DIFFUSE_NUM_THREADS": str(threads), "DIFFUSE_MIN_CHUNK": "1000"})
+    environment = {**os.environ, "DIFFUSE_NUM_THREADS": str(threads), "DIFFUSE_MIN_CHUNK": "1000"}
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True,
+                          timeout=100, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+def test_a_result_takes_over_the_memory_of_an_input_that_ends() -> None:
+    a = inputs()[0]
+    for turn in range(3):
+        x = apply("multiply", attached(a), 1.0)
+        engine.fence()
+        place = engine.current().stores.instance(x.store.id).address
+        before = trace.snapshot().get("donated", 0)
+        y = apply("sqrt", x)
+        del x
+        np.testing.assert_array_equal(value(y), np.sqrt(a))
+        assert engine.current().stores.instance(y.store.id).address == place
+        assert trace.snapshot()["donated"] == before + 1, turn
+
+
+def test_memory_that_somebody_sees_is_not_taken_over() -> None:
+    a = inputs()[0]
+    x = apply("multiply", attached(a), 1.0)
+    seen = engine.fetch(x).view(F)
+    y = apply("sqrt", x)
+    del x
+    engine.fence()
+    np.testing.assert_array_equal(seen.reshape(SHAPE), a)
+    np.testing.assert_array_equal(value(y), np.sqrt(a))
+
+
+def test_a_shifted_input_is_not_written_over() -> None:
+    a = np.arange(1000.0).repeat(60).reshape(300, 200)
+    x = apply("multiply", attached(a), 1.0)
+    engine.fence()
+    turned = view.of(SHAPE, F, F, 8, 8 * (300 * 200 - 1), (-1600, -8), SHAPE)
+    y = engine.create(SHAPE, F, 8)
+    engine.record("negative", (F, F), SHAPE, ((x, turned),), ((y, whole()),))
+    del x
+    np.testing.assert_array_equal(value(y), -a[::-1, ::-1])

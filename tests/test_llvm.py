@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bodies import Case, differences
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from diffuse.kernels.interpret_reduce import definition
 from diffuse.kernels.lowering import RULES
 from diffuse.kernels.target import Host
 from diffuse.kernels.vectormath import BINARY, UNARY
+from tests.bodies import Case, differences
 
 Array = NDArray[Any]
 R, W = Privilege.READ, Privilege.WRITE
