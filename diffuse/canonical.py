@@ -149,14 +149,15 @@ class Numbering:
         self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
         views.append(access)
         if privilege is _READ:
-            relations = tuple([_relation(access, views[k], domain) for k in slot.written]) if slot.written else ()
+            relations = tuple([_relation(access, views[k], domain) for k in slot.written])
         else:
             relations = self._write(slot, mine, access, domain)[1]
         classes, covered = _form(access, rank)
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 
-    def _write(self, slot: _Slot, view: int, access: Access, domain: Point) -> tuple[int, tuple[Relation, ...]]:
+    def _write(self, slot: _Slot, view: int, access: Access, domain: Point
+               ) -> tuple[int, tuple[Relation, ...]]:
         """A view is written for the first time: now its relations to all others matter."""
         slot.written.append(view)
         return view, tuple([_relation(access, other, domain) for other in slot.views])

@@ -1,8 +1,8 @@
 """The stream: operations come in as index tasks, fused tasks go out to the runtime.
 
-`record` chooses a task's points and partitions and hands it to the window (window.py); when the window is full,
-or the program wants a value, groups of tasks are forwarded (forward.py).  The functions of this module are
-those of the one engine that a program has.
+`record` chooses a task's points and partitions and hands it to the window (window.py); when the window is
+full, or the program wants a value, groups of tasks are forwarded (forward.py).  The functions of this module
+are those of the one engine that a program has.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Engine:
             accesses, scalars, exported = [], [], False
             epoch = self.epoch
             for operand in inputs:
-                if type(operand) is Scalar:
+                if isinstance(operand, Scalar):
                     scalars.append(operand)
                     continue
                 storage, view = operand
@@ -116,14 +116,15 @@ class Engine:
                  ) -> tuple[Point, tuple[Split, ...], bool]:
         """Launch of a reduction or scan, and whether points only make parts of its results."""
         whole = frozenset({int(operation.partition(":")[2])}) if ":" in operation else frozenset()
-        reduced = [k for k in range(len(shape)) if not outputs[0][1].follows(k)] if operator is not None else []
+        result = outputs[0][1]
+        reduced = [k for k in range(len(shape)) if operator is not None and not result.follows(k)]
         leaves = reduced[-1] if reduced and reduced[-1] != len(shape) - 1 else -1
         domain, splits = launch(shape, self.runtime.points, config.min_chunk, whole, leaves)
         return domain, splits, splits[0].axis in reduced
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
-        """Run a host function over whole arrays, in stream order: `function(*inputs, *outputs)`, NumPy arrays."""
+        """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
         with self._lock:
             domain, splits = ONE
             accesses = tuple(Access(*_seen(s, v, splits), p)

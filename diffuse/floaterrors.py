@@ -24,9 +24,9 @@ class Kind(NamedTuple):
 
 _DIVIDES = frozenset("divide floor_divide remainder fmod reciprocal power log log2 log10 log1p arctanh "
                      "logaddexp logaddexp2".split())
-_INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot prod "
-                                "exp square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 exp2"
-                                .split())
+_INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot "
+                                "prod exp square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 "
+                                "exp2".split())
 _OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod "
                        "tan logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute".split())
 

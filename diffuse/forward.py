@@ -1,4 +1,4 @@
-"""From a closed group to launches: its plan is made or replayed, what somebody sees gets memory, the kernel runs."""
+"""From a closed group to launches: its plan is made or replayed, what is seen gets memory, kernels run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ class Forwarder:
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks))
         self.plans.append(plan)
         trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
-                                    f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n{plan.text}")
+                                    f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n"
+                                    f"{plan.text}")
         return plan
 
     def _run(self, group: Group) -> None:
@@ -96,7 +97,8 @@ class Forwarder:
         except MemoryError as error:
             self.stores.lose(tasks, error)
             raise
-        self._launch(Launch(plan.kernel, values, values[0], (*self._touched(plan, tasks), *partials)), partials)
+        keep = (*self._touched(plan, tasks), *partials)
+        self._launch(Launch(plan.kernel, values, values[0], keep), partials)
 
     def _donate(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """Let new stores take over the memory of those that end here."""
@@ -147,7 +149,7 @@ class Forwarder:
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
 
-    # -- two groups as one pass --------------------------------------------------------------------------------
+    # -- two groups as one pass --------------------------------------------------------------------------
 
     def _with_partner(self, group: Group) -> bool:
         """Run a group together with the next one, if everything it makes is for that one alone."""
@@ -178,7 +180,9 @@ class Forwarder:
 
     def _pipelined(self, first: Plan, one: Group, second: Plan, two: Group) -> bool:
         """Launch two groups as one pass; False where their rows do not allow it."""
-        if first.kernel is None or second.kernel is None or second.kernel.native is None or not second.rowwise:
+        if first.kernel is None or second.kernel is None:
+            return False
+        if second.kernel.native is None or not second.rowwise:
             return False
         shape = pair(first, one.tasks, second, two.tasks)
         if shape is None:
@@ -203,6 +207,7 @@ class Forwarder:
         self._count(first)
         self._count(second)
         trace.counters["pipelined"] += 1
-        keep = (first.kernel, second.kernel, *self._touched(first, one.tasks), *self._touched(second, two.tasks))
-        self._launch(Launch(Pair(), values, volume(two.tasks[0].domain), (*keep, *scratch)), scratch)
+        keep = (first.kernel, second.kernel, *self._touched(first, one.tasks),
+                *self._touched(second, two.tasks), *scratch)
+        self._launch(Launch(Pair(), values, volume(two.tasks[0].domain), keep), scratch)
         return True

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, NamedTuple
 
-from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, covers
+from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
 from diffuse.kernels import abi, pipeline
 from diffuse.plan import Plan
 
@@ -21,6 +21,9 @@ CACHE = 1 << 19
 CHUNKS = (4, 64)
 """Fewest and most rows of a chunk."""
 
+ALIGNED = 64
+"""Every ring and border buffer begins at a multiple of this."""
+ONE_POINT = (1,)
 REMEMBERED = 1 << 12
 
 HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
@@ -43,6 +46,9 @@ class Stage(NamedTuple):
 class Geometry(NamedTuple):
     """The rows of a pair: see `pipeline.FIELDS`."""
 
+    rows_first: int
+    rows_second: int
+    tile: int
     chunk: int
     reach: int
     low: int
@@ -61,11 +67,13 @@ _known: dict[tuple[Any, ...], Geometry | None] = {}
 def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
     """How the pair may run, or None.  The caller knows that nobody else sees what the first task writes."""
     ids: dict[int, int] = {}
-    key: list[Any] = [first, second, two[0].splits, two[0].shape]
+    key: list[Any] = [first, second]
     for plan, tasks in ((first, one), (second, two)):
+        key += (tasks[number].splits for number in plan.composition.spaces)
         for number, position in plan.composition.arguments:
             store, view, *_ = tasks[number].accesses[position]
-            key += (view, view.shape, ids.setdefault(store.id, len(ids)))  # type: ignore[attr-defined]
+            place = ids.setdefault(store.id, len(ids))
+            key += (view, view.shape, view.strides, place)  # type: ignore[attr-defined]
     name = tuple(key)
     if name not in _known:
         if len(_known) > REMEMBERED:
@@ -74,13 +82,15 @@ def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[Inde
     return _known[name]
 
 
-def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
+def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]
+              ) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
-    if _rows(first, one) is None or _rows(second, two) is None:
+    upper, lower = _rows(first, one), _rows(second, two)
+    if upper is None or lower is None:
         return None
     made = {s.access.store.id: (k, s) for k, s in enumerate(a) if s.stored}
-    for _, s in made.values():
-        if s.row is None or not covers(s.access):
+    for k, s in made.values():
+        if s.row is None or not covers(s.access) or _keeps(first, k):
             return None
     if sum(s.stored for s in a) != len(made) or any(not s.stored and s.access.store.id in made for s in a):
         return None
@@ -92,7 +102,7 @@ def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence
                 return None
             distances.append(s.row - source[1].row)
         elif s.stored:
-            if s.row is None or s.width is None or _also_read(b, s):
+            if s.row is None or s.width is None or _also_touched(b, s):
                 return None
             for r in a:
                 if r.access.store.id == s.access.store.id:
@@ -105,9 +115,9 @@ def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence
     low, high = min(distances), max(distances)
     reach = max([high, *before])
     below, above = max([0, *(high + d for d in after)]), max([0, *(d - low for d in before)])
-    tile, points = two[0].splits[0].tile, two[0].domain[0]
+    (rows, tile), points = lower, two[0].domain[0]
     slack = max(below, above, reach - low)
-    if slack > 16 or tile < 4 * (slack + 1) or two[0].shape[0] - tile * (points - 1) < below + above:
+    if slack > 16 or tile < 4 * (slack + 1) or rows - tile * (points - 1) < below + above:
         return None
     across = sum({id(s.view): abs(s.pitch) for s in (*a, *b)}.values())
     chunk = max(CHUNKS[0], slack, min(CHUNKS[1], CACHE // max(across, 1)))
@@ -115,12 +125,13 @@ def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence
              tuple(pipeline.RING if s.access.store.id in made
                    else pipeline.DEFERRED if s.stored else pipeline.PLAIN for s in b))
     rings = tuple((k, s.pitch, s.row or 0) for k, s in made.values())
-    return Geometry(chunk, reach, low, high, below, above, kinds, rings)
+    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, rings)
 
 
 def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
     found = []
-    for (number, position), argument in zip(plan.composition.arguments, plan.composition.body.arguments, strict=True):
+    sources, arguments = plan.composition.arguments, plan.composition.body.arguments
+    for (number, position), argument in zip(sources, arguments, strict=True):
         access = tasks[number].accesses[position]
         view: Any = access.map
         found.append(Stage(access, argument.privilege is not Privilege.READ, _row(access), view.strides[0],
@@ -129,7 +140,7 @@ def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
 
 
 def _row(access: Access) -> int | None:
-    """The store row of iteration row 0, when iteration dimension 0 moves down store dimension 0 and no other."""
+    """The store row of iteration row 0, when iteration dimension 0 moves down store dimension 0 alone."""
     rows = access.map.rows
     if not rows or rows[0][1] != ((0, 1),) or any(k == 0 for _, terms in rows[1:] for k, _ in terms):
         return None
@@ -143,22 +154,36 @@ def _width(view: Any) -> int | None:
     return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
 
 
-def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> int | None:
-    """How many rows the kernel's loops have, when all have the same."""
-    found = {tasks[t].shape[0] for t in plan.composition.spaces}
+def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
+    """How many rows the kernel's loops have, and a point of them, when it is the same for all.
+
+    Then what its loops hand to each other stays in one row (ir.relation), and rows may run in any chunks.
+    """
+    found = {(tasks[t].shape[0], tasks[t].splits[0].tile) for t in plan.composition.spaces}
     return found.pop() if len(found) == 1 else None
 
 
-def _also_read(stages: list[Stage], written: Stage) -> bool:
-    """Does the second kernel read the store of a deferred result through another argument?"""
-    return any(not s.stored and s.access.store.id == written.access.store.id for s in stages)
+def _keeps(plan: Plan, argument: int) -> bool:
+    """Does the kernel read what the argument held before?  A ring starts with nothing."""
+    for loop in plan.composition.body.loops:
+        kinds = {op.kind for op in loop.ops if op.attribute == argument and op.kind in ("load", "store")}
+        if kinds:
+            return "load" in kinds
+    return False
+
+
+def _also_touched(stages: list[Stage], written: Stage) -> bool:
+    """Does the second kernel touch elements of a deferred result through another argument, or might it?"""
+    return any(s is not written and s.access.store.id == written.access.store.id
+               and not (s.stored and relation(s.access, written.access, ONE_POINT) is Relation.APART)
+               for s in stages)
 
 
 def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask],
            blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
-    """The driver's block.  `memory(nbytes)` gives the address of fresh memory that lives as long as the launch."""
+    """The driver's block.  `memory(nbytes)` is the address of memory that lives as long as the launch."""
     a, b = _stages(first, one), _stages(second, two)
-    points, tile = two[0].domain[0], two[0].splits[0].tile
+    points = two[0].domain[0]
     rows = shape.chunk + shape.reach - shape.low + 1
     tables: list[int] = []
     extents: list[list[int]] = []
@@ -168,7 +193,7 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
     for k, pitch, origin in shape.rings:
         ring_entries[a[k].access.store.id] = (scratch, pitch, origin)
         rings += (scratch, pitch)
-        scratch += rows * pitch
+        scratch += -(-rows * pitch // ALIGNED) * ALIGNED
     for stages, plan, kinds in ((a, first, shape.kinds[0]), (b, second, shape.kinds[1])):
         places = abi.words(plan.composition.body)
         extents.append([at + 1 for at in places.spaces])
@@ -178,7 +203,7 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
                 entry[3:] = ring_entries[stage.access.store.id]
             elif kind == pipeline.DEFERRED:
                 entry[3:] = (border, stage.width or 0, 0)
-                border += (shape.below + shape.above) * stage.pitch
+                border += -(-(shape.below + shape.above) * stage.pitch // ALIGNED) * ALIGNED
             tables += entry
     at_first = len(pipeline.FIELDS)
     at_second = at_first + len(blocks[0]) // 8
@@ -186,8 +211,9 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
     values = HEADER.pack(
         points, first.kernel.native.address, second.kernel.native.address,  # type: ignore[union-attr]
         len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
-        shape.high, one[0].shape[0], tile, two[0].shape[0], memory(scratch * points), scratch, shape.below,
-        shape.above, memory(border * points) if border else 0, border, len(a), len(b), len(extents[0]), len(extents[1]),
+        shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
+        shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
+        len(extents[0]), len(extents[1]),
         table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
         table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
     tables += (*rings, *extents[0], *extents[1])
@@ -204,3 +230,9 @@ class Pair:
 
     def pack(self, values: Any) -> Any:
         return values
+
+    def point(self, values: Any, p: int) -> None:
+        raise NotImplementedError("a pair runs compiled only: forward.py makes one when both kernels are")
+
+    def finish(self, values: Any) -> None:
+        raise NotImplementedError("a pair folds nothing")

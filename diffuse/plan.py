@@ -22,9 +22,8 @@ Address = Callable[[int], int]
 class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
-    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "_partials",
-                 "_complex", "vanished", "operations", "suspects", "rowwise",
-                 "stored", "donations")
+    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
+                 "operations", "suspects", "rowwise", "stored", "donations", "_partials", "_complex")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str) -> None:
@@ -42,8 +41,8 @@ class Plan:
         self.launches = 0
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)
-        self.stored = tuple(source for source, a in zip(composition.arguments, composition.body.arguments, strict=True)
-                            if a.privilege is not Privilege.READ)
+        arguments = zip(composition.arguments, composition.body.arguments, strict=True)
+        self.stored = tuple(source for source, a in arguments if a.privilege is not Privilege.READ)
         """Where the stores come from that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
@@ -61,11 +60,13 @@ class Plan:
         found = self._partials.get(key)
         if found is None:
             body = composition.body
-            found = tuple(abi.partial_bytes(body, r, shapes[body.loops[r.loop].space]) for r in abi.reductions(body))
+            found = tuple(abi.partial_bytes(body, r, shapes[body.loops[r.loop].space])
+                          for r in abi.reductions(body))
             self._partials[key] = found
         return found
 
-    def values(self, tasks: Sequence[IndexTask], address: Address, partials: Sequence[int]) -> tuple[Any, ...]:
+    def values(self, tasks: Sequence[IndexTask], address: Address, partials: Sequence[int]
+               ) -> tuple[Any, ...]:
         """The kernel's block for these tasks, in the order of `abi.layout`."""
         composition = self.composition
         values: list[Any] = [volume(tasks[0].domain)]
@@ -100,8 +101,9 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
                ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Inputs that nobody needs afterwards, each with an output that is written just where it is read.
 
-    In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of one
-    type in the same way, writing over the input is safe, and spares reading the output's memory into the cache.
+    In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of
+    one type in the same way, writing over the input is safe, and spares reading the output's memory into the
+    cache.
     """
     body = composition.body
     if len(body.loops) != 1 or any(op.kind == "reduce" for op in body.loops[0].ops):
@@ -115,7 +117,8 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
         for j, given in enumerate(body.arguments):
             if (given.privilege is Privilege.READ and slots.count(given.slot) == 1 and j not in taken
                     and accesses[j].store.id not in live and given.dtype == out.dtype and covers(accesses[j])
-                    and accesses[j].map == accesses[i].map and accesses[j].store.shape == accesses[i].store.shape):
+                    and accesses[j].map == accesses[i].map
+                    and accesses[j].store.shape == accesses[i].store.shape):
                 taken.add(j)
                 found.append((composition.arguments[j], composition.arguments[i]))
                 break

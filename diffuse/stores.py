@@ -16,7 +16,7 @@ from diffuse.view import View
 
 
 class Storage:
-    """The application's handle of one store.  When the last reference goes, the store is not live any more."""
+    """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
     __slots__ = ("store", "nbytes", "touched", "exported", "_stores", "__weakref__")
 
@@ -50,7 +50,7 @@ class Stores:
         self.lost: dict[int, MemoryError] = {}
         """Stores whose contents could not be computed."""
         self.running: set[int] = set()
-        """Stores of what is being forwarded: the garbage collector may drop a handle at any moment, not these."""
+        """Stores of what is being forwarded: Python may drop a handle at any moment, not these."""
         self.given: dict[int, Instance] = {}
         """Memory of stores that ended, now another store's: what still reads them finds it here."""
         self._next = 0
@@ -144,7 +144,7 @@ class Stores:
             self.runtime.release(instance)
 
     def lose(self, tasks: list[IndexTask], error: MemoryError) -> None:
-        """No memory for a fused task: what it would have written is lost, and whoever reads it is told where."""
+        """No memory for a fused task: what it would have written is lost; whoever reads it is told where."""
         error.add_note(f"needed by the operations recorded at {tasks[0].where} to {tasks[-1].where}")
         for task in tasks:
             for access in task.accesses:

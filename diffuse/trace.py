@@ -20,7 +20,11 @@ COUNTERS = {
     "plans": "plans made by an analysis",
     "replays": "plans used again",
     "refusals": "different places where a constraint kept a task out of a prefix",
-    "background compilations": "kernels compiled, or read from disk, while the program ran",
+    "interpreted": "fused tasks run interpreted because their kernel was not ready",
+    "pipelined": "pairs of fused tasks run as one pass over rows",
+    "donated": "results that took over the memory of an input",
+    "compilations": "kernels compiled",
+    "cache hits": "kernels read from disk",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""

@@ -123,7 +123,8 @@ class Window:
     def full(self) -> bool:
         """Is there a group to forward because more is held than the window's size?
 
-        One closed group stays, for its successor may share its pass over memory, unless it is most of the window.
+        One closed group stays, for its successor may share its pass over memory, unless it is most of the
+        window.
         """
         if self.held < self.size or not self.closed:
             return False

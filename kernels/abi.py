@@ -149,8 +149,9 @@ class Division(NamedTuple):
 def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     """Cut the points of a launch into smaller ones, or None.
 
-    That needs a body of one loop that neither folds nor counts: then iterations are independent, and those from
-    some index of the cut dimension on are a launch of their own, with later addresses and a smaller extent.
+    That needs a body of one loop that neither folds nor counts: then iterations are independent, and those
+    from some index of the cut dimension on are a launch of their own, with later addresses and a smaller
+    extent.
     """
     if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
         return None

@@ -13,11 +13,10 @@ import warnings
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from diffuse import settings, trace
+from diffuse import settings
 from diffuse.kernels import abi
 from diffuse.kernels.abi import Division
 from diffuse.kernels.expr import Body
-
 
 FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
 """NumPy's bits of the errors that it names so."""
@@ -46,7 +45,8 @@ class Kernel:
         from diffuse.kernels import interpret
 
         note: Any = numpy.geterrcall()
-        interpret.point(self.body, values, p, (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None)
+        raised = (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None
+        interpret.point(self.body, values, p, raised)
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
         """Smaller points, while machine code is on its way; None where only whole points make sense."""
@@ -66,8 +66,9 @@ class Kernel:
         except Exception as error:
             self.failed = True
             first = traceback.format_exception_only(error)[-1].strip()
-            warnings.warn(f"a kernel of {sum(len(x.ops) for x in self.body.loops)} operations did not compile "
-                          f"({first}); it runs interpreted, with the same results",
+            size = sum(len(loop.ops) for loop in self.body.loops)
+            warnings.warn(f"a kernel of {size} operations did not compile ({first}); "
+                          "it runs interpreted, with the same results",
                           RuntimeWarning, stacklevel=2)
 
 
@@ -98,7 +99,6 @@ class Compiler:
                 return
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, "diffuse-compile")
-            trace.count("background compilations")
             kernel.future = self._executor.submit(kernel.compile)
         elif settings.config.compile == "wait":
             kernel.future.result()

@@ -170,7 +170,8 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
     many = volume(window.domain) > 1
     body_spaces = tuple(Space(len(shape), splits[0].axis if many else -1)
                         for shape, splits in (space_list[s] for s in spaces))
-    body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops)) for s, ops in numbered)
+    body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops))
+                       for s, ops in numbered)
     body = Body(body_spaces, tuple(arguments),
                 tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops)
     owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}

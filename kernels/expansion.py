@@ -1,13 +1,14 @@
 """exp and log of float64 written out as arithmetic, so that a loop computes them without leaving it.
 
-A call to a vector library clobbers every vector register; in a fused loop the spills around the calls cost as
-much as the functions.  Here ordinary arguments take a polynomial inside the loop; the lanes for which it is not
-meant (overflow, underflow, zeros, negatives, NaN) take the library's result, from a function that is called
-only when there is such a lane and that saves the registers itself.  Each lane's bits depend on that lane alone.
+A call to a vector library clobbers every vector register; in a fused loop the spills around the calls cost
+as much as the functions.  Here ordinary arguments take a polynomial inside the loop; the lanes for which it
+is not meant (overflow, underflow, zeros, negatives, NaN) take the library's result, from a function that is
+called only when there is such a lane and that saves the registers itself.  Each lane's bits depend on that
+lane alone.
 
-The polynomials are minimax fits, made for this file with Remez' exchange in 160-bit arithmetic: relative error
-2^-57.9 for exp on |r| <= ln 2 / 2, 2^-59.5 for log on [sqrt 1/2, sqrt 2].  With the rounding of the last steps
-the results stay within 1.5 ulp.  They need fused multiply-add, here a matter of speed and accuracy inside one
+The polynomials are minimax fits, made for this file with Remez' exchange in 160-bit arithmetic: relative
+error 2^-57.9 for exp on |r| <= ln 2 / 2, 2^-59.5 for log on [sqrt 1/2, sqrt 2].  With the rounding of the
+last steps the results stay within 1.5 ulp.  They need fused multiply-add, here a matter of speed and accuracy inside one
 function: the program's own arithmetic is never contracted.
 """
 
@@ -17,9 +18,10 @@ import struct
 from collections.abc import Callable
 
 from diffuse.kernels.code import Code
+from diffuse.kernels.lowering_instructions import anywhere
 
-EXP = (0.5000000000000011, 0.16666666666666413, 0.04166666666653027, 0.008333333333494357, 0.0013888888943596658,
-       0.00019841269506720938, 2.4801493137164044e-05, 2.755758632269774e-06, 2.763023360336397e-07,
+EXP = (0.5000000000000011, 0.16666666666666413, 0.04166666666653027, 0.008333333333494357,
+       0.0013888888943596658, 0.00019841269506720938, 2.4801493137164044e-05, 2.755758632269774e-06, 2.763023360336397e-07,
        2.5000053645771096e-08)
 """(e^r - 1 - r) / r^2"""
 LOG = (0.6666666666666734, 0.3999999999941466, 0.28571428742391153, 0.22222198572866086, 0.1818356434105574,
@@ -42,14 +44,14 @@ def _bits(value: float) -> int:
 
 
 def expand(code: Code, name: str, x: str, slow: Slow) -> str:
-    """Write `exp` or `log` of a float64 value; `slow` writes the library's call for the lanes that need it."""
+    """Write `exp` or `log` of a float64; `slow` writes the library's call for the lanes that need it."""
     start, after = code.name("start"), code.name("after")
     rare = code.name("rare")
     code.do(f"br label %{start}")
     code.label(start)
     special, fast = (_exp if name == "exp" else _log)(code, x)
     code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
-    code.do(f"br i1 {_anywhere(code, special)}, label %{rare}, label %{after}, !prof !9")
+    code.do(f"br i1 {anywhere(code, special)}, label %{rare}, label %{after}, !prof !9")
     code.label(rare)
     kind, truth = code.type("float64"), code.type("bool")
     function = _mended(code, name, slow)
@@ -70,8 +72,9 @@ def _mended(code: Code, name: str, slow: Slow) -> str:
     result = inner.let(f"select {truth} %special, {kind} {slow(inner, x)}, {kind} %fast")
     inner.do(f"ret {kind} {result}")
     body = "\n".join(inner.lines)
-    code.declare(f"define internal preserve_allcc {kind} @{function}({kind} %x, {kind} %fast, {truth} %special) "
-                 f"noinline nounwind cold {{\n{body}\n}}")
+    arguments = f"{kind} %x, {kind} %fast, {truth} %special"
+    code.declare(f"define internal preserve_allcc {kind} @{function}({arguments}) noinline nounwind cold "
+                 f"{{\n{body}\n}}")
     return function
 
 
@@ -89,7 +92,8 @@ def _exp(code: Code, x: str) -> tuple[str, str]:
     square = code.let(f"fmul {kind} {r}, {r}")
     t = _fma(code, square, _estrin(code, EXP, r, square), r)
     p = code.let(f"fadd {kind} {t}, {code.const('float64', 1.0)}")
-    exponent = code.let(f"shl {whole} {code.let(f'bitcast {kind} {shifted} to {whole}')}, {code.const('int64', 52)}")
+    exponent = code.let(f"bitcast {kind} {shifted} to {whole}")
+    exponent = code.let(f"shl {whole} {exponent}, {code.const('int64', 52)}")
     scaled = code.let(f"add {whole} {code.let(f'bitcast {kind} {p} to {whole}')}, {exponent}")
     return special, code.let(f"bitcast {whole} {scaled} to {kind}")
 
@@ -109,7 +113,8 @@ def _log(code: Code, x: str) -> tuple[str, str]:
     mantissa = code.let(f"add {whole} {fraction}, {code.const('int64', root)}")
     m = code.let(f"bitcast {whole} {mantissa} to {kind}")
     lifted = code.let(f"add {whole} {k}, {code.const('int64', _bits(SHIFT))}")
-    n = code.let(f"fsub {kind} {code.let(f'bitcast {whole} {lifted} to {kind}')}, {code.const('float64', SHIFT)}")
+    lifted = code.let(f"bitcast {whole} {lifted} to {kind}")
+    n = code.let(f"fsub {kind} {lifted}, {code.const('float64', SHIFT)}")
     f = code.let(f"fadd {kind} {m}, {code.const('float64', -1.0)}")
     two, half = code.const("float64", 2.0), code.const("float64", 0.5)
     s = code.let(f"fdiv {kind} {f}, {code.let(f'fadd {kind} {f}, {two}')}")
@@ -140,11 +145,3 @@ def _estrin(code: Code, coefficients: tuple[float, ...], x: str, square: str) ->
                  for i in range(0, len(terms), 2)]
         first = False
     return terms[0]
-
-
-def _anywhere(code: Code, condition: str) -> str:
-    if code.lanes == 1:
-        return condition
-    name = f"llvm.vector.reduce.or.v{code.lanes}i1"
-    code.declare(f"declare i1 @{name}({code.type('bool')})")
-    return code.let(f"call i1 @{name}({code.type('bool')} {condition})")

@@ -23,8 +23,8 @@ Generator = Callable[[Builder], None]
 REDUCTIONS = frozenset({"sum", "prod", "min", "max", "any", "all", "argmin", "argmax"})
 
 ELEMENTWISE = frozenset(
-    """add subtract multiply divide floor_divide remainder fmod power negative positive absolute fabs sign rint
-    floor ceil trunc sqrt square cbrt reciprocal gcd lcm heaviside hypot degrees radians deg2rad rad2deg
+    """add subtract multiply divide floor_divide remainder fmod power negative positive absolute fabs sign
+    rint floor ceil trunc sqrt square cbrt reciprocal gcd lcm heaviside hypot degrees radians deg2rad rad2deg
     exp exp2 expm1 log log2 log10 log1p logaddexp logaddexp2 erf
     sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh arcsinh arccosh arctanh
     bitwise_and bitwise_or bitwise_xor bitwise_count invert left_shift right_shift

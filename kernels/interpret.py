@@ -20,8 +20,9 @@ from diffuse.kernels import routines
 from diffuse.kernels.expr import STRUCTURAL, Body, Loop
 from diffuse.kernels.interpret_ops import exact
 from diffuse.kernels.interpret_plan import Plan, Step, plan
-from diffuse.kernels.interpret_reduce import SEGMENT, Array, Fold, Ranges, multiply
+from diffuse.kernels.interpret_reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.routines import Routine, flags
+from diffuse.launch import SEGMENT
 
 Values = Sequence[int | float]
 Collector = Callable[[str, str], None]

@@ -4,8 +4,8 @@ The tree depends on the extents of the iteration space and on which dimensions a
 Its *leaves* are runs of the innermost reduced dimension:
 
     rows      that dimension is the innermost of the space: up to SEGMENT indices, element j of the leaf
-              into accumulator j % LANES; the LANES accumulators are then folded by halves: a[i] += a[i + 16],
-              8, 4, 2, 1
+              into accumulator j % ACCUMULATORS; the accumulators are then folded by halves:
+              a[i] += a[i + 16], 8, 4, 2, 1
     columns   the innermost dimension of the space is kept: up to ROWS indices, one after another
 
 The leaves of one output element, row-major over the reduced dimensions, are combined by pairs:
@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.kernels.abi import ACCUMULATORS
+from diffuse.launch import ROWS, SEGMENT
+
 Array = NDArray[Any]
 Ranges = Sequence[tuple[int, int]]
-
-SEGMENT = 1024
-LANES = 32
-ROWS = 32
 
 INDEXED = frozenset({"argmin", "argmax"})
 
@@ -121,7 +120,7 @@ def _leaves(values: Array, reduced: Sequence[int], at: dict[int, int]) -> list[l
 
 def _leaf(operator: str, leaf: list[tuple[Any, int]], rows: bool) -> tuple[Any, int]:
     start = (np.dtype(leaf[0][0].dtype).type(identity(operator, leaf[0][0].dtype)), leaf[0][1])
-    lanes = [start] * (LANES if rows else 1)
+    lanes = [start] * (ACCUMULATORS if rows else 1)
     for j, pair in enumerate(leaf):
         lanes[j % len(lanes)] = _pair(operator, lanes[j % len(lanes)], pair)
     while len(lanes) > 1:
@@ -142,19 +141,19 @@ def rows(operator: str, block: Array) -> Array:
     """Leaves along the last dimension of a block that starts at a multiple of SEGMENT."""
     block = np.ascontiguousarray(block)
     lead, n = block.shape[:-1], block.shape[-1]
-    if 0 < n <= LANES and not (operator == "prod" and block.dtype.kind == "c"):
+    if 0 < n <= ACCUMULATORS and not (operator == "prod" and block.dtype.kind == "c"):
         return _one_each(operator, block)
     whole, rest = divmod(n, SEGMENT)
     leaves = np.empty((*lead, whole + bool(rest)), block.dtype)
     if whole:
-        segments = block[..., :whole * SEGMENT].reshape(*lead, whole, SEGMENT // LANES, LANES)
+        segments = block[..., :whole * SEGMENT].reshape(*lead, whole, SEGMENT // ACCUMULATORS, ACCUMULATORS)
         leaves[..., :whole] = _halves(operator, _sequence(operator, segments))
     if rest:
-        steps, tail = divmod(rest, LANES)
-        lanes = np.full((*lead, LANES), identity(operator, block.dtype.name), block.dtype)
+        steps, tail = divmod(rest, ACCUMULATORS)
+        lanes = np.full((*lead, ACCUMULATORS), identity(operator, block.dtype.name), block.dtype)
         body = block[..., whole * SEGMENT:n - tail]
         if steps:
-            lanes = _sequence(operator, body.reshape(*lead, steps, LANES))
+            lanes = _sequence(operator, body.reshape(*lead, steps, ACCUMULATORS))
         if tail:
             STEP[operator](lanes[..., :tail], block[..., n - tail:], out=lanes[..., :tail])
         leaves[..., whole] = _halves(operator, lanes)
@@ -163,7 +162,7 @@ def rows(operator: str, block: Array) -> Array:
 
 def _one_each(operator: str, lanes: Array) -> Array:
     """A leaf that gives each accumulator one element at most: those without one change nothing."""
-    step, half, n = STEP[operator], LANES // 2, lanes.shape[-1]
+    step, half, n = STEP[operator], ACCUMULATORS // 2, lanes.shape[-1]
     while half:
         if half < n:
             folded = step(lanes[..., :n - half], lanes[..., half:n])
@@ -191,7 +190,7 @@ def _sequence(operator: str, block: Array) -> Array:
 
 
 def _halves(operator: str, lanes: Array) -> Array:
-    step, half = STEP[operator], LANES // 2
+    step, half = STEP[operator], ACCUMULATORS // 2
     while half:
         lanes = step(lanes[..., :half], lanes[..., half:2 * half])
         half //= 2

@@ -11,7 +11,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diffuse import settings
+from diffuse import launch, settings, trace
 from diffuse.kernels import abi, vectormath
 from diffuse.kernels.cache import Cache
 from diffuse.kernels.expr import Body
@@ -40,10 +40,13 @@ def compile(body: Body) -> Native:
     image = kept.get(key)
     if image is not None:
         try:
-            return _link(body, image)
+            found = _link(body, image)
+            trace.count("cache hits")
+            return found
         except RuntimeError:  # whole, and yet not what this LLVM can load
             pass
     image = object_code(body)
+    trace.count("compilations")
     native = _link(body, image)
     kept.put(key, image)
     return native
@@ -86,6 +89,7 @@ def _circumstances() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem.startswith(EMITTERS):
             sources.update(path.read_bytes())
+    sources.update(f"{launch.SEGMENT} {launch.ROWS}".encode())
     return f"{host()!r}\n{llvmlite.__version__} {llvm.llvm_version_info}\n{sources.hexdigest()}"
 
 

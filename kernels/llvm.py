@@ -20,6 +20,7 @@ from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step
 from diffuse.kernels.lowering import RULES, cast, fold, identity
 from diffuse.kernels.target import Target
+from diffuse.launch import SEGMENT
 
 HEAD, ROW, INNER = range(3)
 
@@ -175,8 +176,8 @@ class _Nest:
             self._inner(*self.bounds[self.inner])
         else:
             low, high = self.bounds[self.inner]
-            with counted(code, low, high, abi.SEGMENT) as start:
-                stop = code.let(f"add nsw i64 {start}, {abi.SEGMENT}")
+            with counted(code, low, high, SEGMENT) as start:
+                stop = code.let(f"add nsw i64 {start}, {SEGMENT}")
                 short = code.let(f"icmp slt i64 {high}, {stop}")
                 end = code.let(f"select i1 {short}, i64 {high}, i64 {stop}")
                 for reduction in segmented:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from diffuse.kernels import abi
 from diffuse.ir import ITEMSIZE
+from diffuse.kernels import abi
 from diffuse.kernels.code import COMPONENT, Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step, load, store
 from diffuse.kernels.lowering import cast, fold, identity
+from diffuse.launch import ROWS, SEGMENT
 
 WIDTH = 8
 """Accumulators are folded in vectors of so many."""
@@ -106,7 +107,7 @@ class Partials:
         self.reduced = tuple(d for d in range(self.rank) if d not in self.kept)
         self.by_rows = abi.by_rows(self.rank, self.kept)
         self.extents = [block.extent(space, d) for d in range(self.rank)]
-        self.shift = shift = (abi.SEGMENT if self.by_rows else abi.ROWS).bit_length() - 1
+        self.shift = shift = (SEGMENT if self.by_rows else ROWS).bit_length() - 1
         counts = [self.extents[d] for d in self.reduced]
         if counts:
             up = self.code.let(f"add i64 {counts[-1]}, {(1 << shift) - 1}")
@@ -193,7 +194,7 @@ class Fold:
         self.flat = p.flat(reduced, [p.extents[d] for d in p.reduced])
         self.first, leaf = "true", "0"
         if reduced:
-            within = code.let(f"and i64 {reduced[-1]}, {abi.ROWS - 1}")
+            within = code.let(f"and i64 {reduced[-1]}, {ROWS - 1}")
             self.first = code.let(f"icmp eq i64 {within}, 0")
             reduced[-1] = code.let(f"lshr i64 {reduced[-1]}, {p.shift}")
             leaf = p.flat(reduced, p.leaf_counts)

@@ -7,8 +7,8 @@ store between them never exists but for the ring, which stays in cache.  Neighbo
 ring rows that both need; rows of a result that a neighbour still has to read in its old state go to a border
 buffer, and into place when all points are done.
 
-The driver is one native function for all pairs, `drive(header, point)`; what it needs to know is in the header,
-a block of words that ends with the two kernels' own blocks.
+The driver is one native function for all pairs, `drive(header, point)`; what it needs to know is in the
+header, a block of words that ends with the two kernels' own blocks.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ import threading
 from functools import cache
 from typing import Any, NamedTuple
 
-FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk", "reach", "low",
-          "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below", "above", "border",
-          "border_bytes", "arguments_first", "arguments_second", "spaces_first", "spaces_second", "extents_first",
-          "extents_second", "table_first", "table_second", "rings", "table_rings")
-"""The header's words.  Rows are indices of the kernels' iteration dimension 0; `at_`, `table_` and `extents_` are
-word indices of the kernels' blocks, of their arguments' entries, and of lists that say where in its block each of
-a kernel's spaces has its number of rows."""
+FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk",
+          "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below",
+          "above", "border", "border_bytes", "arguments_first", "arguments_second", "spaces_first",
+          "spaces_second", "extents_first", "extents_second", "table_first", "table_second", "rings",
+          "table_rings")
+"""The header's words.  Rows are indices of the kernels' iteration dimension 0; `at_`, `table_` and `extents_`
+are word indices of the kernels' blocks, of their arguments' entries, and of lists that say where in its block
+each of a kernel's spaces has its number of rows."""
 
 PLAIN, RING, DEFERRED = 0, 1, 2
 ENTRY = 6
-"""Words of an argument's entry: its address's word, kind, bytes between rows; then, for a RING, its offset in the
-scratch, its bytes between rows and the store row of the first kernel's row 0; for a DEFERRED, its offset in the
-border buffer and the bytes of one row."""
+"""Words of an argument's entry: its address's word, kind, bytes between rows; then, for a RING, its offset in
+the scratch, its bytes between rows and the store row of the first kernel's row 0; for a DEFERRED, its offset
+in the border buffer and the bytes of one row."""
 
 
 class Driver(NamedTuple):
@@ -182,7 +183,8 @@ done:
 
 define void @drive(ptr %h, i64 %p) {
 entry:
-FIELD first second words_first words_second at_first at_second chunk reach low high rows_first tile rows_second
+FIELD first second words_first words_second at_first at_second chunk reach low high
+FIELD rows_first tile rows_second
 FIELD scratch scratch_bytes below above border border_bytes arguments_first arguments_second spaces_first
 FIELD spaces_second extents_first extents_second table_first table_second rings table_rings
   %kernel1 = inttoptr i64 %first to ptr

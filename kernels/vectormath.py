@@ -14,9 +14,10 @@ from __future__ import annotations
 import math
 import struct
 
-from diffuse.kernels import expansion
 from diffuse.ir import ITEMSIZE
+from diffuse.kernels import expansion
 from diffuse.kernels.code import ELEMENT, Code, guarded, with_lanes
+from diffuse.kernels.lowering_instructions import anywhere
 
 LIBRARY = "libmvec.so.1"
 
@@ -199,13 +200,7 @@ def _within(code: Code, dtype: str, operands: list[str], bounds: tuple[float, fl
                 limit = code.let(f"bitcast {code.type(dtype)} {code.const(dtype, bound)} to {kind}")
                 beyond = code.let(f"icmp {word} {kind} {size}, {limit}")
                 outside = code.let(f"or {truth} {outside}, {beyond}") if outside else beyond
-    return code.let(f"xor i1 {_anywhere(code, outside)}, true")
-
-
-def _anywhere(code: Code, condition: str) -> str:
-    name = f"llvm.vector.reduce.or.v{code.lanes}i1"
-    code.declare(f"declare i1 @{name}({code.type('bool')})")
-    return code.let(f"call i1 @{name}({code.type('bool')} {condition})")
+    return code.let(f"xor i1 {anywhere(code, outside)}, true")
 
 
 def _warranted(code: Code, dtype: str, result: str, operands: list[str]) -> str:
@@ -225,6 +220,6 @@ def _warranted(code: Code, dtype: str, result: str, operands: list[str]) -> str:
     flags = "0"
     under = code.let(f"fcmp olt {kind} {size}, {least}")
     for condition, bits in ((invalid, INVALID), (over, ZERODIVIDE | OVERFLOW), (under, UNDERFLOW)):
-        some = code.let(f"select i1 {_anywhere(code, condition)}, i32 {bits}, i32 0")
+        some = code.let(f"select i1 {anywhere(code, condition)}, i32 {bits}, i32 0")
         flags = code.let(f"or i32 {flags}, {some}")
     return flags

@@ -60,7 +60,7 @@ class Division(Protocol):
 
     @property
     def rest(self) -> Callable[[int], tuple[Value, ...]]:
-        """The values of a launch, over as many points as the whole one, of what is left from a small point on."""
+        """From a small point to the values of a launch of what is left, over as many points as the whole."""
         ...
 
 

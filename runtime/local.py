@@ -57,7 +57,7 @@ class LocalInstance:
 
     @property
     def private(self) -> bool:
-        """Whoever sees the memory holds our array of it, or the block: then these have more references than ours."""
+        """Does nobody else see the memory?  Who does holds our array of it, or the block, besides us."""
         if self._memory is None:
             return False
         if self._array is None:

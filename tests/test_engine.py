@@ -228,10 +228,10 @@ def test_memory_goes_back_when_the_last_handle_does() -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_a_reduction_has_the_same_bits_for_any_number_of_threads(threads: int) -> None:
     """Compiled, in a process of its own: the number of threads is fixed when the runtime starts."""
-    program = ("import numpy, diffuse.numpy as np; from diffuse.settings import config; config.compile='wait'; "
-               "config.small=0; x = numpy.random.default_rng(3).random((301, 1777)); a = np.asarray(x.copy()); "
-               "s = a * 2.0; print([float(v).hex() for v in (s.sum(), s.mean(), s.sum(axis=0)[7], "
-               "s.sum(axis=1)[9], s.max(), (s * s).prod(), np.ones(8192).sum())])")
+    program = ("import numpy, diffuse.numpy as np; from diffuse.settings import config; "
+               "config.compile='wait'; config.small=0; x = numpy.random.default_rng(3).random((301, 1777)); "
+               "a = np.asarray(x.copy()); s = a * 2.0; print([float(v).hex() for v in ("
+               "s.sum(), s.mean(), s.sum(axis=0)[7], s.sum(axis=1)[9], s.max(), (s * s).prod(), np.ones(8192).sum())])")
     found = run_program(program, threads)
     assert found == run_program(program, 2)
     assert found.endswith(f"'{8192.0.hex()}']")

@@ -15,12 +15,14 @@ import pytest
 from diffuse import settings
 from diffuse.ir import Privilege
 from diffuse.kernels import abi, jit, llvm
+from diffuse.kernels.compiler import compiler
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.target import host
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path) -> Iterator[Path]:
+    compiler.wait()  # what an earlier test left to the background would be kept here
     with settings.using(cache_dir=str(tmp_path)):
         yield tmp_path
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse.kernels import abi, interpret, interpret_reduce
+from diffuse.kernels import abi, interpret
 from tests.bodies import Case, differences
 
 jit = pytest.importorskip("diffuse.kernels.jit", reason="no compiler of kernels here")
@@ -78,8 +78,3 @@ def test_points_of_a_launch_may_be_compiled_and_interpreted_in_any_mixture(seed:
     else:
         interpret.finish(case.body, values)
     assert not differences(case.memory, expected), f"{case.points} points, mixed\n{case.body}"
-
-
-def test_both_cut_leaves_at_the_same_places() -> None:
-    assert (abi.SEGMENT, abi.ACCUMULATORS, abi.ROWS) == (
-        interpret_reduce.SEGMENT, interpret_reduce.LANES, interpret_reduce.ROWS)

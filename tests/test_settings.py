@@ -23,8 +23,8 @@ def untouched() -> Iterator[None]:
 
 
 def test_environment_is_read_at_the_first_use_and_then_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    del config.min_chunk
     monkeypatch.setenv("DIFFUSE_MIN_CHUNK", "77")
+    del config.min_chunk
     assert config.min_chunk == 77
     assert settings.source("min_chunk") == "environment"
     monkeypatch.setenv("DIFFUSE_MIN_CHUNK", "78")

@@ -16,7 +16,24 @@ from diffuse.numpy.scalar import scalar
 from diffuse.numpy.ufuncs import UFUNCS
 
 
-class ndarray(Methods):
+class Kind(type):
+    """The class of `ndarray`: NumPy's own arrays, which libraries return, are instances too."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
+        """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
+        plain = tuple([numpy.ndarray if type(base) is Kind else base for base in bases])
+        if plain != bases:
+            return type(numpy.ndarray)(name, plain, members, **options)
+        return super().__new__(cls, name, bases, members, **options)
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, numpy.ndarray) or super().__subclasscheck__(kind)
+
+
+class ndarray(Methods, metaclass=Kind):
     """An array whose elements are computed when somebody looks, or when enough work has gathered."""
 
     __slots__ = ()
@@ -99,11 +116,8 @@ class ndarray(Methods):
 
     # -- elements ----------------------------------------------------------------------------------------
 
-    def __getitem__(self, index: Any) -> Any:
-        return views.getitem(self, index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        assign.setitem(self, index, value)
+    __getitem__ = views.getitem
+    __setitem__ = assign.setitem
 
     def __iter__(self) -> Iterator[Any]:
         if not self.form.shape:

@@ -9,13 +9,22 @@ import numpy
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
-from diffuse.numpy.base import ARRAYS, Array, host, ready, storage_of, view_in
+from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
 from diffuse.numpy.forms import Mirror
 from diffuse.numpy.ufuncs import adopt, lowered
 
 
+NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
+
+
 def setitem(x: Array, index: Any, value: Any) -> None:
     """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
+    if x.storage is None and x.owner is None and x.form.size < elementwise.SMALL:
+        right = at_hand(value) if type(value) in ARRAYS else value if type(value) in NUMBERS else None
+        if right is not None and ARRAYS.isdisjoint(map(type, index) if type(index) is tuple else (type(index),)):
+            memory: Any = x.memory
+            memory[index] = right
+            return
     if not x.meta.flags.writeable:
         raise ValueError("assignment destination is read-only")
     simple = views.basic(index)

@@ -148,6 +148,17 @@ def ready(x: Array) -> bool:
     return not engine.busy(storage)
 
 
+def at_hand(x: Array) -> Mirror | None:
+    """The memory of an array if it may be used now, without waiting; else None."""
+    storage = x.storage
+    if storage is None:
+        owner = x.owner
+        if owner is None or owner.storage is None:
+            return x.memory
+        storage = x.storage = owner.storage
+    return None if engine.busy(storage) else host(x)
+
+
 def host(x: Array) -> Mirror:
     """The memory of an array, after everything that was recorded for it: waits."""
     if x.memory is not None and ready(x):

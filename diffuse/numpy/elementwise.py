@@ -14,7 +14,7 @@ import numpy
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base
-from diffuse.numpy.base import ARRAYS, Array, host, hosted, ready, recorded, view_of
+from diffuse.numpy.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
 from diffuse.numpy.forms import NATIVE, Form, like, row_major
 from diffuse.settings import config, watch
 
@@ -154,8 +154,10 @@ def binary(function: Any, a: Any, b: Any) -> Any:
         return function.general((a, b))
     form = rule.form
     if rule.small:
-        if (ka not in ARRAYS or ready(a)) and (kb not in ARRAYS or ready(b)):
-            result = function.host(host(a) if ka in ARRAYS else a, host(b) if kb in ARRAYS else b)
+        left = at_hand(a) if ka in ARRAYS else a
+        right = at_hand(b) if kb in ARRAYS else b
+        if left is not None and right is not None:
+            result = function.host(left, right)
             return hosted(result, form) if type(result) is numpy.ndarray else result
         if not form.size:
             return hosted(numpy.ndarray(form.shape, form.dtype))
@@ -191,9 +193,11 @@ def unary(function: Any, a: Any) -> Any:
     if rule is None or eager_errors:
         return function.general((a,))
     form = rule.form
-    if rule.small and ready(a):
-        result = function.host(host(a))
-        return hosted(result, form) if type(result) is numpy.ndarray else result
+    if rule.small:
+        memory = at_hand(a)
+        if memory is not None:
+            result = function.host(memory)
+            return hosted(result, form) if type(result) is numpy.ndarray else result
     if not form.size:
         return hosted(numpy.ndarray(form.shape, form.dtype))
     part = a.part
@@ -215,9 +219,11 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     rule = RULES.get((function, a.form, b.form if kb in ARRAYS else kb, "in place"))
     if rule is None or eager_errors or not a.meta.flags.writeable:
         return function.general((a, b), out=(a,))
-    if rule.small and ready(a) and (kb not in ARRAYS or ready(b)):
-        function.host(host(a), host(b) if kb in ARRAYS else b, out=host(a))
-        return a
+    if rule.small:
+        memory, right = at_hand(a), at_hand(b) if kb in ARRAYS else b
+        if memory is not None and right is not None:
+            function.host(memory, right, out=memory)
+            return a
     shape = rule.form.shape
     if not rule.form.size:
         return a

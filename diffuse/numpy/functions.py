@@ -151,7 +151,7 @@ def _into(out: Any, found: Any) -> Any:
 @named(numpy.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask = adopt(src), adopt(where)
-    if not isinstance(dst, base.array_class) or not recordable(source, mask) or small(dst, source, mask):
+    if type(dst) is not base.array_class or not recordable(source, mask) or small(dst, source, mask):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
         return
     given = source.form.dtype if isinstance(source, Array) else source
@@ -173,7 +173,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 @named(numpy.putmask)
 def putmask(a: Any, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
-    same = isinstance(chosen, Array) and isinstance(a, base.array_class) and chosen.form.shape == a.shape
+    same = isinstance(chosen, Array) and type(a) is base.array_class and chosen.form.shape == a.shape
     plain = not isinstance(source, Array) or source.form.shape == a.shape
     if same and plain and chosen.form.name == "bool":
         copyto(a, source, "unsafe", chosen)
@@ -184,7 +184,7 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 @named(numpy.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
-    if not isinstance(a, base.array_class) or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+    if type(a) is not base.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf

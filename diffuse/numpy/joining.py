@@ -25,7 +25,7 @@ from diffuse.settings import config
 
 def _at_once(arrays: list[Any]) -> bool:
     """Are these for NumPy: types without kernels, or small and ready?"""
-    if not all(isinstance(x, base.array_class) for x in arrays):
+    if not all(type(x) is base.array_class for x in arrays):
         return True
     return sum(x.size for x in arrays) < config.small and all(base.ready(x) for x in arrays)
 

@@ -29,7 +29,7 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     args = tuple([lowered(a) for a in args])
     if not is_array(x):
         return function(x, *args, **kwargs)
-    if not isinstance(x, base.array_class):
+    if type(x) is not base.array_class:
         x = x[...]
     found = function(x.meta, *args, **kwargs)
     if isinstance(found, numpy.ndarray):

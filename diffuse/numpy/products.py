@@ -21,7 +21,7 @@ from diffuse.numpy.ufuncs import UFUNCS
 
 def _plain(x: Any, y: Any) -> bool:
     """Are these arrays whose product a task can make, and large enough for one?"""
-    arrays = isinstance(x, base.array_class) and isinstance(y, base.array_class)
+    arrays = type(x) is base.array_class and type(y) is base.array_class
     return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
             and not small(x, y))
 

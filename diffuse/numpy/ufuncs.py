@@ -133,16 +133,16 @@ class ufunc:
             with suppress(ValueError, TypeError):
                 elementwise.plan(self, operands)  # OverflowError of a number is what NumPy finds first
             raise
-        arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
-        small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
-        if (any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
-                or (mask is not True and mask.form.name != "bool")):
-            return self.at_once(operands, targets, outs, options)
         if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
             rule = elementwise.plan_inplace(self, *operands)
             if rule is not None:
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
                 elementwise.remember((self, operands[0].form, key, "in place"), rule)
+        arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
+        small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
+        if (any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
+                or (mask is not True and mask.form.name != "bool")):
+            return self.at_once(operands, targets, outs, options)
         try:
             return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
         except (OverflowError, base.Unaddressable):
@@ -282,7 +282,7 @@ def _routine(function: ufunc) -> Callable[..., Any]:
             shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
             target = numpy.empty_like(like(arrays, shape, types[function.nin]).mirror)
         result = routines.apply(function.operation, *arrays, out=target)
-        if not numpy.isfinite(result).all():
+        if 0 in numpy.isfinite(result).tobytes():
             function.numpy(*arrays)
         return result if result.ndim or out is not None else result[()]
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy
 
-from diffuse import engine
 from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import Array, host, hosted, ready, recorded, view_in, viewing
-from diffuse.numpy.forms import NATIVE, Mirror, row_major
+from diffuse.numpy.base import Array, host, hosted, ready, viewing
+from diffuse.numpy.forms import NATIVE, Mirror
 from diffuse.numpy.ufuncs import lowered
 
 SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
@@ -36,7 +35,7 @@ def basic(index: Any) -> Any:
 
 def _integer(part: Any) -> Any:
     """A 0-d integer or anything that Python would index with; arrays, lists and bools are not."""
-    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str, base.array_class)):
+    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str)) or type(part) is base.array_class:
         return NotImplemented
     try:
         return operator.index(part)
@@ -55,25 +54,16 @@ def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
 
 
 def getitem(x: Array, index: Any) -> Any:
-    """`x[index]`: a view, an element, or for arrays of indices a copy."""
-    simple = basic(index)
+    """`x[index]`: a view, an element (which is waited for), or for arrays of indices a copy."""
+    kind = type(index)
+    simple = index if kind is int or kind is slice else basic(index)
     if simple is None:
         return _gather(x, index)
     if x.memory is x.meta and ready(x):
-        found = x.memory[simple]
+        found = x.meta[simple]
         return viewing(x, found) if type(found) is numpy.ndarray else found
     meta, element = part(x.meta, simple)
-    if not element:
-        return viewing(x, meta)
-    if ready(x):
-        return host(x)[simple]
-    try:
-        source = (x.storage, view_in(x, meta))
-    except base.Unaddressable:
-        return host(x)[simple]
-    out = recorded(row_major((), x.form.dtype))
-    engine.record("copy", (x.form.name, x.form.name), (), (source,), ((out.storage, out.part),))
-    return base.scalar_class.of(out)
+    return host(x)[simple] if element else viewing(x, meta)
 
 
 def _gather(x: Array, index: Any) -> Any:
