@@ -114,13 +114,17 @@ class Engine:
 
     def _folding(self, operation: str, shape: Point, outputs: tuple[Operand, ...], operator: str | None
                  ) -> tuple[Point, tuple[Split, ...], bool]:
-        """Launch of a reduction or scan, and whether points only make parts of its results."""
+        """Launch of a reduction or scan, and whether its results are there only when all points are done.
+
+        That goes for every reduction over several points, also where each point folds whole results of its own:
+        kernels combine the leaves of the tree once, at the end.
+        """
         whole = frozenset({int(operation.partition(":")[2])}) if ":" in operation else frozenset()
         result = outputs[0][1]
         reduced = [k for k in range(len(shape)) if operator is not None and not result.follows(k)]
         leaves = reduced[-1] if reduced and reduced[-1] != len(shape) - 1 else -1
         domain, splits = launch(shape, self.runtime.points, config.min_chunk, whole, leaves)
-        return domain, splits, splits[0].axis in reduced
+        return domain, splits, operator is not None and domain != ONE[0]
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:

@@ -8,8 +8,8 @@ lane alone.
 
 The polynomials are minimax fits, made for this file with Remez' exchange in 160-bit arithmetic: relative
 error 2^-57.9 for exp on |r| <= ln 2 / 2, 2^-59.5 for log on [sqrt 1/2, sqrt 2].  With the rounding of the
-last steps the results stay within 1.5 ulp.  They need fused multiply-add, here a matter of speed and accuracy inside one
-function: the program's own arithmetic is never contracted.
+last steps the results stay within 1.5 ulp.  They need fused multiply-add, here a
+matter of speed and accuracy inside one function: the program's own arithmetic is never contracted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from diffuse.kernels.code import Code
 from diffuse.kernels.lowering_instructions import anywhere
 
 EXP = (0.5000000000000011, 0.16666666666666413, 0.04166666666653027, 0.008333333333494357,
-       0.0013888888943596658, 0.00019841269506720938, 2.4801493137164044e-05, 2.755758632269774e-06, 2.763023360336397e-07,
-       2.5000053645771096e-08)
+       0.0013888888943596658, 0.00019841269506720938, 2.4801493137164044e-05, 2.755758632269774e-06,
+       2.763023360336397e-07, 2.5000053645771096e-08)
 """(e^r - 1 - r) / r^2"""
 LOG = (0.6666666666666734, 0.3999999999941466, 0.28571428742391153, 0.22222198572866086, 0.1818356434105574,
        0.1531405020095801, 0.14795952971418255)

@@ -23,6 +23,7 @@ from diffuse.kernels.lowering_instructions import (
     magnitude,
     negated,
     parts,
+    settled,
 )
 from diffuse.kernels.lowering_integer import identity, plain
 from diffuse.kernels.lowering_libm import Parts, real_function
@@ -89,7 +90,7 @@ def divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -
     large = choose(code, part, real_larger, c, d)
     small = choose(code, part, real_larger, d, c)
     safe = choose(code, part, none, one, large)
-    ratio = binary(code, "fdiv", part, small, safe)
+    ratio = binary(code, "fdiv", part, small, settled(code, part, safe))
     below = binary(code, "fadd", part, safe, binary(code, "fmul", part, small, ratio))
     scale = binary(code, "fdiv", part, one, below)
 
@@ -99,9 +100,10 @@ def divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -
     tilted = binary(code, "fmul", part, a, ratio)
     side = choose(code, part, real_larger, binary(code, "fsub", part, b, tilted),
                   binary(code, "fsub", part, binary(code, "fmul", part, b, ratio), a))
-    return (choose(code, part, none, binary(code, "fdiv", part, a, choose(code, part, none, c_size, one)),
+    c_safe, d_safe = (settled(code, part, choose(code, part, none, size, one)) for size in (c_size, d_size))
+    return (choose(code, part, none, binary(code, "fdiv", part, a, c_safe),
                    binary(code, "fmul", part, top, scale)),
-            choose(code, part, none, binary(code, "fdiv", part, b, choose(code, part, none, d_size, one)),
+            choose(code, part, none, binary(code, "fdiv", part, b, d_safe),
                    binary(code, "fmul", part, side, scale)))
 
 
@@ -130,8 +132,8 @@ def absolute(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...])
     larger, smaller = choose(code, result, ordered, a, b), choose(code, result, ordered, b, a)
     zero, one = code.const(result, 0.0), code.const(result, 1.0)
     special = either(code, endless, compare(code, "oeq", result, larger, zero))
-    ratio = binary(code, "fdiv", result, choose(code, result, special, zero, smaller),
-                   choose(code, result, special, one, larger))
+    ratio = binary(code, "fdiv", result, settled(code, result, choose(code, result, special, zero, smaller)),
+                   settled(code, result, choose(code, result, special, one, larger)))
     root = code.intrinsic("llvm.sqrt", result, fused(code, result, ratio, ratio, one))
     found = binary(code, "fmul", result, root, larger)
     found = choose(code, result, unknown, code.const(result, math.nan), found)
@@ -144,7 +146,7 @@ def sign(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
     zero, one, infinite = code.const(part, 0.0), code.const(part, 1.0), code.const(part, math.inf)
     size = real_function(code, "hypot", part, a, b)
     none, endless = compare(code, "oeq", part, size, zero), compare(code, "oeq", part, size, infinite)
-    shared = choose(code, part, either(code, none, endless), one, size)
+    shared = settled(code, part, choose(code, part, either(code, none, endless), one, size))
     a_endless = compare(code, "oeq", part, magnitude(code, part, a), infinite)
     b_endless = compare(code, "oeq", part, magnitude(code, part, b), infinite)
     nan = code.const(part, math.nan)

@@ -72,6 +72,15 @@ _WHEN_UNKNOWN = {"olt": (1.0, 0.0), "ole": (1.0, 0.0), "ogt": (0.0, 1.0), "oge":
 """Operands for which a predicate is false."""
 
 
+def settled(code: Code, dtype: str, value: str) -> str:
+    """A value that LLVM takes as it is.
+
+    A division by `choose(special, one, x)` it would otherwise turn into a choice between two divisions, the one by
+    x done for all lanes and its flags raised.
+    """
+    return code.intrinsic("llvm.arithmetic.fence", dtype, value)
+
+
 def choose(code: Code, dtype: str, condition: str, a: str, b: str) -> str:
     """`a` where the condition holds, `b` elsewhere."""
     kind = code.type(dtype)

@@ -20,6 +20,10 @@ from numpy.typing import NDArray
 DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
 """Floating-point exceptions, with the bits that `numpy.seterrcall` uses."""
 
+Value = Any
+"""One word of a kernel's block: an integer or a float."""
+
+
 class Native(Protocol):
     """Machine code of a kernel: `void k(block, point)` and `void finish(block)` (0: nothing to finish)."""
 
@@ -79,6 +83,11 @@ class Instance(Protocol):
 
     @property
     def nbytes(self) -> int: ...
+
+    @property
+    def private(self) -> bool:
+        """Is it certain that nobody else sees the memory, so that another store may take it over?"""
+        ...
 
     @property
     def array(self) -> NDArray[np.uint8]:

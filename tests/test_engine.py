@@ -231,7 +231,8 @@ def test_a_reduction_has_the_same_bits_for_any_number_of_threads(threads: int) -
     program = ("import numpy, diffuse.numpy as np; from diffuse.settings import config; "
                "config.compile='wait'; config.small=0; x = numpy.random.default_rng(3).random((301, 1777)); "
                "a = np.asarray(x.copy()); s = a * 2.0; print([float(v).hex() for v in ("
-               "s.sum(), s.mean(), s.sum(axis=0)[7], s.sum(axis=1)[9], s.max(), (s * s).prod(), np.ones(8192).sum())])")
+               "s.sum(), s.mean(), s.sum(axis=0)[7], s.sum(axis=1)[9], "
+               "s.max(), (s * s).prod(), np.ones(8192).sum())])")
     found = run_program(program, threads)
     assert found == run_program(program, 2)
     assert found.endswith(f"'{8192.0.hex()}']")
@@ -279,3 +280,17 @@ def test_a_shifted_input_is_not_written_over() -> None:
     engine.record("negative", (F, F), SHAPE, ((x, turned),), ((y, whole()),))
     del x
     np.testing.assert_array_equal(value(y), -a[::-1, ::-1])
+
+
+def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
+    """Each point folds whole rows, but kernels combine at the end: the reader is another task."""
+    a = inputs()[0]
+    x = attached(a)
+    total = engine.create((300, 1), F, 8)
+    column = whole((300, 1))
+    engine.record("sum", (F, F), SHAPE, ((x, whole()),), ((total, column.kept(SHAPE, (0,))),), "sum")
+    out = engine.create(SHAPE, F, 8)
+    engine.record("divide", (F, F, F), SHAPE, ((x, whole()), (total, column.broadcast(SHAPE))), ((out, whole()),))
+    before = launched()
+    np.testing.assert_allclose(value(out), a / a.sum(axis=1, keepdims=True), rtol=1e-14)
+    assert launched() - before == 2

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from diffuse.numpy import elementwise
 from diffuse.numpy.array import ndarray
 from diffuse.numpy.base import Array
-from diffuse.numpy.creation import wrap
+from diffuse.numpy.operands import wrap
 
 DTYPES = (
     "float64",

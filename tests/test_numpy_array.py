@@ -13,7 +13,8 @@ import pytest
 from diffuse import engine
 from diffuse.numpy import creation, elementwise
 from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, asarray, empty, eye, full, linspace, ones, wrap, zeros
+from diffuse.numpy.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
+from diffuse.numpy.operands import wrap
 
 
 @pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])

@@ -10,7 +10,8 @@ import pytest
 
 from diffuse.numpy import elementwise, folds, reductions
 from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, ones, wrap, zeros
+from diffuse.numpy.creation import arange, ones, zeros
+from diffuse.numpy.operands import wrap
 
 NAMES = ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "ptp")
 DTYPES = (

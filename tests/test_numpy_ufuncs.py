@@ -11,7 +11,8 @@ import pytest
 
 from diffuse.numpy import elementwise
 from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, ones, wrap, zeros
+from diffuse.numpy.creation import arange, ones, zeros
+from diffuse.numpy.operands import wrap
 from diffuse.numpy.ufuncs import UFUNCS, ufunc
 
 TYPES = "?bBhHiIlLefdFD"

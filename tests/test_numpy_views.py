@@ -9,7 +9,8 @@ import numpy
 import pytest
 
 from diffuse.numpy import elementwise
-from diffuse.numpy.creation import arange, wrap, zeros
+from diffuse.numpy.creation import arange, zeros
+from diffuse.numpy.operands import wrap
 
 VIEWS: list[Callable[[Any], Any]] = [
     lambda x: x[1],

@@ -11,6 +11,7 @@ import numpy
 from diffuse.numpy import assign, base, creation, elementwise, views
 from diffuse.numpy.base import Array, exported, host, viewing
 from diffuse.numpy.methods import Methods
+from diffuse.numpy.operands import shared, wrap
 from diffuse.numpy.operators import defers, updating
 from diffuse.numpy.scalar import scalar
 from diffuse.numpy.ufuncs import UFUNCS
@@ -43,7 +44,7 @@ class ndarray(Methods, metaclass=Kind):
                 order: Any = None) -> Any:
         if buffer is None and strides is None:
             return creation.empty(shape, dtype, order or "C")
-        return creation.shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
+        return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
 
     # -- what it looks like ------------------------------------------------------------------------------
 
@@ -221,7 +222,7 @@ class ndarray(Methods, metaclass=Kind):
     def __setstate__(self, state: Any) -> None:
         memory = numpy.empty(0)
         memory.__setstate__(state)
-        fresh = creation.wrap(memory)
+        fresh = wrap(memory)
         self.storage, self.owner = fresh.storage, None
         self.form, self.part, self.meta, self.memory = fresh.form, fresh.part, fresh.meta, fresh.memory
 

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy
 
-from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
 from diffuse.numpy.forms import Mirror
-from diffuse.numpy.ufuncs import adopt, lowered
-
+from diffuse.numpy.operands import adopt, lowered
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
 
@@ -21,7 +19,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
     """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
     if x.storage is None and x.owner is None and x.form.size < elementwise.SMALL:
         right = at_hand(value) if type(value) in ARRAYS else value if type(value) in NUMBERS else None
-        if right is not None and ARRAYS.isdisjoint(map(type, index) if type(index) is tuple else (type(index),)):
+        parts = index if type(index) is tuple else (index,)
+        if right is not None and ARRAYS.isdisjoint(map(type, parts)):
             memory: Any = x.memory
             memory[index] = right
             return
@@ -120,7 +119,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             host(x)[host(mask)] = value
             return
         name = x.form.name
-        engine.record(
+        elementwise.record(
             "where",
             ("bool", name, name, name),
             x.form.shape,

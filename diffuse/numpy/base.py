@@ -40,6 +40,9 @@ array_class: Any = Array
 scalar_class: Any = Array
 """The classes that results get; `array` and `scalar` fill them in."""
 
+ufuncs: dict[str, Any] = {}
+"""The ufunc objects by NumPy's names; `ufuncs` fills them in."""
+
 ARRAYS: set[type] = set()
 """Both classes, for a test of an operand's type that costs one look-up."""
 

@@ -11,30 +11,9 @@ import numpy
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import Array, exported, host, hosted, recorded, spanned, storage_of, viewing
+from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
 from diffuse.numpy.forms import NATIVE, Mirror, form, like, packed_strides, row_major
-from diffuse.numpy.ufuncs import adopt, lowered
-
-
-def wrap(array: Any) -> Any:
-    """A Diffuse array over the memory of a NumPy array that only Diffuse will touch from now on.
-
-    Arrays of types that kernels do not compute in (object, str, datetime64, structured, other byte orders)
-    and subclasses stay what they are.
-    """
-    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
-        return array
-    if array.flags.forc:
-        return hosted(array)
-    return spanned(array)
-
-
-def shared(array: Any) -> Any:
-    """A Diffuse array over memory that the program also sees as a NumPy array: operations run at once."""
-    x = wrap(array)
-    if isinstance(x, Array) and x.form.size:
-        storage_of(x).exported = True
-    return x
+from diffuse.numpy.operands import adopt, lowered, shared, wrap
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
@@ -141,7 +120,7 @@ def constant(target: Any, value: Any) -> Any:
         memory.fill(value)
         return hosted(memory)
     x = recorded(target)
-    engine.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
+    elementwise.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
                   ((x.storage, x.part),))
     return x
 
@@ -373,7 +352,6 @@ __all__ = [
     "linspace",
     "ones",
     "ones_like",
-    "wrap",
     "zeros",
     "zeros_like",
 ]

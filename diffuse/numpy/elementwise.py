@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy
 
 from diffuse import engine
-from diffuse.ir import Scalar
+from diffuse.ir import Point, Scalar
 from diffuse.numpy import base
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
 from diffuse.numpy.forms import NATIVE, Form, like, row_major
@@ -38,7 +39,7 @@ _POINT = numpy.zeros(())
 class Rule:
     """What is known of an operation before its operands' values: form of the result, types, size class."""
 
-    __slots__ = ("form", "signature", "small", "casts")
+    __slots__ = ("form", "signature", "small", "casts", "turned")
 
     def __init__(self, form: Form, signature: tuple[str, ...], small: bool,
                  casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
@@ -47,6 +48,7 @@ class Rule:
         self.small = small
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
+        self.turned = turned(form.shape, form.strides) is not None
 
 
 def set_small(elements: int) -> None:
@@ -58,8 +60,26 @@ def set_small(elements: int) -> None:
 watch("small", set_small)
 
 
-def _to_float16(value: Any) -> Any:
-    return numpy.float16(value).item()
+@lru_cache(maxsize=1 << 12)
+def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
+    """The iteration space in the order of memory and where it has each dimension; None if nothing moves."""
+    long = [d for d, n in enumerate(shape) if n > 1]
+    order = sorted(long, key=lambda d: -abs(strides[d]))
+    if order == long:
+        return None
+    order = [d for d, n in enumerate(shape) if n <= 1] + order
+    return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+
+
+def record(operation: str, signature: tuple[str, ...], shape: Point,
+           inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> None:
+    """Record an elementwise task that goes through memory as its output lies there (Fortran's order, say)."""
+    found = turned(shape, outputs[0][1].strides)
+    if found is not None:
+        shape, axes = found
+        inputs = tuple([x if type(x) is Scalar else (x[0], x[1].kept(shape, axes)) for x in inputs])
+        outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
+    engine.record(operation, signature, shape, inputs, outputs)
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
@@ -183,7 +203,8 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (), (), {})
     out = recorded(form)
-    engine.record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
+    issued = record if rule.turned else engine.record
+    issued(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
     return out if shape else base.scalar_class.of(out)
 
 
@@ -207,9 +228,8 @@ def unary(function: Any, a: Any) -> Any:
         except base.Unaddressable:
             return function.at_once((a,), (), (), {})
     out = recorded(form)
-    engine.record(
-        function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),)
-    )
+    issued = record if rule.turned else engine.record
+    issued(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
     return out if form.shape else base.scalar_class.of(out)
 
 
@@ -236,7 +256,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
             other = Scalar(1, rule.signature[1], rule.casts[1](b))
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (a,), (a,), {})
-    engine.record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    record(function.operation, rule.signature, shape, (mine, other), (mine,))
     return a
 
 
@@ -275,7 +295,7 @@ def copied(source: base.Operand) -> base.Operand:
     """A fresh store with the elements that a view shows now."""
     name, shape = source[1].dtype, source[1].shape
     place = scratch(shape, name)
-    engine.record("copy", (name, name), shape, (source,), (place,))
+    record("copy", (name, name), shape, (source,), (place,))
     return place
 
 
@@ -283,9 +303,9 @@ def assign(target: base.Operand, value: Any) -> None:
     """Record `target[...] = value` for an array (given as an operand in the target's shape) or a scalar."""
     name, shape = target[1].dtype, target[1].shape
     if isinstance(value, Scalar):
-        engine.record("copy", (name, name), shape, (value,), (target,))
+        record("copy", (name, name), shape, (value,), (target,))
     elif value[0] is not target[0] or value[1] is not target[1]:
-        engine.record("copy", (value[1].dtype, name), shape, (apart(value, target),), (target,))
+        record("copy", (value[1].dtype, name), shape, (apart(value, target),), (target,))
 
 
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K") -> Any:
@@ -301,7 +321,7 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K")
     except base.Unaddressable:
         return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
     out = recorded(form)
-    engine.record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
+    record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
     return out
 
 
@@ -315,5 +335,5 @@ def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...])
         inputs = tuple([base.operand(x, shape) if isinstance(x, Array)
                         else Scalar(k, name, cast_for(numpy.dtype(name), type(x))(x))
                         for k, (x, name) in enumerate(zip(operands, signature, strict=False))])
-        engine.record(operation, signature, shape, inputs, ((out.storage, out.part),))
+        record(operation, signature, shape, inputs, ((out.storage, out.part),))
     return out

@@ -6,21 +6,22 @@ at the user's line; the tasks recorded before the change are forwarded first.
 
 from __future__ import annotations
 
-import importlib
 from contextlib import ContextDecorator
 from typing import Any
 
 import numpy
+
+from diffuse import engine
+from diffuse.numpy import elementwise
 
 EAGER = ("raise", "call", "print", "log")
 
 
 def _follow() -> None:
     """Tell the array core whether errors must show at once."""
-    elementwise: Any = importlib.import_module("diffuse.numpy.elementwise")
     eager = any(mode in EAGER for mode in numpy.geterr().values())
     if eager != elementwise.eager_errors:
-        importlib.import_module("diffuse.engine").flush()
+        engine.flush()
         elementwise.eager_errors = eager
 
 

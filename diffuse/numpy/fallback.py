@@ -17,7 +17,8 @@ import numpy
 from diffuse import trace
 from diffuse.numpy import base
 from diffuse.numpy.base import Array
-from diffuse.numpy.forms import BASE, NATIVE, RESERVE, address, form_of
+from diffuse.numpy.forms import BASE, NATIVE, RESERVE, address
+from diffuse.numpy.operands import shared, wrap
 from diffuse.settings import config
 
 SILENT = {
@@ -95,7 +96,7 @@ class Conversion:
         for plain, known in self.pairs:
             if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
                 return looking_into(known, plain, value) if isinstance(known, Array) else shared(value)
-        return adopted(value)
+        return wrap(value)
 
 
 def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:
@@ -106,22 +107,6 @@ def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarr
     meta = numpy.ndarray(value.shape, value.dtype, RESERVE, offset, value.strides)
     meta.flags.writeable = value.flags.writeable
     return base.viewing(ours, meta)
-
-
-def adopted(value: numpy.ndarray[Any, Any]) -> Any:
-    """A result of NumPy as a Diffuse array over the same memory; types without kernels stay NumPy's."""
-    if value.dtype not in NATIVE or not value.flags.aligned:
-        return value
-    form = form_of(value)
-    return base.hosted(value, form) if form.packed else base.spanned(value)
-
-
-def shared(value: numpy.ndarray[Any, Any]) -> Any:
-    """A result that looks into the program's own NumPy array: operations on it run at once."""
-    x = adopted(value)
-    if isinstance(x, Array):
-        base.storage_of(x).exported = True
-    return x
 
 
 def _rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:

@@ -15,17 +15,18 @@ from numpy.lib.array_utils import normalize_axis_index
 from diffuse import engine, view
 from diffuse.ir import Point
 from diffuse.kernels import routines
-from diffuse.numpy import base, creation, elementwise, views
-from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded
+from diffuse.numpy import base, creation, elementwise, fallback, views
+from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, viewing, ufuncs
 from diffuse.numpy.forms import NATIVE, row_major
-from diffuse.numpy.ufuncs import UFUNCS, adopt
+from diffuse.numpy.operands import adopt, wrap
 
 _NoValue = numpy._NoValue
 _UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
           "all": "logical_and"}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
-_FLAT = 256
-"""Rows shorter than this are reduced as one flat array when everything is reduced."""
+_FLAT = 16
+"""Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
+times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -63,7 +64,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         and out is None
         and where is True
         and initial is _NoValue
-        and not keepdims
+        and (keepdims is False or keepdims is _NoValue)
         and type(a) is base.array_class
         and 0 < a.form.size < elementwise.SMALL
         and ready(a)
@@ -95,19 +96,20 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = _masked(x, mask, _IDENTITY[operator] if initial is _NoValue else initial, wanted)
     result = fold(operator, x, axes, wanted, keep)
     if initial is not _NoValue:
-        result = UFUNCS[_UFUNC[operator]](result, wanted.type(adopt(initial)))
+        result = ufuncs[_UFUNC[operator]](result, wanted.type(adopt(initial)))
     return result if target is None else _stored(result, target, operator, out)
 
 
 def _small_total(operator: str, x: Array) -> Any:
     """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
     name = x.form.name
+    x = _arranged(x)
     if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
         return None
     if operator in ("sum", "prod") and name[0] == "f":
         found = routines.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
         return found if found - found == 0 else None
-    return getattr(UFUNCS[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
+    return getattr(ufuncs[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
 
 
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
@@ -135,8 +137,6 @@ def _stored(result: Any, target: Array, operator: str, out: Any) -> Any:
 def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
               where: Any) -> Any:
     """NumPy's own reduction on the memory: empty arrays, errors, types without kernels."""
-    from diffuse.numpy import fallback
-
     options = {"axis": axis, "out": out, "keepdims": False if keepdims is _NoValue else keepdims}
     if operator in ("sum", "prod") or dtype is not None:
         options["dtype"] = dtype
@@ -153,12 +153,26 @@ def fold(
     """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
     if not axes:
         return _unreduced(x, wanted)
+    if len(axes) == x.form.ndim and not keepdims:
+        x = _arranged(x)
+        axes = tuple(range(x.form.ndim))
     name = wanted.name
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
     if x.form.size < elementwise.SMALL and ready(x):
         return _at_once(operator, x, axes, wanted, computing, keepdims)
     return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims)
+
+
+def _arranged(x: Array) -> Array:
+    """What a full reduction goes through: the dimensions in the order of memory, short rows as one."""
+    if x.form.ndim < 2:
+        return x
+    strides = x.form.strides
+    order = sorted(range(x.form.ndim), key=lambda d: (strides[d] != 0, -abs(strides[d])))
+    if order != sorted(order):
+        x = viewing(x, x.meta.transpose(order))
+    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x  # type: ignore[no-any-return]
 
 
 def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
@@ -197,13 +211,13 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     shape = inputs[0].form.shape
     full = len(axes) == len(shape)
     final: Point = tuple([1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes])
-    if full and len(shape) > 1 and shape[-1] < _FLAT and all(x.form.ordered for x in inputs):
+    if full and not keepdims and len(shape) > 1 and shape[-1] < _FLAT and all(x.form.ordered for x in inputs):
         inputs = tuple([views.reshape(x, -1) for x in inputs])
         shape, axes = inputs[0].form.shape, (0,)
     try:
         operands = tuple([operand(x, shape) for x in inputs])
     except base.Unaddressable:
-        copies = tuple([creation.wrap(host(x).copy()) for x in inputs])
+        copies = tuple([wrap(host(x).copy()) for x in inputs])
         return _recorded(operation, copies, axes, signature, wanted, keepdims)
     out = recorded(row_major(final, wanted))
     kept = tuple([d for d in range(len(shape)) if d not in axes])
@@ -237,7 +251,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
             or (x.form.size < elementwise.SMALL and ready(x)) or elementwise.eager_errors):
         found = getattr(numpy, operation)(host(x) if isinstance(x, Array) else x, axis, keepdims=keep)
-        result = creation.wrap(found)
+        result = wrap(found)
     else:
         axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
         result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
@@ -251,7 +265,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     x = creation.asarray(a)
     numpys = getattr(numpy, operation)
     if not isinstance(x, Array):
-        return creation.wrap(numpys(x, axis, dtype, out))
+        return wrap(numpys(x, axis, dtype, out))
     if axis is None:
         if x.form.ndim != 1:
             x = views.ravel(x)
@@ -267,12 +281,12 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         or elementwise.eager_errors
         or (x.form.size < elementwise.SMALL and ready(x))
     ):
-        result = creation.wrap(numpys(host(x), axis, wanted))
+        result = wrap(numpys(host(x), axis, wanted))
     else:
         try:
             source = operand(x, x.form.shape)
         except base.Unaddressable:
-            return scan(operation, creation.wrap(host(x).copy()), axis, dtype, out)
+            return scan(operation, wrap(host(x).copy()), axis, dtype, out)
         result = recorded(row_major(x.form.shape, wanted))
         name = wanted.name
         engine.record(
@@ -329,14 +343,12 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
     """total / count in the type of the total."""
-    result = UFUNCS["divide"](total, count)
+    result = ufuncs["divide"](total, count)
     return result if result.dtype == wanted else result.astype(wanted)
 
 
 def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
             more: dict[str, Any]) -> Any:
-    from diffuse.numpy import fallback
-
     options = {"axis": axis, "dtype": dtype, "out": out, **more}
     if keepdims is not _NoValue:
         options["keepdims"] = keepdims
@@ -372,15 +384,15 @@ def variance(
         return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
     wanted, back = _precision(x, dtype)
     centre = _quotient(fold("sum", x, axes, wanted, True), count, wanted)
-    distance = UFUNCS["subtract"](x, centre)
+    distance = ufuncs["subtract"](x, centre)
     if distance.dtype.kind == "c":
         squares = distance.real * distance.real + distance.imag * distance.imag
         wanted = squares.dtype
     else:
-        squares = UFUNCS["multiply"](distance, distance)
+        squares = ufuncs["multiply"](distance, distance)
     keep = keepdims is not _NoValue and bool(keepdims)
     squares = creation.asarray(squares)
     result = _quotient(fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
     if name == "std":
-        result = UFUNCS["sqrt"](result)
+        result = ufuncs["sqrt"](result)
     return _given(result, back, out, "add")

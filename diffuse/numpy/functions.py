@@ -16,7 +16,8 @@ from diffuse.numpy.base import Array, ready
 from diffuse.numpy.creation import array, asanyarray, asarray
 from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.manipulation import named
-from diffuse.numpy.ufuncs import UFUNCS, adopt
+from diffuse.numpy.operands import adopt
+from diffuse.numpy.ufuncs import UFUNCS
 
 
 def _method_function(name: str) -> Callable[..., Any]:

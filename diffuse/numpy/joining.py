@@ -19,7 +19,7 @@ from diffuse.numpy.manipulation import (
     named,
     viewed,
 )
-from diffuse.numpy.ufuncs import lowered
+from diffuse.numpy.operands import lowered
 from diffuse.settings import config
 
 

@@ -8,7 +8,8 @@ import numpy
 
 from diffuse.numpy.creation import asanyarray, asarray
 from diffuse.numpy.manipulation import is_array, named
-from diffuse.numpy.ufuncs import UFUNCS, lowered
+from diffuse.numpy.operands import lowered
+from diffuse.numpy.ufuncs import UFUNCS
 
 
 @named(numpy.isclose)

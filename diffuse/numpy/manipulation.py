@@ -15,7 +15,7 @@ from numpy.lib import stride_tricks
 from diffuse.numpy import base, fallback
 from diffuse.numpy.base import Array
 from diffuse.numpy.creation import asanyarray
-from diffuse.numpy.ufuncs import lowered
+from diffuse.numpy.operands import lowered
 
 
 def is_array(x: Any) -> bool:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, creation, elementwise, folds, reductions, views
+from diffuse.numpy import assign, base, elementwise, fallback, folds, namespace, reductions, views
 from diffuse.numpy.base import Array, host, viewing
 from diffuse.numpy.forms import NATIVE
+from diffuse.numpy.operands import wrap
 from diffuse.numpy.operators import Operators
 from diffuse.numpy.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
+resolved = cache(namespace.resolve)
 
 
 def by_numpy(name: str, silent: str | None = None) -> Callable[..., Any]:
     """A method that NumPy computes on the array's memory."""
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
-        from diffuse.numpy import fallback
-
         return fallback.call(
             getattr(numpy.ndarray, name), (self, *args), kwargs, f"numpy.ndarray.{name}", silent
         )
@@ -32,9 +33,7 @@ def by_numpy(name: str, silent: str | None = None) -> Callable[..., Any]:
 def by_function(name: str) -> Callable[..., Any]:
     """A method that is the namespace's function of the same name."""
     def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
-        import diffuse.numpy
-
-        return getattr(diffuse.numpy, name)(self, *args, **kwargs)
+        return resolved(name)(self, *args, **kwargs)
 
     apply.__name__ = name
     return apply
@@ -148,7 +147,7 @@ class Methods(Operators):
             raise ValueError("cannot resize this array: it does not own its data")
         memory = host(self).copy()
         memory.resize(wanted, refcheck=False)
-        fresh = creation.wrap(memory)
+        fresh = wrap(memory)
         self.storage, self.form, self.part = fresh.storage, fresh.form, fresh.part
         self.meta, self.memory = fresh.meta, fresh.memory
 

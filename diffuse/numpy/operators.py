@@ -10,7 +10,8 @@ from numpy._core import _exceptions as _core_exceptions
 
 from diffuse.numpy.base import ARRAYS, Array, host
 from diffuse.numpy.elementwise import STRONG, WEAK, binary, inplace, unary
-from diffuse.numpy.ufuncs import UFUNCS, adopt, ufunc
+from diffuse.numpy.operands import adopt
+from diffuse.numpy.ufuncs import UFUNCS, ufunc
 
 Operator = Callable[[Any, Any], Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import creation, folds
+from diffuse.numpy import creation, fallback, folds
 from diffuse.numpy.base import Array, ready
 from diffuse.numpy.ufuncs import UFUNCS
 
@@ -99,8 +99,6 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are true."""
     x = creation.asarray(a)
     if not builtins.isinstance(x, Array) or x.form.size == 0 or (axis is None and ready(x)):
-        from diffuse.numpy import fallback
-
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
     truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)
     return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy
 
-from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.kernels import generators, interpret_ops, routines
-from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import ARRAYS, Array, host, hosted, operand, ready, recorded
+from diffuse.numpy import base, elementwise, fallback, folds, views
+from diffuse.numpy.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
+from diffuse.numpy.operands import adopt, wrap
 
 SPLIT = {
     "divmod": ("floor_divide", "remainder"),
@@ -109,14 +109,12 @@ class ufunc:
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets):
             kwargs["out"] = tuple([host(o) if isinstance(o, Array) else o for o in targets])
-        from diffuse.numpy import creation
-
         found = self.numpy(*[host(x) if isinstance(x, Array) else x for x in operands], **kwargs)
         if found is NotImplemented:
             return found
         results = found if isinstance(found, tuple) else (found,)
         given = outs if len(outs) == len(results) else (None,) * len(results)
-        shown = tuple([creation.wrap(r) if o is None else o for r, o in zip(results, given, strict=True)])
+        shown = tuple([wrap(r) if o is None else o for r, o in zip(results, given, strict=True)])
         return shown if isinstance(found, tuple) else shown[0]
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
@@ -191,19 +189,17 @@ class ufunc:
             result = signature[self.nin + n]
             types = (*signature[:self.nin], result)
             if mask is None:
-                engine.record(name, types, shape, tuple(inputs), (place,))
+                elementwise.record(name, types, shape, tuple(inputs), (place,))
                 continue
             computed = elementwise.scratch(shape, result)
-            engine.record(name, types, shape, tuple(inputs), (computed,))
+            elementwise.record(name, types, shape, tuple(inputs), (computed,))
             written = place[1].dtype
-            engine.record(
+            elementwise.record(
                 "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
             )
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = numpy._NoValue, where: Any = True) -> Any:
-        from diffuse.numpy import folds
-
         operator = FOLDS.get(self.__name__)
         if operator is None:
             return self._method(
@@ -221,8 +217,6 @@ class ufunc:
         return folds.reduce(operator, array, axis, dtype, out, keepdims, initial, where)
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        from diffuse.numpy import folds
-
         if self.__name__ in SCANS:
             return folds.scan(SCANS[self.__name__], array, axis, dtype, out)
         return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
@@ -230,8 +224,6 @@ class ufunc:
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         first, second = adopt(a), adopt(b)
         if isinstance(first, Array) and isinstance(second, Array):
-            from diffuse.numpy import views
-
             spread = first.form.shape + (1,) * second.form.ndim
             return self(views.reshape(first, spread), second, **kwargs)
         return self(first, second, **kwargs)
@@ -246,8 +238,6 @@ class ufunc:
         return self.numpy.resolve_dtypes(*args, **kwargs)
 
     def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        from diffuse.numpy import fallback
-
         if kwargs.get("out") is None:
             kwargs.pop("out", None)
         return fallback.call(getattr(self.numpy, name), args, kwargs)
@@ -298,43 +288,15 @@ def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ..
     """An input with 1 wherever the mask is off: such lanes compute, but must raise no warning."""
     place = elementwise.scratch(shape, name)
     one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else 1.0)
-    engine.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
+    elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
     return place
-
-
-def adopt(x: Any, writing: bool = False) -> Any:
-    """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
-    kind = type(x)
-    if kind in ARRAYS or kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
-        return x
-    if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
-        from diffuse.numpy import creation
-
-        array = x
-        if kind is not numpy.ndarray:
-            array = numpy.asarray(lowered(x))
-            if array.ndim == 0:
-                return array.dtype.type(array) if array.dtype in NATIVE else x
-        elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
-            return hosted(array.copy(order="K"))  # the program may change it before the task runs
-        return creation.shared(array) if kind is numpy.ndarray else creation.wrap(array)
-    return x
-
-
-def lowered(x: Any) -> Any:
-    """A nested sequence with NumPy arrays in place of Diffuse's."""
-    if isinstance(x, Array):
-        return host(x)
-    if type(x) in (list, tuple):
-        return type(x)([lowered(v) for v in x])
-    return x
 
 
 def find(name: str) -> ufunc:
     return UFUNCS[name]
 
 
-UFUNCS: dict[str, ufunc] = {}
+UFUNCS: dict[str, ufunc] = base.ufuncs
 for _name, _function in sorted(vars(numpy).items()):
     if isinstance(_function, numpy.ufunc):
         _known = UFUNCS.get(_function.__name__)

@@ -13,7 +13,7 @@ import numpy
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array, host, hosted, ready, viewing
 from diffuse.numpy.forms import NATIVE, Mirror
-from diffuse.numpy.ufuncs import lowered
+from diffuse.numpy.operands import lowered
 
 SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
 _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}

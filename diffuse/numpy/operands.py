@@ -1,0 +1,57 @@
+"""What a program hands to an operation: from NumPy arrays, sequences and numbers to Diffuse's operands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy import elementwise
+from diffuse.numpy.base import ARRAYS, Array, host, hosted, spanned, storage_of
+from diffuse.numpy.forms import NATIVE, form_of
+
+
+def wrap(array: Any) -> Any:
+    """A Diffuse array over the memory of a NumPy array that only Diffuse will touch from now on.
+
+    Arrays of types that kernels do not compute in (object, str, datetime64, structured, other byte orders)
+    and subclasses stay what they are.
+    """
+    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
+        return array
+    known = form_of(array)
+    return hosted(array, known) if known.packed else spanned(array)
+
+
+def shared(array: Any) -> Any:
+    """A Diffuse array over memory that the program also sees as a NumPy array: operations run at once."""
+    x = wrap(array)
+    if isinstance(x, Array) and x.form.size:
+        storage_of(x).exported = True
+    return x
+
+
+def adopt(x: Any, writing: bool = False) -> Any:
+    """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
+    kind = type(x)
+    if kind in ARRAYS or kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
+        return x
+    if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
+        array = x
+        if kind is not numpy.ndarray:
+            array = numpy.asarray(lowered(x))
+            if array.ndim == 0:
+                return array.dtype.type(array) if array.dtype in NATIVE else x
+        elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
+            return hosted(array.copy(order="K"))  # the program may change it before the task runs
+        return shared(array) if kind is numpy.ndarray else wrap(array)
+    return x
+
+
+def lowered(x: Any) -> Any:
+    """A nested sequence with NumPy arrays in place of Diffuse's."""
+    if isinstance(x, Array):
+        return host(x)
+    if type(x) in (list, tuple):
+        return type(x)([lowered(v) for v in x])
+    return x
