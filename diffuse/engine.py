@@ -189,6 +189,11 @@ class Engine:
             self.epoch += 1
             self.forwarder.report_flags()
 
+    def settle(self) -> None:
+        """Wait, unless there is nothing to wait for: floating-point errors so far are reported."""
+        if self.window.held or self.forwarder.unreported:
+            self.fence()
+
     def use_runtime(self) -> None:
         """The settings name another runtime."""
         self.fence()
@@ -214,6 +219,7 @@ call = _engine.call
 overlap = _engine.overlap
 flush = _engine.flush
 fence = _engine.fence
+settle = _engine.settle
 watch("runtime", lambda _: _engine.use_runtime())
 watch("min_chunk", lambda _: _engine.forget_launches())
 

@@ -39,6 +39,11 @@ class Forwarder:
         finally:
             self.stores.forwarded()
 
+    @property
+    def unreported(self) -> bool:
+        """Did anything run whose floating-point errors nobody asked for yet?"""
+        return bool(self._ran)
+
     def report_flags(self) -> None:
         """Warn about floating-point errors of everything that ran; after a fence."""
         ran, self._ran = self._ran, set()

@@ -1,7 +1,8 @@
 """What floating-point errors do: NumPy's own state, kept in step with how Diffuse records.
 
 While an error is to be raised, called, printed or logged, operations are computed at once, so that it shows
-at the user's line; the tasks recorded before the change are forwarded first.
+at the user's line.  Whatever was recorded before a change is done before it, so that its errors are treated
+as was asked when it was recorded.
 """
 
 from __future__ import annotations
@@ -19,10 +20,7 @@ EAGER = ("raise", "call", "print", "log")
 
 def _follow() -> None:
     """Tell the array core whether errors must show at once."""
-    eager = any(mode in EAGER for mode in numpy.geterr().values())
-    if eager != elementwise.eager_errors:
-        engine.flush()
-        elementwise.eager_errors = eager
+    elementwise.eager_errors = any(mode in EAGER for mode in numpy.geterr().values())
 
 
 class errstate(ContextDecorator):
@@ -36,16 +34,19 @@ class errstate(ContextDecorator):
         return errstate(**self._kwargs)
 
     def __enter__(self) -> None:
+        engine.settle()
         self._state.__enter__()
         _follow()
 
     def __exit__(self, *error: Any) -> None:
+        engine.settle()
         self._state.__exit__(*error)
         _follow()
 
 
 def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None,
            invalid: Any = None) -> dict[str, Any]:
+    engine.settle()
     before: Any = numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid)
     _follow()
     return dict(before)
