@@ -116,8 +116,8 @@ class Engine:
                  ) -> tuple[Point, tuple[Split, ...], bool]:
         """Launch of a reduction or scan, and whether its results are there only when all points are done.
 
-        That goes for every reduction over several points, also where each point folds whole results of its own:
-        kernels combine the leaves of the tree once, at the end.
+        That goes for every reduction over several points, also where each point folds whole results of its
+        own: kernels combine the leaves of the tree once, at the end.
         """
         whole = frozenset({int(operation.partition(":")[2])}) if ":" in operation else frozenset()
         result = outputs[0][1]
@@ -160,8 +160,14 @@ class Engine:
         if config.check and not opaque(task):
             check(task)
         window = self.window
-        window.add(task)
         self.stores.expect(task)
+        try:
+            window.add(task)
+        except BaseException:  # an interrupt, or no stack left: what was half numbered must not go on
+            if not window.open.tasks or window.open.tasks[-1] is not task:
+                self.stores.retire([task])
+            window.close("an exception")
+            raise
         if config.window != "auto":
             if window.held >= int(config.window):
                 self.flush("the window is full")

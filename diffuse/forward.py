@@ -29,6 +29,8 @@ class Forwarder:
         self.window = window
         self.plans: list[Plan] = []
         self._ran: set[Plan] = set()
+        self._taken: list[Group] = []
+        """Groups that are neither in the window any more nor launched."""
 
     def forward(self) -> None:
         """Run the oldest group; its successor with it, where the two make one pass over memory."""
@@ -36,7 +38,12 @@ class Forwarder:
         try:
             if not self._with_partner(group):
                 self._run(group)
+        except BaseException as error:
+            for unfinished in self._taken:
+                self.stores.lose(unfinished.tasks, error)
+            raise
         finally:
+            self._taken.clear()
             self.stores.forwarded()
 
     @property
@@ -53,6 +60,7 @@ class Forwarder:
 
     def _take(self) -> Group:
         group = self.window.take()
+        self._taken.append(group)
         self.stores.running.update(group.numbering.slots)
         self.stores.retire(group.tasks)
         return group
@@ -85,23 +93,22 @@ class Forwarder:
         return plan
 
     def _run(self, group: Group) -> None:
-        tasks = group.tasks
-        if group.opaque:
-            self._call(tasks[0])
-            return
-        plan = self._planned(group)
+        if not self.stores.lost or self.stores.follow_losses(group.tasks):
+            if group.opaque:
+                self._call(group.tasks[0])
+            else:
+                self._run_plan(self._planned(group), group.tasks)
+        self._taken.remove(group)
+
+    def _run_plan(self, plan: Plan, tasks: list[IndexTask]) -> None:
         if plan.kernel is None:
             return
         self._count(plan)
         if plan.donations and plan.kernel.native is not None:
             self._donate(plan, tasks)
         create = self.stores.runtime.create
-        try:
-            partials = [create(n) for n in plan.partial_bytes(tasks)]
-            values = plan.values(tasks, self.stores.address, [p.address for p in partials])
-        except MemoryError as error:
-            self.stores.lose(tasks, error)
-            raise
+        partials = [create(n) for n in plan.partial_bytes(tasks)]
+        values = plan.values(tasks, self.stores.address, [p.address for p in partials])
         keep = (*self._touched(plan, tasks), *partials)
         self._launch(Launch(plan.kernel, values, values[0], keep), partials)
 
@@ -143,14 +150,10 @@ class Forwarder:
 
         trace.counters["launched"] += 1
         arrays = []
-        try:
-            for access in task.accesses:
-                view: Any = access.map
-                memory = self.stores.instance(access.store.id).array
-                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
-        except MemoryError as error:
-            self.stores.lose([task], error)
-            raise
+        for access in task.accesses:
+            view: Any = access.map
+            memory = self.stores.instance(access.store.id).array
+            arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
 
@@ -159,7 +162,7 @@ class Forwarder:
     def _with_partner(self, group: Group) -> bool:
         """Run a group together with the next one, if everything it makes is for that one alone."""
         closed, stores = self.window.closed, self.stores
-        if not closed or group.opaque or stores.runtime.name != "local":
+        if not closed or group.opaque or stores.lost or stores.runtime.name != "local":
             return False
         domain = group.tasks[0].domain
         if closed[0].tasks[0].domain != domain or volume(domain) <= 1 or closed[0].opaque:
@@ -202,13 +205,9 @@ class Forwarder:
         def address(store: int) -> int:
             return 0 if store in inner else self.stores.address(store)
 
-        try:
-            blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
-                      second.kernel.pack(second.values(two.tasks, address, ())))
-            values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
-        except MemoryError as error:
-            self.stores.lose(one.tasks + two.tasks, error)
-            raise
+        blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
+                  second.kernel.pack(second.values(two.tasks, address, ())))
+        values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
         self._count(first)
         self._count(second)
         trace.counters["pipelined"] += 1

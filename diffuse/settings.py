@@ -113,7 +113,10 @@ SETTINGS: dict[str, Setting] = {
          "Where compiled kernels are kept between processes."),
         ("cache_size", "DIFFUSE_CACHE_SIZE", 512 << 20, SIZE,
          "Bytes of compiled kernels kept on disk; the least recently read go first; 0 keeps none."),
-        ("small", "DIFFUSE_SMALL", 8192, integer(0),
+        # bench/crossover.py, 2 cores, float64, ten operations and a read: recorded, 170 to 270 us at all of
+        # the sizes; at once, 15 to 20 at 8192, 28 to 280 at 16384 (as the system takes the memory of
+        # temporaries back each time, or not), 560 to 790 at 32768
+        ("small", "DIFFUSE_SMALL", 16384, integer(0),
          "Elements below which an operation is computed at once by NumPy."),
         ("min_chunk", "DIFFUSE_MIN_CHUNK", 16384, integer(1),
          "Elements per launch point below which a task keeps to one point."),

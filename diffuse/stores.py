@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffuse.ir import IndexTask, Point, Store
+from diffuse.ir import IndexTask, Point, Privilege, Store, covers
 from diffuse.runtime import make
 from diffuse.runtime.base import Instance, Runtime
 from diffuse.settings import config
@@ -47,7 +47,7 @@ class Stores:
         """Accesses by tasks not forwarded yet, per store."""
         self.instances: dict[int, Instance] = {}
         self.sizes: dict[int, int] = {}
-        self.lost: dict[int, MemoryError] = {}
+        self.lost: dict[int, Exception] = {}
         """Stores whose contents could not be computed."""
         self.running: set[int] = set()
         """Stores of what is being forwarded: Python may drop a handle at any moment, not these."""
@@ -143,10 +143,29 @@ class Stores:
         if instance is not None:
             self.runtime.release(instance)
 
-    def lose(self, tasks: list[IndexTask], error: MemoryError) -> None:
-        """No memory for a fused task: what it would have written is lost; whoever reads it is told where."""
-        error.add_note(f"needed by the operations recorded at {tasks[0].where} to {tasks[-1].where}")
+    def lose(self, tasks: list[IndexTask], error: BaseException) -> None:
+        """These tasks did not run: what they would have written is lost; whoever reads it is told why."""
+        span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
+        if isinstance(error, MemoryError):
+            error.add_note(f"needed by {span}")
+        if not isinstance(error, Exception):
+            error = RuntimeError(f"{type(error).__name__} came before {span} were done")
         for task in tasks:
             for access in task.accesses:
-                if access.privilege.value != "R":
+                if access.privilege is not Privilege.READ:
                     self.lost[access.store.id] = error
+
+    def follow_losses(self, tasks: list[IndexTask]) -> bool:
+        """What is made of lost data is lost, what is written anew is not; is anything left to compute?"""
+        lost, some = self.lost, False
+        for task in tasks:
+            errors = [lost[access.store.id] for access in task.accesses
+                      if access.privilege is not Privilege.WRITE and access.store.id in lost]
+            for access in task.accesses:
+                if access.privilege is not Privilege.READ:
+                    if errors:
+                        lost[access.store.id] = errors[0]
+                    elif covers(access):
+                        lost.pop(access.store.id, None)
+            some = some or not errors
+        return some

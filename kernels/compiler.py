@@ -6,6 +6,7 @@ until then.  Both take the same values and give the same bits.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import threading
 import traceback
@@ -99,7 +100,8 @@ class Compiler:
                 return
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, "diffuse-compile")
-            kernel.future = self._executor.submit(kernel.compile)
+            with contextlib.suppress(RuntimeError):  # the program is ending: no thread begins any more
+                kernel.future = self._executor.submit(kernel.compile)
         elif settings.config.compile == "wait":
             kernel.future.result()
 

@@ -75,8 +75,8 @@ _WHEN_UNKNOWN = {"olt": (1.0, 0.0), "ole": (1.0, 0.0), "ogt": (0.0, 1.0), "oge":
 def settled(code: Code, dtype: str, value: str) -> str:
     """A value that LLVM takes as it is.
 
-    A division by `choose(special, one, x)` it would otherwise turn into a choice between two divisions, the one by
-    x done for all lanes and its flags raised.
+    A division by `choose(special, one, x)` it would otherwise turn into a choice between two divisions, the
+    one by x done for all lanes and its flags raised.
     """
     return code.intrinsic("llvm.arithmetic.fence", dtype, value)
 

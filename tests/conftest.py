@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+# Tests, and the processes that they start, keep their kernels to themselves.
+if "DIFFUSE_CACHE_DIR" not in os.environ:
+    os.environ["DIFFUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="diffuse-tests-")
+    atexit.register(shutil.rmtree, os.environ["DIFFUSE_CACHE_DIR"], ignore_errors=True)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -28,3 +37,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
         assert text + "\n" == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
+def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small arrays both ways: recorded as tasks, and computed at once."""
+    from diffuse.numpy import elementwise
+
+    before = elementwise.SMALL
+    elementwise.set_small(request.param)
+    yield
+    elementwise.set_small(before)

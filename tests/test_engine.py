@@ -290,7 +290,8 @@ def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
     column = whole((300, 1))
     engine.record("sum", (F, F), SHAPE, ((x, whole()),), ((total, column.kept(SHAPE, (0,))),), "sum")
     out = engine.create(SHAPE, F, 8)
-    engine.record("divide", (F, F, F), SHAPE, ((x, whole()), (total, column.broadcast(SHAPE))), ((out, whole()),))
+    operands = ((x, whole()), (total, column.broadcast(SHAPE)))
+    engine.record("divide", (F, F, F), SHAPE, operands, ((out, whole()),))
     before = launched()
     np.testing.assert_allclose(value(out), a / a.sum(axis=1, keepdims=True), rtol=1e-14)
     assert launched() - before == 2

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
 from diffuse import engine
-from diffuse.numpy import creation, elementwise
+from diffuse.numpy import creation
 from diffuse.numpy.array import ndarray
 from diffuse.numpy.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
 from diffuse.numpy.operands import wrap
 
-
-@pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
-def threshold(request: Any) -> Iterator[None]:
-    before = elementwise.SMALL
-    elementwise.set_small(request.param)
-    yield
-    elementwise.set_small(before)
+pytestmark = pytest.mark.usefixtures("threshold")
 
 
 def same(ours: Any, plain: Any) -> None:
@@ -288,3 +282,31 @@ def test_identity_is_writable() -> None:
     x = eye(3)
     x[0, 1] = 5
     assert x.sum() == 8
+
+
+def test_numpys_arrays_are_instances() -> None:
+    ours, plain = ones(3), numpy.ones(3)
+    kind: Any = type(ours)
+    assert isinstance(ours, kind) and isinstance(plain, kind) and isinstance(numpy.ma.ones(3), kind)
+    assert not isinstance(3.0, kind) and not isinstance([1], kind)
+    assert issubclass(kind, kind) and issubclass(numpy.ndarray, kind) and not issubclass(int, kind)
+    assert kind.__name__ == "ndarray" and kind[Any, numpy.dtype[numpy.float64]].__origin__ is kind
+    assert kind((2, 3), dtype="int32").shape == (2, 3)
+    assert kind((2,), buffer=numpy.arange(4.0), offset=8).tolist() == [1.0, 2.0]
+
+
+def test_a_derived_class_is_one_of_numpys() -> None:
+    kind: Any = type(ones(3))
+
+    class Named(kind):  # type: ignore[misc]
+        def __new__(cls, values: Any, name: str = "") -> Any:
+            x = asarray(values).view(cls)
+            x.name = name
+            return x
+
+        def __array_finalize__(self, parent: Any) -> None:
+            self.name = getattr(parent, "name", "")
+
+    x: Any = Named(ones(3), "a")
+    assert issubclass(Named, numpy.ndarray) and isinstance(x, kind) and not isinstance(ones(3), Named)
+    assert (x + 1).name == "a" and type(x[1:] + ones(2)) is Named and (x * 2).sum() == 6

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import pytest
 
-from diffuse.numpy import elementwise, folds, reductions
+from diffuse.numpy import folds, reductions
 from diffuse.numpy.array import ndarray
 from diffuse.numpy.creation import arange, ones, zeros
 from diffuse.numpy.operands import wrap
+
+pytestmark = pytest.mark.usefixtures("threshold")
 
 NAMES = ("sum", "prod", "min", "max", "any", "all", "mean", "var", "std", "ptp")
 DTYPES = (
@@ -27,14 +28,6 @@ DTYPES = (
     "complex64",
     "complex128",
 )
-
-
-@pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
-def threshold(request: Any) -> Iterator[None]:
-    before = elementwise.SMALL
-    elementwise.set_small(request.param)
-    yield
-    elementwise.set_small(before)
 
 
 def close(ours: Any, plain: Any) -> None:

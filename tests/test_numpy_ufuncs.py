@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
-from diffuse.numpy import elementwise
 from diffuse.numpy.array import ndarray
 from diffuse.numpy.creation import arange, ones, zeros
 from diffuse.numpy.operands import wrap
 from diffuse.numpy.ufuncs import UFUNCS, ufunc
 
+pytestmark = pytest.mark.usefixtures("threshold")
+
 TYPES = "?bBhHiIlLefdFD"
 ULP = {"e": 2.0**-9, "f": 2.0**-20, "d": 2.0**-49, "F": 2.0**-18, "D": 2.0**-46}
 """Allowed relative error by result type, where NumPy's rounding is not the specification."""
-
-
-@pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
-def threshold(request: Any) -> Iterator[None]:
-    before = elementwise.SMALL
-    elementwise.set_small(request.param)
-    yield
-    elementwise.set_small(before)
 
 
 def sample(kind: str) -> Any:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
-from diffuse.numpy import elementwise
 from diffuse.numpy.creation import arange, zeros
 from diffuse.numpy.operands import wrap
+
+pytestmark = pytest.mark.usefixtures("threshold")
 
 VIEWS: list[Callable[[Any], Any]] = [
     lambda x: x[1],
@@ -45,14 +46,6 @@ VIEWS: list[Callable[[Any], Any]] = [
     lambda x: x[()],
     lambda x: x[:, ::2].view(numpy.uint64),
 ]
-
-
-@pytest.fixture(autouse=True, params=[0, 8192], ids=["recorded", "small"])
-def threshold(request: Any) -> Iterator[None]:
-    before = elementwise.SMALL
-    elementwise.set_small(request.param)
-    yield
-    elementwise.set_small(before)
 
 
 def pair() -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Ordinary NumPy programs, each run as it is under NumPy and under Diffuse: results, types and shapes must agree.
+"""Ordinary NumPy programs, each run as it is under NumPy and under Diffuse: results, types, shapes agree.
 
 The kind of program that people bring: time loops, reductions in conditions, in-place updates through views,
 masks, small and large arrays side by side.
@@ -164,7 +164,8 @@ def integers_wrap_and_divide(np: Any) -> tuple[Any, ...]:
 def histogram_by_hand(np: Any) -> tuple[Any, ...]:
     x = np.array(numpy.random.default_rng(2).random(5000))
     edges = np.linspace(0, 1, 11)
-    counts = np.array([((x >= low) & (x < high)).sum() for low, high in zip(edges[:-1], edges[1:], strict=True)])
+    bins = zip(edges[:-1], edges[1:], strict=True)
+    counts = np.array([((x >= low) & (x < high)).sum() for low, high in bins])
     return counts, x[x > 0.99], np.sort(x)[:5], np.clip(x, 0.2, 0.8).sum()
 
 

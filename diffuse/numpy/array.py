@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
+from types import GenericAlias
 from typing import Any
 
 import numpy
@@ -24,7 +25,7 @@ class Kind(type):
         """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
         plain = tuple([numpy.ndarray if type(base) is Kind else base for base in bases])
         if plain != bases:
-            return type(numpy.ndarray)(name, plain, members, **options)
+            return type(name, plain, members, **options)
         return super().__new__(cls, name, bases, members, **options)
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -39,6 +40,7 @@ class ndarray(Methods, metaclass=Kind):
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
+    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
                 order: Any = None) -> Any:

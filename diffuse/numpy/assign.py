@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import trace
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
@@ -13,6 +14,13 @@ from diffuse.numpy.forms import Mirror
 from diffuse.numpy.operands import adopt, lowered
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
+
+
+PIECES = 24
+"""Small assignments in a row, and no other operation between them, that are recorded: more than the faces of
+a box for three fields, fewer than a loop over elements."""
+_row = [-1, 0]
+"""Tasks recorded before the last small assignment, and how many such assignments came before it in a row."""
 
 
 def setitem(x: Array, index: Any, value: Any) -> None:
@@ -30,10 +38,12 @@ def setitem(x: Array, index: Any, value: Any) -> None:
     if simple is None:
         scatter(x, index, value)
         return
-    if x.form.size < elementwise.SMALL and ready(x) and (not isinstance(value, Array) or ready(value)):
-        host(x)[simple] = host(value) if isinstance(value, Array) else lowered(value)
-        return
     meta, element = views.part(x.meta, simple)
+    if meta.size < elementwise.SMALL:
+        right = at_hand(value) if isinstance(value, Array) else lowered(value)
+        if right is not None and (ready(x) or piecemeal()):
+            host(x)[simple] = right
+            return
     if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
         host(x)[simple] = lowered(value)  # raises, as NumPy does for one element
         return
@@ -41,6 +51,15 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         write(x, meta, value)
     except base.Unaddressable:
         host(x)[simple] = host(value) if isinstance(value, Array) else lowered(value)
+
+
+def piecemeal() -> bool:
+    """Does the program fill arrays piece by piece, in a loop?  Then it is better to wait once and let NumPy
+    write than to record a task for every piece."""
+    recorded = trace.counters["recorded"]
+    _row[1] = _row[1] + 1 if recorded == _row[0] + 1 else 0
+    _row[0] = recorded
+    return _row[1] >= PIECES
 
 
 def write(x: Array, meta: Mirror, value: Any) -> None:

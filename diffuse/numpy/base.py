@@ -173,6 +173,11 @@ def host(x: Array) -> Mirror:
     return x.memory
 
 
+def unboxed(x: Any) -> Any:
+    """The element of a 0-d array, as NumPy's functions return it; anything else as it is."""
+    return x[()] if type(x) is array_class and not x.form.ndim else x
+
+
 def over(x: Array, memory: Mirror) -> Mirror:
     """NumPy's view of `memory` (a store's bytes) as the elements of `x`."""
     f = x.form

@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy import fallback
+from diffuse.numpy.base import unboxed
 from diffuse.numpy.creation import asanyarray, empty
 from diffuse.numpy.joining import concatenate
 from diffuse.numpy.manipulation import broadcast_to, is_array, moveaxis, named
@@ -145,9 +146,9 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 
 
 def _averaged(found: Any, total: Any, returned: bool) -> Any:
-    shown = found[()] if found.ndim == 0 else found
+    shown = unboxed(found)
     if not returned:
         return shown
     total = asanyarray(total)
     total = broadcast_to(total, found.shape).copy() if total.shape != found.shape else total
-    return shown, total[()] if total.ndim == 0 else total
+    return shown, unboxed(total)

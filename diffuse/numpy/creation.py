@@ -12,7 +12,7 @@ from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
-from diffuse.numpy.forms import NATIVE, Mirror, form, like, packed_strides, row_major
+from diffuse.numpy.forms import NATIVE, Form, Mirror, form, like, packed_strides, row_major
 from diffuse.numpy.operands import adopt, lowered, shared, wrap
 
 
@@ -118,6 +118,8 @@ def constant(target: Any, value: Any) -> Any:
             numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
         )
         memory.fill(value)
+        if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
+            SMALL_FORMS[target.shape] = target
         return hosted(memory)
     x = recorded(target)
     elementwise.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
@@ -139,7 +141,17 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = Non
     return recorded(target)
 
 
+INT = frozenset({int})
+SMALL_FORMS: dict[tuple[int, ...], Form] = {}
+"""Forms of small arrays of zeros seen before, by shape."""
+
+
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
+        extents = shape if type(shape) is tuple else (shape,)
+        known = SMALL_FORMS.get(extents)
+        if known is not None and known.size < elementwise.SMALL and INT.issuperset(map(type, extents)):
+            return hosted(numpy.zeros(extents), known)
     kind = numpy.dtype(dtype)
     return _filled(shape, _number(0, kind) if kind in NATIVE else 0, kind, order, numpy.zeros)
 

@@ -77,7 +77,7 @@ def record(operation: str, signature: tuple[str, ...], shape: Point,
     found = turned(shape, outputs[0][1].strides)
     if found is not None:
         shape, axes = found
-        inputs = tuple([x if type(x) is Scalar else (x[0], x[1].kept(shape, axes)) for x in inputs])
+        inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])
         outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
     engine.record(operation, signature, shape, inputs, outputs)
 
@@ -166,6 +166,15 @@ def remember(key: tuple[Any, ...], rule: Rule) -> None:
     RULES[key] = rule
 
 
+def spread(x: Array, position: int, name: str, shape: Point) -> Any:
+    """An input that repeats over a larger space; of one element whose value is known, that value."""
+    if not x.form.ndim:
+        memory = at_hand(x)
+        if memory is not None:
+            return Scalar(position, name, memory.astype(name).item())
+    return base.operand(x, shape)
+
+
 def binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
     ka, kb = type(a), type(b)
@@ -190,14 +199,14 @@ def binary(function: Any, a: Any, b: Any) -> Any:
             part = a.part
             if part is None:
                 part = view_of(a)
-            first = (a.storage, part if part.shape == shape else part.broadcast(shape))
+            first = (a.storage, part) if part.shape == shape else spread(a, 0, rule.signature[0], shape)
         else:
             first = Scalar(0, rule.signature[0], to_a(a))
         if to_b is None:
             part = b.part
             if part is None:
                 part = view_of(b)
-            second = (b.storage, part if part.shape == shape else part.broadcast(shape))
+            second = (b.storage, part) if part.shape == shape else spread(b, 1, rule.signature[1], shape)
         else:
             second = Scalar(1, rule.signature[1], to_b(b))
     except (OverflowError, base.Unaddressable):
@@ -251,7 +260,8 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     try:
         mine = base.operand(a, shape)
         if rule.casts[1] is None:
-            other = apart(base.operand(b, shape), mine)
+            part = spread(b, 1, rule.signature[1], shape)
+            other = part if type(part) is Scalar else apart(part, mine)
         else:
             other = Scalar(1, rule.signature[1], rule.casts[1](b))
     except (OverflowError, base.Unaddressable):
@@ -275,7 +285,9 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
 def apart(source: base.Operand, target: base.Operand) -> base.Operand:
     """`source`, or a copy of it made first if writing `target` would change what it has yet to give."""
     ours, theirs = source[1], target[1]
-    if source[0] is not target[0] or ours is theirs:
+    if source[0] is not target[0]:
+        return copied(source) if meets(source[0], target[0]) else source
+    if ours is theirs:
         return source
     if ours.frame == theirs.frame and ours.dtype == theirs.dtype:
         if ours.shape == theirs.shape and ours == theirs:
@@ -283,6 +295,13 @@ def apart(source: base.Operand, target: base.Operand) -> base.Operand:
         if ours.frame == source[0].store.shape and engine.overlap(source, target) != "overlap":
             return source
     return copied(source)
+
+
+def meets(one: Any, other: Any) -> bool:
+    """May two stores share memory?  Different ones do where the program wrapped one NumPy array twice."""
+    if one is other or not (one.exported and other.exported):
+        return one is other
+    return numpy.may_share_memory(engine.fetch(one), engine.fetch(other))
 
 
 def scratch(shape: tuple[int, ...], name: str) -> base.Operand:

@@ -15,8 +15,9 @@ from numpy.lib.array_utils import normalize_axis_index
 from diffuse import engine, view
 from diffuse.ir import Point
 from diffuse.kernels import routines
+from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
-from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, viewing, ufuncs
+from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
 from diffuse.numpy.forms import NATIVE, row_major
 from diffuse.numpy.operands import adopt, wrap
 
@@ -24,6 +25,7 @@ _NoValue = numpy._NoValue
 _UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
           "all": "logical_and"}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
+FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
 _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
@@ -172,7 +174,7 @@ def _arranged(x: Array) -> Array:
     order = sorted(range(x.form.ndim), key=lambda d: (strides[d] != 0, -abs(strides[d])))
     if order != sorted(order):
         x = viewing(x, x.meta.transpose(order))
-    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x  # type: ignore[no-any-return]
+    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
 
 
 def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
@@ -189,8 +191,11 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
     if operator in ("any", "all"):
         found: Any = getattr(numpy, operator)(memory, axis=axes)
     elif computing[0] in "fc" and operator in ("sum", "prod"):
-        found = routines.reduce(operator, memory, axes, computing).astype(wanted, copy=False)
-        if not numpy.isfinite(found).all():  # once more, by NumPy, for its warnings
+        found = _few_rows(operator, memory, axes, computing)
+        if found is None:
+            found = routines.reduce(operator, memory, axes, computing)
+        found = found.astype(wanted, copy=False)
+        if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
         found = getattr(numpy, operator)(
@@ -203,6 +208,15 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
     if isinstance(found, numpy.ndarray) and found.ndim:
         return hosted(found if found.flags.forc else found.copy())
     return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
+
+
+def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
+    """Columns of one leaf each: the order of the tree is that in which NumPy adds up the rows of a matrix."""
+    if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
+            and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
+        with numpy.errstate(all="ignore"):
+            return FUNCTIONS[operator].reduce(memory, axis=0, initial=-0.0 if operator == "sum" else 1.0)
+    return None
 
 
 def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
@@ -332,6 +346,12 @@ def _given(result: Any, back: Any, out: Any, name: str) -> Any:
 
 def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
             where: Any = True) -> Any:
+    if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
+            and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
+            and 0 < a.form.size < elementwise.SMALL and ready(a)):
+        total = _small_total("sum", a)
+        if total is not None:
+            return total / total.dtype.type(a.form.size)
     x = _plain(a, dtype, where)
     if x is None:
         return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})

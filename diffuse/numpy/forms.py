@@ -108,6 +108,7 @@ class Form:
     def mirror(self) -> Mirror:
         if self._mirror is None:
             if self.size * self.itemsize >= RESERVE.size:
+                numpy.empty(self.shape, self.dtype)  # raises, in NumPy's words
                 raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type "
                                   f"{self.dtype}")
             self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, 0, self.strides)

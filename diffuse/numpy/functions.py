@@ -50,7 +50,8 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
-        return x.copy()  # type: ignore[attr-defined]
+        copied = x.copy()  # type: ignore[attr-defined]
+        return copied if type(a) is base.array_class else base.unboxed(copied)
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
 
@@ -194,7 +195,8 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     found = where(UFUNCS["equal"](a, float("inf")), high, found)
     found = where(UFUNCS["equal"](a, float("-inf")), low, found)
     if copy:
-        return found.astype(a.dtype, copy=False)
+        converted = found.astype(a.dtype, copy=False)
+        return converted if type(x) is base.array_class else base.unboxed(converted)
     a[...] = found
     return a
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 
+from diffuse.numpy.base import unboxed
 from diffuse.numpy.creation import asanyarray, asarray
 from diffuse.numpy.manipulation import is_array, named
 from diffuse.numpy.operands import lowered
@@ -24,7 +25,7 @@ def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: b
         found = (near & UFUNCS["isfinite"](y)) | (x == y)
         if equal_nan:
             found |= UFUNCS["isnan"](x) & UFUNCS["isnan"](y)
-    return found[()] if found.ndim == 0 else found
+    return unboxed(found)
 
 
 @named(numpy.allclose)

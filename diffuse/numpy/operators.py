@@ -87,7 +87,8 @@ def _comparison(name: str) -> Operator:
         try:
             return compare(self, other)
         except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
-            found = getattr(host(self), "__eq__" if name == "equal" else "__ne__")(other)
+            mine: Any = host(self) if self.form.ndim else host(self)[()]
+            found = getattr(mine, "__eq__" if name == "equal" else "__ne__")(other)
             return adopt(found)
 
     return apply if name in ("equal", "not_equal") else compare

@@ -6,19 +6,31 @@ arithmetic with it is recorded, and only looking at the value waits.
 
 from __future__ import annotations
 
+import json
 import operator
+from functools import wraps
 from typing import Any
 
 import numpy
 
 from diffuse.numpy.base import host
 from diffuse.numpy.operators import Operators
+from diffuse.numpy.ufuncs import UFUNCS
+
+SEQUENCES = (list, tuple, str, bytes)
+"""What an integer repeats."""
+
+times = UFUNCS["multiply"]
 
 
 class scalar(Operators):
     """One element that a task is about to write."""
 
     __slots__ = ()
+
+    def __new__(cls, *values: Any) -> Any:
+        """A number, for code that makes one of the type of another (`statistics.mean`)."""
+        return numpy.float64(*values)
 
     @staticmethod
     def of(x: Any) -> Any:
@@ -40,6 +52,12 @@ class scalar(Operators):
         if name.startswith("__array_") or name in ("__buffer__",):
             raise AttributeError(name)
         return getattr(self.value(), name)
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value() * other if type(other) in SEQUENCES else times(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.value() if type(other) in SEQUENCES else times(other, self)
 
     def __float__(self) -> float:
         return float(self.value())
@@ -85,3 +103,26 @@ class scalar(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return numpy.asarray(self.value(), dtype)
+
+
+def settled(value: Any) -> Any:
+    """`value` with numbers in place of lazy scalars, at any depth of dicts, lists and tuples."""
+    if type(value) is scalar:
+        return value.value()
+    if type(value) is dict:
+        return {settled(k): settled(v) for k, v in value.items()}
+    return [settled(v) for v in value] if type(value) in (list, tuple) else value
+
+
+def _encode_values() -> None:
+    """Let Python's JSON encoder, which looks into objects from C, meet the values of lazy scalars."""
+    plain = json.JSONEncoder.iterencode
+
+    @wraps(plain)
+    def iterencode(self: json.JSONEncoder, o: Any, _one_shot: bool = False) -> Any:
+        return plain(self, settled(o), _one_shot)
+
+    json.JSONEncoder.iterencode = iterencode  # type: ignore[method-assign]
+
+
+_encode_values()

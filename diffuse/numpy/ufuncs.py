@@ -138,7 +138,7 @@ class ufunc:
                 elementwise.remember((self, operands[0].form, key, "in place"), rule)
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
-        if (any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
+        if (any(t not in NATIVE for t in types) or self.operation == "power" and types[0].kind in "iu" or (small and all(map(ready, arrays)))
                 or (mask is not True and mask.form.name != "bool")):
             return self.at_once(operands, targets, outs, options)
         try:
@@ -155,7 +155,8 @@ class ufunc:
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:
-            inputs = [operand(x, shape) if n is None else n for x, n in zip(operands, numbers, strict=True)]
+            inputs = [elementwise.spread(x, k, NATIVE[types[k]], shape) if n is None else n
+                      for k, (x, n) in enumerate(zip(operands, numbers, strict=True))]
             places = [operand(o, shape) for o in fresh]
             signature = tuple([NATIVE[t] for t in types])
             self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
@@ -175,12 +176,12 @@ class ufunc:
         if split:  # the first output is written before the second reads
             inputs = [
                 elementwise.copied(x)
-                if not isinstance(x, Scalar) and any(x[0] is p[0] for p in places)
+                if not isinstance(x, Scalar) and any(elementwise.meets(x[0], p[0]) for p in places)
                 else x
                 for x in inputs
             ]
         if mask is not None:
-            mask = elementwise.copied(mask) if any(mask[0] is p[0] for p in places) else mask
+            mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
             inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape)
                       for x, name in zip(inputs, signature, strict=False)]
         for n, (name, place) in enumerate(

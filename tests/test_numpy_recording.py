@@ -1,0 +1,189 @@
+"""What reaches the engine: which tasks a call records, over which space, and which it does not record at all."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse import engine, trace
+from diffuse.ir import Scalar
+from diffuse.kernels import routines
+from diffuse.numpy import assign, elementwise, folds
+from diffuse.numpy.base import scalar_class
+from diffuse.settings import config
+
+Task = tuple[str, tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]
+SIZE = 100_000
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """Every (operation, shape, inputs, outputs) that is recorded from now on."""
+    engine.fence()
+    seen: list[Task] = []
+    record = engine.record
+
+    def spy(operation: str, signature: Any, shape: Any, inputs: Any, outputs: Any, **options: Any) -> None:
+        seen.append((operation, shape, inputs, outputs))
+        record(operation, signature, shape, inputs, outputs, **options)
+
+    monkeypatch.setattr(engine, "record", spy)
+    return seen
+
+
+def test_an_element_is_read_at_once(tasks: list[Task]) -> None:
+    x = np.arange(float(SIZE)) * 2.0
+    grid = x.reshape(100, -1)
+    tasks.clear()
+    for found in (x[3], grid[0, 3], x[numpy.int64(3)], grid[0][3]):
+        assert type(found) is numpy.float64 and found == 6.0
+    assert not tasks
+
+
+@pytest.mark.parametrize("shape", [(200, 300), (20, 30, 100)])
+def test_fortran_arrays_are_walked_in_the_order_of_memory(tasks: list[Task], shape: tuple[int, ...]) -> None:
+    plain = numpy.asfortranarray(numpy.arange(float(numpy.prod(shape))).reshape(shape))
+    x = np.array(plain, order="F")
+    y = x * 2.0 + x
+    y -= x
+    y[1:] = y[:-1] * 1.0
+    first = plain * 2.0 + plain - plain
+    first[1:] = first[:-1] * 1.0
+    spaces = {space for _, space, _, _ in tasks}
+    assert spaces == {shape[::-1], (*shape[:0:-1], shape[0] - 1)}
+    assert y.flags.f_contiguous and numpy.array_equal(numpy.array(y), first)
+
+
+def test_a_mixed_broadcast_into_fortran_order(tasks: list[Task]) -> None:
+    a, b = numpy.asfortranarray(numpy.arange(60_000.0).reshape(200, 300)), numpy.arange(200.0)[:, None]
+    found = np.array(a, order="F") * np.array(b) + np.array(numpy.arange(300.0))
+    assert numpy.array_equal(numpy.array(found), a * b + numpy.arange(300.0))
+    assert tasks[-1][1] == (300, 200)
+
+
+@pytest.mark.parametrize("make, space", [
+    (lambda m, x: m.array(x), (60_000,)),
+    (lambda m, x: m.array(x).T, (60_000,)),
+    (lambda m, x: m.array(x.reshape(300, 200)), (300, 200)),
+    (lambda m, x: m.array(x.reshape(300, 200)).T, (300, 200)),
+    (lambda m, x: m.array(x.reshape(300, 200), order="F"), (200, 300)),
+    (lambda m, x: m.array(x.reshape(300, 200))[:, 1:].T, (300, 199)),
+])
+@pytest.mark.parametrize("name", ["sum", "max", "prod", "any"])
+def test_full_reductions_walk_memory(tasks: list[Task], make: Any, space: tuple[int, ...], name: str) -> None:
+    plain = 1 + numpy.arange(60_000).reshape(20_000, 3) % 2
+    x = make(np, plain)
+    tasks.clear()
+    assert int(getattr(x, name)()) == getattr(make(numpy, plain), name)()
+    assert tasks[0][1] == space
+
+
+def test_sums_have_the_same_bits_recorded_and_at_once() -> None:
+    values = numpy.random.default_rng(3).standard_normal(6000) * 10.0 ** numpy.arange(6000) ** 0.25
+    small, found = config.small, {}
+    for elements in (0, 1 << 20):
+        config.small = elements
+        try:
+            x = np.array(values)
+            views = [x, x.reshape(-1, 3), x.reshape(-1, 3).T, x.reshape(60, 100).T, x.reshape(20, 300)[:, ::2]]
+            found[elements] = [float(v.sum()).hex() for v in views] + [float(v.mean()).hex() for v in views]
+            found[elements] += [y.hex() for v in views[1:] for y in v[:20].sum(axis=0).tolist()]
+        finally:
+            config.small = small
+    assert found[0] == found[1 << 20]
+
+
+@pytest.mark.parametrize("operator", ["sum", "prod"])
+def test_few_rows_are_added_up_as_the_tree_does(operator: str) -> None:
+    pick = numpy.random.default_rng(5)
+    for shape in [(1, 2), (7, 3), (32, 9), (14, 2), (31, 100)]:
+        x = pick.standard_normal(shape) * 10.0 ** pick.integers(-5, 5, shape)
+        for values in (x, -0.0 * numpy.ones(shape), numpy.where(x > 1, numpy.inf, x)):
+            found = folds._few_rows(operator, values, (0,), "float64")
+            with numpy.errstate(all="ignore"):
+                tree = routines.reduce(operator, values, (0,), "float64")
+            assert found.tobytes() == tree.tobytes()
+
+
+def test_a_value_that_is_known_is_a_parameter(tasks: list[Task]) -> None:
+    x, known, unknown = np.ones(SIZE), np.array(3.0), (np.ones(SIZE) * 2.0).sum()
+    assert type(unknown) is scalar_class
+    tasks.clear()
+    y = x * known
+    z = x * unknown
+    y += known
+    known[()] = 7.0
+    kinds = [type(task[2][1]) is Scalar for task in tasks[:3]]
+    assert kinds == [True, False, True]
+    assert float(y[0]) == 6.0 and float(z[0]) == 2.0 * SIZE
+
+
+def test_filling_a_large_array_by_elements_waits_once(tasks: list[Task]) -> None:
+    x = np.zeros(SIZE)
+    for k in range(500):
+        x[k] = k
+    assert len(tasks) <= assign.PIECES + 2
+    tasks.clear()
+    for k in range(1, 500):
+        x[k] = x[k - 1] + 2
+    assert not tasks and float(x[499]) == 998.0
+
+
+def test_the_faces_of_a_box_are_recorded(tasks: list[Task]) -> None:
+    u = np.ones((40, 40, 40)) * 2.0
+    v = u + 1.0
+    tasks.clear()
+    for x in (u, v):
+        for axis in range(3):
+            for side in (0, -1):
+                x[(slice(None),) * axis + (side,)] = 0.0
+    assert len(tasks) == 12
+    assert float(u.sum()) == 2.0 * 38**3
+
+
+def test_wrapping_one_memory_twice_keeps_numpys_order() -> None:
+    base, plain = numpy.arange(50_000.0), numpy.arange(50_000.0)
+    p, q = np.asarray(base[2:]), np.asarray(base[:-2])
+    first, second = plain[2:], plain[:-2]
+    for _ in range(3):
+        p += q
+        q[1:] = p[:-1]
+        first += second
+        second[1:] = first[:-1]
+    assert numpy.array_equal(base, plain)
+
+
+def test_small_updates_are_known_after_the_first() -> None:
+    a, b = np.arange(10.0), np.ones(10)
+    a += b
+    assert (elementwise.RULES.get((np.add, a.form, b.form, "in place"))) is not None
+    assert numpy.array_equal(numpy.array(a), numpy.arange(10.0) + 1)
+
+
+def test_zeros_check_their_shape_every_time() -> None:
+    for _ in range(2):
+        assert np.zeros((1, 3)).shape == (1, 3)
+    shape: Any = (1.0, 3)
+    with pytest.raises(TypeError):
+        np.zeros(shape)
+
+
+def test_creation_takes_no_memory_and_empty_fills_nothing(tasks: list[Task]) -> None:
+    np.empty(1 << 30)
+    assert not tasks
+    x = np.zeros(SIZE)
+    assert [task[0] for task in tasks] == ["copy"]
+    assert x.storage.store.id not in engine.current().stores.instances
+    launched = trace.counters["launched"]
+    x[:] = np.ones(SIZE) * 3.0
+    assert float(x.sum()) == 3.0 * SIZE and trace.counters["launched"] - launched == 1
+
+
+def test_negative_integer_exponents_raise_whatever_the_call() -> None:
+    x = np.ones(SIZE, dtype=int)
+    for call in (lambda: x ** -x, lambda: np.power(x, -x, out=x), lambda: x.__ipow__(-x)):
+        with pytest.raises(ValueError, match="Integers to negative integer powers"):
+            call()
