@@ -157,18 +157,10 @@ def _order(task: IndexTask) -> str | None:
 def disjoint_writes(task: IndexTask) -> str | None:
     """The precondition that the paper leaves to the runtime."""
     for access in task.accesses:
-        if access.privilege.writes and not disjoint(access.partition, task.domain) and not _apart(task, access):
+        if access.privilege.writes and not disjoint(access.partition, task.domain):
             return (f"task {head_text(task)} writes {access_text(access)}, whose tiles are not disjoint: "
                     "split along a dimension that the output follows, or REDUCE")
     return None
-
-
-def _apart(task: IndexTask, access: Access) -> bool:
-    """Do no two points write one element, though their tiles mesh?  So it is in a flat frame cut along an inner
-    dimension; the analysis, which goes by tiles, takes such an access for shared."""
-    return injective_writes(task) is None and all(
-        n <= 1 or (split.axis >= 0 and access.map.follows(split.axis))
-        for n, split in zip(task.domain, task.splits, strict=True))
 
 
 def injective_writes(task: IndexTask) -> str | None:

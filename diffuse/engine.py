@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from copy import copy
 from typing import Any
 
 from diffuse import trace
@@ -63,7 +64,7 @@ class Engine:
             self.fence()
         store = storage.store.id
         if store in self.stores.lost:
-            raise self.stores.lost[store]
+            raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
         return self.stores.instance(store).array
 
     def forget_launches(self) -> None:

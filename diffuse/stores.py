@@ -6,6 +6,7 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 from diffuse.ir import IndexTask, Point, Privilege, Store, covers
@@ -153,7 +154,7 @@ class Stores:
         for task in tasks:
             for access in task.accesses:
                 if access.privilege is not Privilege.READ:
-                    self.lost[access.store.id] = error
+                    self.lost[access.store.id] = copy(error)  # without the frames that hold the store
 
     def follow_losses(self, tasks: list[IndexTask]) -> bool:
         """What is made of lost data is lost, what is written anew is not; is anything left to compute?"""

@@ -42,6 +42,8 @@ def case(seed: int) -> tuple[Any, str, Any, int]:
     pick = random.Random(seed)
     shape, dtype = shaped(pick), pick.choice(DTYPES)
     operation = pick.choice(OPERATIONS)
+    if dtype == "float16" and operation in ("var", "std"):
+        dtype = "float32"  # NumPy's sum of squares overflows in float16, ours does not
     values = numpy.random.default_rng(seed).normal(0, 3, shape)
     if dtype.startswith("complex"):
         values = values + 1j * values[..., ::-1]

@@ -1,7 +1,8 @@
-"""What reaches the engine: which tasks a call records, over which space, and which it does not record at all."""
+"""What reaches the engine: which tasks a call records, over which space, and what is not recorded."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -88,7 +89,8 @@ def test_sums_have_the_same_bits_recorded_and_at_once() -> None:
         config.small = elements
         try:
             x = np.array(values)
-            views = [x, x.reshape(-1, 3), x.reshape(-1, 3).T, x.reshape(60, 100).T, x.reshape(20, 300)[:, ::2]]
+            triples = x.reshape(-1, 3)
+            views = [x, triples, triples.T, x.reshape(60, 100).T, x.reshape(20, 300)[:, ::2]]
             found[elements] = [float(v.sum()).hex() for v in views] + [float(v.mean()).hex() for v in views]
             found[elements] += [y.hex() for v in views[1:] for y in v[:20].sum(axis=0).tolist()]
         finally:
@@ -183,7 +185,8 @@ def test_creation_takes_no_memory_and_empty_fills_nothing(tasks: list[Task]) -> 
 
 
 def test_negative_integer_exponents_raise_whatever_the_call() -> None:
-    x = np.ones(SIZE, dtype=int)
-    for call in (lambda: x ** -x, lambda: np.power(x, -x, out=x), lambda: x.__ipow__(-x)):
+    x: Any = np.ones(SIZE, dtype=int)
+    calls: list[Callable[[], Any]] = [lambda: x ** -x, lambda: np.power(x, -x, out=x), lambda: x.__ipow__(-x)]
+    for call in calls:
         with pytest.raises(ValueError, match="Integers to negative integer powers"):
             call()

@@ -278,6 +278,10 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
     if shape_of((a, b), (a,)) != a.form.shape:
         return None
     casts = (None, None if isinstance(b, Array) else cast_for(types[1], type(b)))
+    if function.operation == "power" and types[0].kind in "iu":
+        if casts[1] is None:  # negative exponents are an error that only the values show
+            return None
+        casts = (None, lambda value: exponent(value, types[1]))
     size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
     return Rule(a.form, tuple([NATIVE[t] for t in types]), a.form.size == 0 or size < SMALL, casts)
 

@@ -60,17 +60,9 @@ def _accumulator(name: str, operator: str) -> str:
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
     """One of the six folds, with all of NumPy's arguments."""
-    if (
-        axis is None
-        and dtype is None
-        and out is None
-        and where is True
-        and initial is _NoValue
-        and (keepdims is False or keepdims is _NoValue)
-        and type(a) is base.array_class
-        and 0 < a.form.size < elementwise.SMALL
-        and ready(a)
-    ):
+    if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
+            and (keepdims is False or keepdims is _NoValue) and type(a) is base.array_class
+            and 0 < a.form.size < elementwise.SMALL and ready(a)):
         found = _small_total(operator, a)
         if found is not None:
             return found
@@ -241,14 +233,9 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     rest = tuple([shape[d] for d in kept])
     form = out.form
     part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides, rest).kept(shape, kept)
-    engine.record(
-        operation, signature, shape, operands, ((out.storage, part),), operator=_operator_of(operation)
-    )
+    operator = "sum" if operation == "dot" else operation
+    engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
     return out if final or keepdims else base.scalar_class.of(out)
-
-
-def _operator_of(operation: str) -> str:
-    return "sum" if operation == "dot" else operation
 
 
 def product(a: Array, b: Array) -> Any:
@@ -377,18 +364,8 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
     return fallback.call(function, (a,), options, silent="inspection")
 
 
-def variance(
-    name: str,
-    a: Any,
-    axis: Any,
-    dtype: Any,
-    out: Any,
-    ddof: Any,
-    keepdims: Any,
-    where: Any,
-    mean: Any,
-    correction: Any,
-) -> Any:
+def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
+             mean: Any, correction: Any) -> Any:
     """NumPy's two passes: the mean, then the mean of the squared distances from it."""
     if correction is not _NoValue:
         if ddof != 0:

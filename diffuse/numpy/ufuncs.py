@@ -138,7 +138,8 @@ class ufunc:
                 elementwise.remember((self, operands[0].form, key, "in place"), rule)
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
-        if (any(t not in NATIVE for t in types) or self.operation == "power" and types[0].kind in "iu" or (small and all(map(ready, arrays)))
+        whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
+        if (whole or any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
                 or (mask is not True and mask.form.name != "bool")):
             return self.at_once(operands, targets, outs, options)
         try:
