@@ -15,7 +15,7 @@ from typing import Any
 from diffuse import trace
 from diffuse.check import check
 from diffuse.forward import Forwarder
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, Store, relation
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, Store, disjoint, relation
 from diffuse.kernels import generators
 from diffuse.launch import ONE, launch
 from diffuse.plan import Plan
@@ -29,6 +29,8 @@ from diffuse.window import LARGEST_SIZE, Window, opaque
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange"})
 """Operations that go through every element once, in any order."""
+
+ONE_POINT = ONE[0]
 
 _tuple = tuple.__new__
 # Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
@@ -93,6 +95,8 @@ class Engine:
                 domain, splits = self._plain(shape)
             else:
                 domain, splits, partial = self._folding(operation, shape, outputs, operator)
+            if domain is not ONE_POINT and not _disjoint(outputs, domain, splits):
+                (domain, splits), partial = ONE, False
             accesses, scalars, exported = [], [], False
             epoch = self.epoch
             for operand in inputs:
@@ -214,6 +218,11 @@ def _seen(storage: Storage, view: View, splits: tuple[Split, ...]) -> tuple[Any,
     if view.frame != store.shape or view.dtype != store.dtype:
         store = Store(store.id, view.frame, view.dtype)
     return store, view, view.partition(store, splits)
+
+
+def _disjoint(outputs: tuple[Operand, ...], domain: Point, splits: tuple[Split, ...]) -> bool:
+    """May several points write these?  Views in which rows interleave, such as some of another element type, not."""
+    return all(view.simple or disjoint(_seen(storage, view, splits)[2], domain) for storage, view in outputs)
 
 
 _engine = Engine()

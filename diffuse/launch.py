@@ -11,7 +11,7 @@ from math import prod
 
 from diffuse.ir import Point, Split
 
-SEGMENT = 1024
+SEGMENT = 512
 """A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
 Tiles of that dimension are multiples of it too: a leaf never straddles points."""
 

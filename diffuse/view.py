@@ -17,7 +17,7 @@ INTERNED = 1 << 16
 class View(AccessMap):
     """An access map that also knows its frame and where its elements lie in memory."""
 
-    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "_hash", "_derived")
+    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "simple", "_hash", "_derived")
 
     frame: Point
     """Shape of the store frame whose coordinates the map gives."""
@@ -26,6 +26,8 @@ class View(AccessMap):
     """Extents of the iteration space that the map is defined on."""
     offset: int
     """Bytes from the start of the store to element (0, ..., 0)."""
+    simple: bool
+    """Does every store coordinate follow one iteration dimension at most, and each dimension one coordinate?"""
     strides: Point
     """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
 
@@ -38,6 +40,8 @@ class View(AccessMap):
         put(self, "shape", shape)
         put(self, "offset", offset)
         put(self, "strides", strides)
+        followed = [k for _, terms in rows for k, _ in terms]
+        put(self, "simple", len(followed) == len(set(followed)) and all(len(terms) < 2 for _, terms in rows))
         put(self, "_hash", hash((rows,)))
         put(self, "_derived", {})
 

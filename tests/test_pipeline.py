@@ -357,7 +357,7 @@ def test_loops_of_unlike_rows() -> None:
 
 
 def test_columns_longer_than_a_segment_are_cut_unlike_rows() -> None:
-    """A vector's tiles are multiples of 1024, a matrix's are not: their rows belong to different points."""
+    """A vector's tiles are multiples of SEGMENT, a matrix's are not: their rows belong to different points."""
     def program(_: Any, p: Any, v: Any) -> Any:
         old = p * 2.0
         w = v * 3.0
@@ -421,7 +421,7 @@ def test_rows_of_two_frames_are_not_compared() -> None:
 
 
 def test_a_last_point_with_fewer_rows_than_the_border() -> None:
-    """A vector's tiles are multiples of 1024: the last one may hold a single element."""
+    """A vector's tiles are multiples of SEGMENT: the last one may hold a single element."""
     def program(_: Any, p: Any) -> Any:
         old = p * 2.0
         p[3:-3] = old[6:] - old[:-6]
