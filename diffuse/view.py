@@ -27,7 +27,7 @@ class View(AccessMap):
     offset: int
     """Bytes from the start of the store to element (0, ..., 0)."""
     simple: bool
-    """Does every store coordinate follow one iteration dimension at most, and each dimension one coordinate?"""
+    """Does each store coordinate follow at most one iteration dimension, each dimension one coordinate?"""
     strides: Point
     """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
 

@@ -7,6 +7,7 @@ until then.  Both take the same values and give the same bits.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 import threading
 import traceback
@@ -127,3 +128,6 @@ class Compiler:
 
 
 compiler = Compiler()
+
+# A fork in the middle of a compilation would leave LLVM's locks held for ever in the child.
+os.register_at_fork(before=compiler.wait, after_in_child=compiler.after_fork)

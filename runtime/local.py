@@ -135,7 +135,8 @@ class Local:
         self._pool.fence()
 
     def release(self, instance: Instance) -> None:
-        assert isinstance(instance, LocalInstance)
+        if not isinstance(instance, LocalInstance):  # another runtime's, dropped while the settings changed it
+            return
         # An attached array must outlive the launches on it; a block goes back now, or with its last array.
         if instance._memory is None:
             self._pool.keep(instance._array)

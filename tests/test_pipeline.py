@@ -357,7 +357,7 @@ def test_loops_of_unlike_rows() -> None:
 
 
 def test_columns_longer_than_a_segment_are_cut_unlike_rows() -> None:
-    """A vector's tiles are multiples of SEGMENT, a matrix's are not: their rows belong to different points."""
+    """A vector's tiles are multiples of SEGMENT, a matrix's not: their rows belong to different points."""
     def program(_: Any, p: Any, v: Any) -> Any:
         old = p * 2.0
         w = v * 3.0
