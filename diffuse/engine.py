@@ -221,7 +221,7 @@ def _seen(storage: Storage, view: View, splits: tuple[Split, ...]) -> tuple[Any,
 
 
 def _disjoint(outputs: tuple[Operand, ...], domain: Point, splits: tuple[Split, ...]) -> bool:
-    """May several points write these?  Not views in which rows interleave, as some of another element type do."""
+    """May several points write these?  Not views in which rows interleave (of another element type)."""
     return all(view.simple or disjoint(_seen(storage, view, splits)[2], domain) for storage, view in outputs)
 
 

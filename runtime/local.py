@@ -135,7 +135,7 @@ class Local:
         self._pool.fence()
 
     def release(self, instance: Instance) -> None:
-        if not isinstance(instance, LocalInstance):  # another runtime's, dropped while the settings changed it
+        if not isinstance(instance, LocalInstance):  # of the runtime before
             return
         # An attached array must outlive the launches on it; a block goes back now, or with its last array.
         if instance._memory is None:
