@@ -114,7 +114,7 @@ class Engine:
                 exported = exported or storage.exported
             self._submit(_tuple(IndexTask, (operation, signature, shape, domain, splits, tuple(accesses),
                                             tuple(scalars), where())))
-            if exported:
+            if exported and _shown(inputs, outputs):
                 self.fence()
 
     def _folding(self, operation: str, shape: Point, outputs: tuple[Operand, ...], operator: str | None
@@ -146,7 +146,7 @@ class Engine:
             shape = max((v.shape for _, v in (*inputs, *outputs)), key=len, default=())
             self._submit(IndexTask(operation, (), shape, domain, splits, accesses,
                                    (Scalar(-1, "function", function),), where()))
-            if exported:
+            if exported and _shown(inputs, outputs):
                 self.fence()
 
     def overlap(self, a: Operand, b: Operand) -> str:
@@ -218,6 +218,11 @@ def _seen(storage: Storage, view: View, splits: tuple[Split, ...]) -> tuple[Any,
     if view.frame != store.shape or view.dtype != store.dtype:
         store = Store(store.id, view.frame, view.dtype)
     return store, view, view.partition(store, splits)
+
+
+def _shown(*operands: tuple[Operand | Scalar, ...]) -> bool:
+    """Does code outside see the memory of one of these?"""
+    return any([x[0].shown() for group in operands for x in group if not isinstance(x, Scalar)])
 
 
 def _disjoint(outputs: tuple[Operand, ...], domain: Point, splits: tuple[Split, ...]) -> bool:

@@ -7,6 +7,7 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 from __future__ import annotations
 
 from copy import copy
+import weakref
 from typing import Any
 
 from diffuse.ir import IndexTask, Point, Privilege, Store, covers
@@ -19,7 +20,7 @@ from diffuse.view import View
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("store", "nbytes", "touched", "exported", "_stores", "__weakref__")
+    __slots__ = ("store", "nbytes", "touched", "exported", "_shown", "_stores", "__weakref__")
 
     def __init__(self, stores: Stores, store: Store, nbytes: int) -> None:
         self.store = store
@@ -27,9 +28,30 @@ class Storage:
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running."""
         self.exported = False
+        self._shown: list[weakref.ref[Any]] | None = []
         """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
         self._stores = stores
         stores.alive.add(store.id)
+
+    def show(self, holder: object) -> None:
+        """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
+        self.exported = True
+        if holder is None:
+            self._shown = None
+        elif self._shown is not None:
+            self._shown.append(weakref.ref(holder))
+
+    @property
+    def pinned(self) -> bool:
+        """Is the memory somebody else's, for good?"""
+        return self._shown is None
+
+    def shown(self) -> bool:
+        """Does somebody outside see the memory still?"""
+        if self._shown is not None:
+            self._shown = [holder for holder in self._shown if holder() is not None]
+            self.exported = bool(self._shown)
+        return self.exported
 
     def __del__(self) -> None:
         self._stores.dropped(self.store.id)

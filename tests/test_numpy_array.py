@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse import engine
+from diffuse import engine, trace
 from diffuse.numpy import creation
 from diffuse.numpy.array import ndarray
 from diffuse.numpy.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
@@ -310,3 +310,21 @@ def test_a_derived_class_is_one_of_numpys() -> None:
     x: Any = Named(ones(3), "a")
     assert issubclass(Named, numpy.ndarray) and isinstance(x, kind) and not isinstance(ones(3), Named)
     assert (x + 1).name == "a" and type(x[1:] + ones(2)) is Named and (x * 2).sum() == 6
+
+
+def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
+    """While a NumPy array shares the memory every call is done when it returns; afterwards calls fuse again."""
+    x = ones(100_000) * 2.0
+    seen = numpy.asarray(x)[10:20]
+    x += 1.0
+    assert seen[0] == 3.0
+    before = trace.counters["launched"]
+    x += 1.0
+    x *= 2.0
+    assert trace.counters["launched"] - before == 2 and seen[0] == 8.0
+    del seen
+    before = trace.counters["launched"]
+    x += 1.0
+    x *= 2.0
+    assert trace.counters["launched"] == before
+    assert float(x[5]) == 18.0

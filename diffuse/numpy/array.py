@@ -194,7 +194,13 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def __array_interface__(self) -> Any:
-        return exported(self).__array_interface__
+        memory = exported(self)
+        described = {**memory.__array_interface__}
+        if memory.flags.c_contiguous:
+            described["data"] = memory  # whoever looks at it then holds it, and we know for how long
+        elif self.form.size:
+            base.storage_of(self).show(None)
+        return described
 
     def __dlpack__(self, **options: Any) -> Any:
         return exported(self).__dlpack__(**options)

@@ -192,16 +192,17 @@ def over(x: Array, memory: Mirror) -> Mirror:
 
 
 def exported(x: Array) -> Mirror:
-    """The memory of an array for code outside: it stays valid as long as that code holds it, and from now
-    on the engine runs operations on it at once."""
+    """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
+    the engine runs operations on it at once."""
     memory = host(x)
     if x.form.size == 0:
         return memory
-    storage_of(x).exported = True
-    if x.memory is x.meta:
+    f, storage = x.form, storage_of(x)
+    if x.memory is x.meta and storage.pinned:
         return memory
-    f = x.form
-    out = numpy.asarray(Span(address(memory), f.shape, f.dtype.str, (x.storage, memory), f.strides))
+    span = Span(address(memory), f.shape, f.dtype.str, (storage, memory), f.strides)
+    storage.show(span)
+    out = numpy.asarray(span)
     if not memory.flags.writeable:
         out.flags.writeable = False
     return out

@@ -30,7 +30,7 @@ NATIVE: dict[numpy.dtype[Any], str] = {
 class Span:
     """A piece of memory that NumPy may look at, with what keeps it alive."""
 
-    __slots__ = ("__array_interface__", "keep")
+    __slots__ = ("__array_interface__", "keep", "__weakref__")
 
     def __init__(self, address: int, shape: Point, typestr: str, keep: object = None,
                  strides: Point | None = None) -> None:

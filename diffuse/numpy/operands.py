@@ -27,7 +27,7 @@ def shared(array: Any) -> Any:
     """A Diffuse array over memory that the program also sees as a NumPy array: operations run at once."""
     x = wrap(array)
     if isinstance(x, Array) and x.form.size:
-        storage_of(x).exported = True
+        storage_of(x).show(None)
     return x
 
 
