@@ -6,8 +6,8 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 
 from __future__ import annotations
 
-from copy import copy
 import weakref
+from copy import copy
 from typing import Any
 
 from diffuse.ir import IndexTask, Point, Privilege, Store, covers

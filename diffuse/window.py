@@ -30,7 +30,7 @@ ONE_POINT = ONE[0]
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut")
+    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut", "shapes")
 
     def __init__(self, node: Node) -> None:
         self.tasks: list[IndexTask] = []
@@ -42,8 +42,16 @@ class Group:
         """Operation, line and shape of its first task."""
         self.reason: Any = ""
         """Why it was closed."""
+        self.shapes: set[Point] = set()
+        """Iteration spaces of its tasks."""
         self.cut: IndexTask | None = None
         """The last task that several points share by rows."""
+
+    def stranger(self, task: IndexTask) -> bool:
+        """Does a task over another space touch no store of the group?  Then fusing it would gain nothing, and
+        keep it from what comes after it."""
+        slots = self.numbering.slots
+        return not any([access.store.id in slots for access in task.accesses])
 
     @property
     def opaque(self) -> bool:
@@ -74,6 +82,11 @@ class Window:
         if len(group.tasks) >= LOOP and group.first == (task.operation, task.where, task.shape):
             self.close("the loop comes back to its first call")
             group = self.open
+        if task.shape not in group.shapes:
+            if group.tasks and task.domain != ONE_POINT and group.stranger(task):
+                self.close("the next task shares neither iterations nor data with these")
+                group = self.open
+            group.shapes.add(task.shape)
         row = group.numbering.row(task)
         edge: Any = group.node.edges.get(row)
         if edge is None:
@@ -81,6 +94,7 @@ class Window:
         if type(edge) is not Node:
             self.close(edge)
             group = self.open
+            group.shapes.add(task.shape)
             row = group.numbering.row(task)
             edge = group.node.edges.get(row)
             if edge is None:

@@ -313,7 +313,7 @@ def test_a_derived_class_is_one_of_numpys() -> None:
 
 
 def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
-    """While a NumPy array shares the memory every call is done when it returns; afterwards calls fuse again."""
+    """While a NumPy array shares the memory calls are done when they return; afterwards they fuse again."""
     x = ones(100_000) * 2.0
     seen = numpy.asarray(x)[10:20]
     x += 1.0

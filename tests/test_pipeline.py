@@ -225,10 +225,10 @@ def test_what_a_later_task_reads_is_made() -> None:
     def program(np: Any, p: Any, q: Any) -> Any:
         old = p * 2.0
         p[1:-1] = old[2:] + old[:-2]
-        p[1:-1] = p[2:] + old[1:-1]
+        top = p.max(axis=0)
         total = old.sum(axis=0)
         del old
-        return [p, total]
+        return [p, top, total]
 
     refused(program, data(80), data(80))
 
