@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse import trace
-from diffuse.floaterrors import report
+from diffuse.floaterrors import report, suspects
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.kernels import loops
 from diffuse.kernels.compiler import compiler
@@ -28,7 +28,8 @@ class Forwarder:
         self.stores = stores
         self.window = window
         self.plans: list[Plan] = []
-        self._ran: set[Plan] = set()
+        self._ran: dict[tuple[Plan, Any], list[IndexTask]] = {}
+        """What ran since floating-point errors were asked for: of each plan and line, the last tasks."""
         self._taken: list[Group] = []
         """Groups that are neither in the window any more nor launched."""
 
@@ -53,10 +54,10 @@ class Forwarder:
 
     def report_flags(self) -> None:
         """Warn about floating-point errors of everything that ran; after a fence."""
-        ran, self._ran = self._ran, set()
+        ran, self._ran = self._ran, {}
         flags = self.stores.runtime.flags()
         if flags:
-            report(flags, [plan.suspects for plan in ran])
+            report(flags, [suspects(tasks) for tasks in ran.values()])
 
     def _take(self) -> Group:
         group = self.window.take()
@@ -103,7 +104,7 @@ class Forwarder:
     def _run_plan(self, plan: Plan, tasks: list[IndexTask]) -> None:
         if plan.kernel is None:
             return
-        self._count(plan)
+        self._count(plan, tasks)
         if plan.donations and plan.kernel.native is not None:
             self._donate(plan, tasks)
         create = self.stores.runtime.create
@@ -129,10 +130,10 @@ class Forwarder:
         for instance in scratch:
             runtime.release(instance)
 
-    def _count(self, plan: Plan) -> None:
+    def _count(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """One more launch of a plan, whose kernel gets compiled if it is not yet."""
         plan.launches += 1
-        self._ran.add(plan)
+        self._ran[plan, tasks[0].where] = tasks
         trace.counters["launched"] += 1
         if plan.kernel is not None and plan.kernel.native is None:
             compiler.kernel(plan.kernel.body)
@@ -208,8 +209,8 @@ class Forwarder:
         blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
                   second.kernel.pack(second.values(two.tasks, address, ())))
         values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
-        self._count(first)
-        self._count(second)
+        self._count(first, one.tasks)
+        self._count(second, two.tasks)
         trace.counters["pipelined"] += 1
         keep = (first.kernel, second.kernel, *self._touched(first, one.tasks),
                 *self._touched(second, two.tasks), *scratch)

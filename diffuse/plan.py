@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from diffuse.floaterrors import suspects
 from diffuse.ir import IndexTask, Privilege, covers, volume
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
@@ -23,7 +22,7 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "suspects", "rowwise", "stored", "donations", "_partials", "_complex")
+                 "operations", "rowwise", "stored", "donations", "_partials", "_complex")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str) -> None:
@@ -36,8 +35,6 @@ class Plan:
         self.tasks = len(tasks)
         self.operations = tuple(t.operation for t in tasks)
         self.where = tuple(str(t.where) for t in tasks)
-        self.suspects = suspects(tasks)
-        """Who could have raised which floating-point flag."""
         self.launches = 0
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)

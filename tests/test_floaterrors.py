@@ -94,3 +94,19 @@ def test_an_error_that_raises_raises_at_the_call() -> None:
     with diffuse.numpy.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero"):
         1.0 / x
     assert float((x + 1).sum()) == 5000.0
+
+
+def test_the_warning_is_at_the_line_of_this_call_not_of_the_first_like_it() -> None:
+    lines: list[int] = []
+    for _ in range(2):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            x = diffuse.numpy.array(ORDINARY)
+            if not lines:
+                y = diffuse.numpy.arcsin(x)
+            else:
+                y = diffuse.numpy.arcsin(x)
+            engine.fence()
+            del y
+        lines += [w.lineno for w in caught]
+    assert lines[1] == lines[0] + 2
