@@ -19,6 +19,10 @@ from diffuse.temporaries import temporaries
 from diffuse.window import Group, Window
 
 READ = Privilege.READ
+INTERPRETED = 1e-9
+"""Seconds that interpreting takes, at least, per operation and element."""
+WORTH_WAITING = 0.01
+"""Seconds.  A task that would be interpreted for longer waits for its kernel, but no longer than that."""
 
 
 class Forwarder:
@@ -78,6 +82,10 @@ class Forwarder:
             plan = group.node.plans[bits] = self._plan(group, bits)
         else:
             trace.counters["replays"] += 1
+        if plan.kernel is not None and plan.kernel.native is None and self.stores.runtime.name == "local":
+            seconds = plan.work(group.tasks) * INTERPRETED
+            if seconds > WORTH_WAITING:
+                plan.kernel.wait(seconds)
         return plan
 
     def _plan(self, group: Group, bits: int) -> Plan:

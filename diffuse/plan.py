@@ -7,6 +7,7 @@ stores, views, extents and scalars of the tasks at hand and hands their values t
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from math import prod
 from typing import Any
 
 from diffuse.ir import IndexTask, Privilege, covers, volume
@@ -46,6 +47,12 @@ class Plan:
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
+
+    def work(self, tasks: Sequence[IndexTask]) -> int:
+        """Operations times elements, over the extents at hand."""
+        composition = self.composition
+        return sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
+                   for loop in composition.body.loops)
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the extents at hand."""

@@ -104,7 +104,8 @@ SETTINGS: dict[str, Setting] = {
         ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),
          "Tasks held before they are forwarded; auto grows while whole windows fuse, 1 fuses nothing."),
         ("compile", "DIFFUSE_COMPILE", "background", one_of("background", "wait", "off"),
-         "Compile while the program runs interpreted, wait for each kernel, or only interpret."),
+         "Compile beside the program, which waits no longer than interpreting takes; wait for each; "
+         "interpret."),
         ("fallback", "DIFFUSE_FALLBACK", "warn", one_of("warn", "silent", "error"),
          "What a function does that only NumPy has: run there with one warning a call site, run, or raise."),
         ("trace", "DIFFUSE_TRACE", False, FLAG,

@@ -59,6 +59,12 @@ class Kernel:
 
         interpret.finish(self.body, values)
 
+    def wait(self, seconds: float) -> None:
+        """Until machine code is there, but no longer than that."""
+        if self.future is not None:
+            with contextlib.suppress(TimeoutError):
+                self.future.result(seconds)
+
     def compile(self) -> None:
         """Make machine code; a failure leaves the interpreter in charge, with one warning."""
         from diffuse.kernels import jit
