@@ -80,8 +80,6 @@ class Forwarder:
         plan: Plan | None = group.node.plans.get(bits)
         if plan is None:
             plan = group.node.plans[bits] = self._plan(group, bits)
-        else:
-            trace.counters["replays"] += 1
         if plan.kernel is not None and plan.kernel.native is None and self.stores.runtime.name == "local":
             seconds = plan.work(group.tasks) * INTERPRETED
             if seconds > WORTH_WAITING:
@@ -140,6 +138,8 @@ class Forwarder:
 
     def _count(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """One more launch of a plan, whose kernel gets compiled if it is not yet."""
+        if plan.launches:
+            trace.counters["replays"] += 1
         plan.launches += 1
         self._ran[plan, tasks[0].where] = tasks
         trace.counters["launched"] += 1

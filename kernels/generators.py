@@ -8,13 +8,13 @@ A library adds an operation with one call::
         way = b.emit("subtract", "float64", y, x)
         b.store(b.emit("add", "float64", x, b.emit("multiply", "float64", t, way)))
 
-An operation without a generator still runs, as a host function (`variant`); it is fused with nothing.
+An operation without a generator still runs, as the host function it was issued with (`engine.call`); it
+is fused with nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from diffuse.kernels.expr import Builder
 
@@ -34,7 +34,6 @@ ELEMENTWISE = frozenset(
 """Operations that apply one op of the kernel language to their inputs and store the result."""
 
 _generators: dict[str, Generator] = {}
-_variants: dict[str, Callable[..., Any]] = {}
 
 
 def generator(name: str) -> Callable[[Generator], Generator]:
@@ -46,11 +45,6 @@ def generator(name: str) -> Callable[[Generator], Generator]:
         _generators[name] = function
         return function
     return register
-
-
-def variant(name: str, function: Callable[..., Any]) -> None:
-    """Register the host function of an operation that has no generator."""
-    _variants[name] = function
 
 
 def fusible(operation: str) -> bool:

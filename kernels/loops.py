@@ -14,8 +14,6 @@ from diffuse.ir import Relation
 from diffuse.kernels.compose import Fragment, Nest, Reference, Window
 from diffuse.kernels.expr import Op
 
-IMPURE = frozenset({"store", "reduce"})
-
 
 class Draft:
     """A loop being filled, with what its fragments touch."""
@@ -57,11 +55,11 @@ def fuse(window: Window, fragments: list[Fragment], temporaries: frozenset[int])
     for draft in drafts:
         for slot in draft.slots:
             uses[slot] = uses.get(slot, 0) + 1
-    needed = _needed(drafts, temporaries)
+    dead = _unread(drafts, temporaries)
     lists = []
     for draft in drafts:
         inner = {s for s in temporaries if uses.get(s) == 1 and not _reduced(draft, s)}
-        lists.append((draft.space, _clean(draft, inner | needed[1])))
+        lists.append((draft.space, _clean(draft, inner | dead)))
     return [(space, ops) for space, ops in lists if ops]
 
 
@@ -93,10 +91,9 @@ def _reduced(draft: Draft, slot: int) -> bool:
     return any(s == slot for s, _ in draft.reduces)
 
 
-def _needed(drafts: list[Draft], temporaries: frozenset[int]) -> tuple[set[int], set[int]]:
-    """Temporaries that some loop reads, and those that none does (dead: nothing is stored or reduced)."""
-    read = {slot for d in drafts for slot, _ in d.reads}
-    return read & temporaries, set(temporaries) - read
+def _unread(drafts: list[Draft], temporaries: frozenset[int]) -> set[int]:
+    """Temporaries that no loop reads: dead, nothing is stored or reduced into them."""
+    return set(temporaries) - {slot for d in drafts for slot, _ in d.reads}
 
 
 def _clean(draft: Draft, registers: set[int]) -> list[Op]:
