@@ -31,8 +31,10 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
+$(INSTALLED)-test: EXTRAS = test,legate
+
 $(INSTALLED)-%: $(SOURCES) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(or $(EXTRAS),$*)]"
 	touch $@ $(INSTALLED)
 
 clean:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,8 @@ class Peer:
     wait: Callable[[], None] = nothing
     counters: Callable[[], dict[str, int]] = dict
     app: ModuleType | None = None
+    started: float = 0.0
+    """Seconds that it took to import the library and to start what it runs on."""
 
 
 class Goal(NamedTuple):
@@ -71,9 +74,11 @@ def plain(name: str) -> Callable[[argparse.Namespace], Peer]:
     """The program as it is."""
 
     def start(args: argparse.Namespace) -> Peer:
+        began = time.perf_counter()
         app = application(name)
+        started = time.perf_counter() - began
         state = app.setup(args)
-        return Peer(lambda: app.step(state), lambda: app.results(state), app=app)
+        return Peer(lambda: app.step(state), lambda: app.results(state), app=app, started=started)
 
     return start
 
@@ -82,12 +87,40 @@ def fused(name: str) -> Callable[[argparse.Namespace], Peer]:
     """The same program with Diffuse in NumPy's place."""
 
     def start(args: argparse.Namespace) -> Peer:
+        began = time.perf_counter()
         import diffuse.numpy
         from diffuse import engine, trace
 
+        engine.current().runtime.fence()
+        started = time.perf_counter() - began
         app = application(name)
         setattr(app, "np", diffuse.numpy)
         state = app.setup(args)
-        return Peer(lambda: app.step(state), lambda: app.results(state), engine.fence, trace.snapshot, app)
+        return Peer(lambda: app.step(state), lambda: app.results(state), engine.fence, trace.snapshot, app,
+                    started)
+
+    return start
+
+
+def on_cupynumeric(name: str) -> Callable[[argparse.Namespace], Peer]:
+    """The same program with cuPyNumeric in NumPy's place; it has every function that apps/ call."""
+
+    def start(args: argparse.Namespace) -> Peer:
+        from diffuse.runtime.legate import prepare
+
+        began = time.perf_counter()
+        runtime = prepare.start().get_legate_runtime()
+        library = importlib.import_module("cupynumeric")
+        started = time.perf_counter() - began
+        app = application(name)
+        setattr(app, "np", library)
+        state = app.setup(args)
+
+        def results() -> dict[str, Any]:
+            # copies: Legate would copy an array that was looked at for every later task in two parts
+            return {key: array.copy() for key, array in app.results(state).items()}
+
+        return Peer(lambda: app.step(state), results,
+                    lambda: runtime.issue_execution_fence(block=True), app=app, started=started)
 
     return start

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,5 +33,8 @@ def answer(contenders: Mapping[str, Callable[[Measures], Measures]]) -> bool:
         result = contenders[sys.argv[2]](json.loads(sys.argv[3]))
     except ImportError as error:
         result = {"absent": f"not installed ({error})"}
+    except Exception as error:
+        traceback.print_exc()
+        result = {"absent": f"failed ({type(error).__name__}: {error})"}
     print(json.dumps(result))
     return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import select
 import statistics
 import subprocess
 import sys
@@ -23,19 +24,25 @@ import report
 from case import ROOT, Case
 
 Measures = dict[str, Any]
+PATIENCE = 600
+"""Seconds after which a process that does not answer is given up."""
 
 
 class Worker:
     """The parent's end of one contender's process."""
 
-    def __init__(self, case: Case, contender: str, options: Measures, environment: dict[str, str]) -> None:
-        command = [sys.executable, str(ROOT / "bench" / "worker.py"), case.name, contender]
+    def __init__(self, case: Case, contender: str, options: Measures, environment: dict[str, str],
+                 python: str = sys.executable) -> None:
+        command = [python, str(ROOT / "bench" / "worker.py"), case.name, contender]
         self.process = subprocess.Popen([*command, json.dumps(options)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True, env=environment)
         self.ready = self.answer()
 
     def answer(self) -> Measures:
         assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            self.process.kill()
+            return {"failed": f"gave no answer in {PATIENCE} s"}
         line = self.process.stdout.readline()
         return dict(json.loads(line)) if line else {"failed": f"ended with status {self.process.wait()}"}
 
@@ -107,7 +114,8 @@ def warm_up(worker: Worker, args: argparse.Namespace, folder: Path) -> Measures:
             return {"absent": why}
     if why := absent(worker.ask(save=str(folder))):
         return {"absent": why}
-    return {"setup": worker.ready["ready"], "first": first["seconds"], "first cpu": first["cpu"]}
+    return {"setup": worker.ready["ready"], "started": worker.ready["started"],
+            "first": first["seconds"], "first cpu": first["cpu"]}
 
 
 def rounds(case: Case, workers: dict[str, Worker], args: argparse.Namespace) -> dict[str, list[Measures]]:
@@ -127,6 +135,7 @@ def settled(worker: Worker, samples: list[Measures]) -> Measures:
     gained = samples[-1]["gained"] if samples else {}
     low, median, high = quartiles(times) if times else (0.0, 0.0, 0.0)
     return {"median": median, "quartiles": [low, high], "samples": times, "peak": end.get("peak"),
+            "cpu": statistics.median(sample["cpu"] for sample in samples) if samples else None,
             "gained": gained, "counters": end.get("counters", {}),
             "issue": statistics.median(sample["issue"] for sample in samples) if samples else None}
 

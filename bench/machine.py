@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("numpy", "llvmlite", "numba", "numexpr", "jax", "scipy")
+PACKAGES = ("numpy", "llvmlite", "numba", "numexpr", "jax", "scipy", "legate", "nvidia-cupynumeric")
 
 
 def cpus() -> list[int]:

@@ -18,7 +18,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from case import ROOT, Case, Peer
+from case import ROOT, Case, Peer, on_cupynumeric
 
 
 def memory(field: str) -> int:
@@ -79,9 +79,10 @@ def main() -> None:
         case: Case = importlib.import_module(name).CASE
         args = argparse.Namespace(**json.loads(options))
         start = time.perf_counter()
-        peer = case.contenders[contender](args)
+        peer = {"cupynumeric": on_cupynumeric(name), **case.contenders}[contender](args)
         peer.wait()
-        ready = {"ready": time.perf_counter() - start, "rss": memory("VmRSS"), "peak": memory("VmHWM")}
+        ready = {"ready": time.perf_counter() - start, "started": peer.started, "rss": memory("VmRSS"),
+                 "peak": memory("VmHWM")}
         print(json.dumps(ready), file=answers, flush=True)
         serve(peer, sys.stdin, answers)
     except ImportError as error:

@@ -57,17 +57,40 @@ class Engine:
         return self.forwarder.plans
 
     def busy(self, storage: Storage) -> bool:
-        """Were tasks recorded on this store since the program last waited?"""
-        return storage.touched == self.epoch
+        """Were tasks recorded on this store since the program last waited?  Where the host sees copies of
+        stores (a runtime whose memory is not shared): since it last fetched this one."""
+        return storage.touched == self.epoch or storage.handed
 
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, with everything recorded on it done."""
-        if storage.touched == self.epoch:
-            self.fence()
+        if storage.touched == self.epoch or storage.handed:
+            if self.runtime.shared:
+                self.fence()
+            else:
+                self.flush()  # to wait comes with fetching
         store = storage.store.id
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
-        return self.stores.instance(store).array
+        memory = self.runtime.host(self.stores.instance(store), not storage.handed)
+        storage.touched = -1
+        if not self.runtime.shared:
+            self.runtime.fence()
+            self.forwarder.report_flags()
+        return memory
+
+    def put_back(self, storage: Storage) -> None:
+        """The host wrote into the memory that it fetched of a store: whoever else holds the store sees it."""
+        if storage.handed:
+            from diffuse.runtime.legate import exchange
+
+            exchange.put_back(self.runtime, self.stores.instance(storage.store.id))
+
+    def aliased(self, one: Storage, other: Storage) -> bool:
+        """May two stores that other libraries hold have elements in common?"""
+        from diffuse.runtime.legate import exchange
+
+        first, second = (self.stores.instance(s.store.id) for s in (one, other))
+        return exchange.overlap(first, second)
 
     def forget_launches(self) -> None:
         self._launches.clear()
@@ -114,8 +137,8 @@ class Engine:
                 exported = exported or storage.exported
             self._submit(_tuple(IndexTask, (operation, signature, shape, domain, splits, tuple(accesses),
                                             tuple(scalars), where())))
-            if exported and _shown(inputs, outputs):
-                self.fence()
+            if exported:
+                self._expose((*inputs, *outputs))
 
     def _folding(self, operation: str, shape: Point, outputs: tuple[Operand, ...], operator: str | None
                  ) -> tuple[Point, tuple[Split, ...], bool]:
@@ -146,8 +169,22 @@ class Engine:
             shape = max((v.shape for _, v in (*inputs, *outputs)), key=len, default=())
             self._submit(IndexTask(operation, (), shape, domain, splits, accesses,
                                    (Scalar(-1, "function", function),), where()))
-            if exported and _shown(inputs, outputs):
+            if exported:
+                self._expose((*inputs, *outputs))
+
+    def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
+        """Bring the memory up to date that code outside sees; what others do with a store comes next."""
+        if any(x[0].handed for x in operands if not isinstance(x, Scalar)):
+            if self.runtime.pipelines:  # Legate takes a launch for done while the pool still runs it
                 self.fence()
+            else:
+                self.flush("another library holds a store")
+        shown = [x[0] for x in operands if not isinstance(x, Scalar) and x[0].shown()]
+        if shown:
+            self.fence()
+            if not self.runtime.shared:
+                for storage in shown:
+                    self.fetch(storage)
 
     def overlap(self, a: Operand, b: Operand) -> str:
         """Do two operands share elements: "same" view, "apart", or "overlap"?"""
@@ -197,7 +234,8 @@ class Engine:
         with self._lock:
             self.flush()
             self.runtime.fence()
-            self.epoch += 1
+            if self.runtime.shared:
+                self.epoch += 1
             self.forwarder.report_flags()
 
     def settle(self) -> None:
@@ -209,6 +247,7 @@ class Engine:
         """The settings name another runtime."""
         self.fence()
         self.stores.change_runtime()
+        self.epoch += 1
         self._launches.clear()
 
 
@@ -220,11 +259,6 @@ def _seen(storage: Storage, view: View, splits: tuple[Split, ...]) -> tuple[Any,
     return store, view, view.partition(store, splits)
 
 
-def _shown(*operands: tuple[Operand | Scalar, ...]) -> bool:
-    """Does code outside see the memory of one of these?"""
-    return any([x[0].shown() for group in operands for x in group if not isinstance(x, Scalar)])
-
-
 def _disjoint(outputs: tuple[Operand, ...], domain: Point, splits: tuple[Split, ...]) -> bool:
     """May several points write these?  Not views in which rows interleave (of another element type)."""
     return all(view.simple or disjoint(_seen(storage, view, splits)[2], domain) for storage, view in outputs)
@@ -234,6 +268,8 @@ _engine = Engine()
 create = _engine.stores.create
 attach = _engine.stores.attach
 fetch = _engine.fetch
+put_back = _engine.put_back
+aliased = _engine.aliased
 busy = _engine.busy
 record = _engine.record
 call = _engine.call

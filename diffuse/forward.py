@@ -10,10 +10,11 @@ from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.kernels import loops
 from diffuse.kernels.compiler import compiler
 from diffuse.kernels.compose import compose
-from diffuse.pipeline import Pair, header, pair
+from diffuse.layout import joined, layout
+from diffuse.pipeline import Pair, begins, header, pair
 from diffuse.plan import Plan
 from diffuse.pretty import window_text
-from diffuse.runtime.base import Instance, Launch
+from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.stores import Stores
 from diffuse.temporaries import temporaries
 from diffuse.window import Group, Window
@@ -80,11 +81,23 @@ class Forwarder:
         plan: Plan | None = group.node.plans.get(bits)
         if plan is None:
             plan = group.node.plans[bits] = self._plan(group, bits)
-        if plan.kernel is not None and plan.kernel.native is None and self.stores.runtime.name == "local":
-            seconds = plan.work(group.tasks) * INTERPRETED
+        if plan.kernel is not None and plan.kernel.native is None:
+            self._await(plan, group.tasks)
+        return plan
+
+    def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
+        """Wait for a plan's machine code: as long as interpreting would take, if that is worth it at all.
+
+        Where memory is not shared every rank waits until it is there: interpreting would take the data to
+        the host and back.
+        """
+        assert plan.kernel is not None
+        if not self.stores.runtime.shared:
+            plan.kernel.wait(None)
+        elif self.stores.runtime.name == "local":
+            seconds = plan.work(tasks) * INTERPRETED
             if seconds > WORTH_WAITING:
                 plan.kernel.wait(seconds)
-        return plan
 
     def _plan(self, group: Group, bits: int) -> Plan:
         trace.count("plans")
@@ -111,6 +124,9 @@ class Forwarder:
         if plan.kernel is None:
             return
         self._count(plan, tasks)
+        if not self.stores.runtime.shared:
+            self._distribute(plan, tasks)
+            return
         if plan.donations and plan.kernel.native is not None:
             self._donate(plan, tasks)
         create = self.stores.runtime.create
@@ -118,6 +134,15 @@ class Forwarder:
         values = plan.values(tasks, self.stores.address, [p.address for p in partials])
         keep = (*self._touched(plan, tasks), *partials)
         self._launch(Launch(plan.kernel, values, values[0], keep), partials)
+
+    def _distribute(self, plan: Plan, tasks: list[IndexTask]) -> None:
+        """Launch with offsets in the place of addresses: the runtime knows where stores lie."""
+        assert plan.kernel is not None
+        found = layout(plan, tasks, self.stores.storages)
+        values = plan.values(tasks, lambda _: 0, (0,) * len(found.scratch))
+        sources = plan.composition.arguments
+        instances = tuple(self.stores.instance(tasks[t].accesses[k].store.id) for t, k in sources)
+        self.stores.runtime.launch(Launch(plan.kernel, values, values[0], (), found, instances))
 
     def _donate(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """Let new stores take over the memory of those that end here."""
@@ -161,7 +186,8 @@ class Forwarder:
         arrays = []
         for access in task.accesses:
             view: Any = access.map
-            memory = self.stores.instance(access.store.id).array
+            write = access.privilege is not READ
+            memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
             arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
@@ -171,7 +197,7 @@ class Forwarder:
     def _with_partner(self, group: Group) -> bool:
         """Run a group together with the next one, if everything it makes is for that one alone."""
         closed, stores = self.window.closed, self.stores
-        if not closed or group.opaque or stores.lost or stores.runtime.name != "local":
+        if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
             return False
         domain = group.tasks[0].domain
         if closed[0].tasks[0].domain != domain or volume(domain) <= 1 or closed[0].opaque:
@@ -205,14 +231,15 @@ class Forwarder:
         if shape is None:
             return False
         scratch: list[Instance] = []
+        shared = self.stores.runtime.shared
         inner = {one.tasks[t].accesses[k].store.id for t, k in first.stored}
 
         def memory(nbytes: int) -> int:
-            scratch.append(self.stores.runtime.create(nbytes))
+            scratch.append(self.stores.runtime.scratch(nbytes))
             return scratch[-1].address
 
         def address(store: int) -> int:
-            return 0 if store in inner else self.stores.address(store)
+            return self.stores.address(store) if shared and store not in inner else 0
 
         blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
                   second.kernel.pack(second.values(two.tasks, address, ())))
@@ -220,7 +247,22 @@ class Forwarder:
         self._count(first, one.tasks)
         self._count(second, two.tasks)
         trace.counters["pipelined"] += 1
+        points = volume(two.tasks[0].domain)
+        found: Layout | None = None
+        instances: tuple[Instance, ...] = ()
         keep = (first.kernel, second.kernel, *self._touched(first, one.tasks),
                 *self._touched(second, two.tasks), *scratch)
-        self._launch(Launch(Pair(), values, volume(two.tasks[0].domain), keep), scratch)
+        if not shared:
+            found, instances = self._joined(first, one, second, two, inner)
+        self._launch(Launch(Pair(), values, points, keep, found, instances), scratch)
         return True
+
+    def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]
+                ) -> tuple[Layout, tuple[Instance, ...]]:
+        """The layout of a pass over two groups, and the instances of its arguments."""
+        storages = self.stores.storages
+        ids = [group.tasks[t].accesses[k].store.id
+               for plan, group in ((first, one), (second, two)) for t, k in plan.composition.arguments]
+        found = joined(layout(first, one.tasks, storages), layout(second, two.tasks, storages), begins(first),
+                       ids, inner, first.layouts)
+        return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

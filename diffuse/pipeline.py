@@ -179,6 +179,12 @@ def _also_touched(stages: list[Stage], written: Stage) -> bool:
                for s in stages)
 
 
+def begins(first: Plan) -> tuple[int, int]:
+    """The words of the driver's block at which the blocks of the two kernels begin."""
+    start = len(pipeline.FIELDS)
+    return start, start + abi.layout(first.composition.body).size // 8
+
+
 def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask],
            blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
     """The driver's block.  `memory(nbytes)` is the address of memory that lives as long as the launch."""

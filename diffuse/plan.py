@@ -15,6 +15,7 @@ from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition
 from diffuse.kernels.expr import Body
+from diffuse.runtime.base import Layout
 
 Address = Callable[[int], int]
 
@@ -23,7 +24,7 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "rowwise", "stored", "donations", "_partials", "_complex")
+                 "operations", "rowwise", "stored", "donations", "layouts", "_partials", "_complex")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str) -> None:
@@ -45,8 +46,17 @@ class Plan:
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
+        self.layouts: dict[tuple[object, ...], Layout] = {}
+        """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
+
+    @property
+    def title(self) -> str:
+        """Its operations and the lines of the program that called them, for profiles."""
+        lines = list(dict.fromkeys(self.where))
+        span = lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
+        return f"{' '.join(self.operations)} [{span}]"
 
     def work(self, tasks: Sequence[IndexTask]) -> int:
         """Operations times elements, over the extents at hand."""

@@ -97,10 +97,10 @@ def _cache_folder() -> str:
 SETTINGS: dict[str, Setting] = {
     name: Setting(name, variable, default, rule, sentence)
     for name, variable, default, rule, sentence in (
-        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference"),
-         "Where tasks run: threads of this machine, or one after another over NumPy arrays."),
+        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate"),
+         "Where tasks run: threads of this machine, one after another over NumPy arrays, or Legate."),
         ("threads", "DIFFUSE_NUM_THREADS", "auto", integer(1, "auto"),
-         "Threads of the local runtime; auto is what affinity and the cgroup quota leave to this process."),
+         "Threads of each process; auto is what affinity and the cgroup quota leave to it."),
         ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),
          "Tasks held before they are forwarded; auto grows while whole windows fuse, 1 fuses nothing."),
         ("compile", "DIFFUSE_COMPILE", "background", one_of("background", "wait", "off"),
@@ -125,6 +125,16 @@ SETTINGS: dict[str, Setting] = {
          "Most bytes that arrays may hold together; none leaves it to the machine."),
         ("check", "DIFFUSE_CHECK", False, FLAG,
          "Check every task, and every answer of the fusion analysis, while the program runs."),
+        ("legate_memory", "DIFFUSE_LEGATE_MEMORY", None, SIZE,
+         "Bytes that Legate may give to arrays in each process, the same on all ranks; none takes 70 % "
+         "of what there is."),
+        ("gather", "DIFFUSE_GATHER", None, SIZE,
+         "Bytes of arrays above which several ranks give what Diffuse has not to cuPyNumeric, if that is "
+         "installed, rather than to NumPy on every rank; none: half of a node's memory."),
+        ("output", "DIFFUSE_OUTPUT", "rank0", one_of("rank0", "all"),
+         "With several ranks, whose output and warnings are shown; uncaught errors always are."),
+        ("digest", "DIFFUSE_DIGEST", False, FLAG,
+         "Before each launch compare a digest of the stream across ranks, and stop at the first difference."),
     )
 }
 BY_VARIABLE = {setting.variable: setting for setting in SETTINGS.values()}
@@ -145,6 +155,10 @@ class Config:
     min_chunk: int
     memory: int | None
     check: bool
+    legate_memory: int | None
+    gather: int | None
+    output: str
+    digest: bool
     version: int
 
     def __init__(self) -> None:

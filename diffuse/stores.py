@@ -20,7 +20,8 @@ from diffuse.view import View
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("store", "nbytes", "touched", "exported", "_shown", "_stores", "__weakref__")
+    __slots__ = ("store", "nbytes", "touched", "exported", "handed", "scattered", "_shown", "_stores",
+                 "__weakref__")
 
     def __init__(self, stores: Stores, store: Store, nbytes: int) -> None:
         self.store = store
@@ -28,8 +29,12 @@ class Storage:
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running."""
         self.exported = False
-        self._shown: list[weakref.ref[Any]] | None = []
         """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
+        self.handed = False
+        """Another library holds the store itself, reads and writes it: the host's copy is never current."""
+        self.scattered = False
+        """Part of a larger store: its memory has gaps, and only its own coordinates name its elements."""
+        self._shown: list[weakref.ref[Any]] | None = []
         self._stores = stores
         stores.alive.add(store.id)
 
@@ -47,11 +52,12 @@ class Storage:
         return self._shown is None
 
     def shown(self) -> bool:
-        """Does somebody outside see the memory still?"""
-        if self._shown is not None:
-            self._shown = [holder for holder in self._shown if holder() is not None]
-            self.exported = bool(self._shown)
-        return self.exported
+        """Does somebody outside see the host's memory still?"""
+        if self._shown is None:
+            return True
+        self._shown = [holder for holder in self._shown if holder() is not None]
+        self.exported = bool(self._shown) or self.handed
+        return bool(self._shown)
 
     def __del__(self) -> None:
         self._stores.dropped(self.store.id)
@@ -70,6 +76,8 @@ class Stores:
         """Accesses by tasks not forwarded yet, per store."""
         self.instances: dict[int, Instance] = {}
         self.sizes: dict[int, int] = {}
+        self.storages: dict[int, Store] = {}
+        """The frame that each store was made with."""
         self.lost: dict[int, Exception] = {}
         """Stores whose contents could not be computed."""
         self.running: set[int] = set()
@@ -90,7 +98,7 @@ class Stores:
         if self._runtime is not None and self._runtime.name != config.runtime:
             old, self._runtime = self._runtime, make(config.runtime)
             for store, instance in list(self.instances.items()):
-                self.instances[store] = self._runtime.attach(instance.array)
+                self.instances[store] = self._runtime.attach(old.host(instance, True), self.storages[store])
                 old.release(instance)
 
     def create(self, shape: Point, dtype: str, itemsize: int) -> Storage:
@@ -100,19 +108,20 @@ class Stores:
             nbytes *= n
         self._next += 1
         self.sizes[self._next] = nbytes
-        return Storage(self, Store(self._next, shape, dtype), nbytes)
+        store = self.storages[self._next] = Store(self._next, shape, dtype)
+        return Storage(self, store, nbytes)
 
     def attach(self, array: Any) -> Storage:
         """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
         storage = self.create(array.shape, array.dtype.name, array.itemsize)
-        self.instances[storage.store.id] = self.runtime.attach(array)
+        self.instances[storage.store.id] = self.runtime.attach(array, storage.store)
         return storage
 
     def instance(self, store: int) -> Instance:
         """The memory of a store, taken now if it has none."""
         found = self.instances.get(store) or self.given.get(store)
         if found is None:
-            found = self.instances[store] = self.runtime.create(self.sizes[store])
+            found = self.instances[store] = self.runtime.create(self.sizes[store], self.storages[store])
         return found
 
     def address(self, store: int) -> int:
@@ -161,6 +170,7 @@ class Stores:
 
     def release(self, store: int) -> None:
         self.sizes.pop(store, None)
+        self.storages.pop(store, None)
         self.lost.pop(store, None)
         instance = self.instances.pop(store, None)
         if instance is not None:

@@ -14,9 +14,20 @@ _thread: threading.Thread | None = None
 def start() -> None:
     """Warm up in the background, once; the program's end waits, since LLVM must not be left halfway."""
     global _thread
+    if config.runtime == "legate":
+        _settle_in()
     if _thread is None and config.compile != "off" and config.runtime == "local":
         _thread = threading.Thread(target=_run, name="diffuse-warm-up")
         _thread.start()
+
+
+def _settle_in() -> None:
+    """One of several ranks: alike from the first line of the program on, before there is a runtime."""
+    from diffuse.runtime.legate import prepare, ranks
+
+    if prepare.ranks() > 1:
+        ranks.settle_in(prepare.rank(), prepare.ranks())
+        ranks.seed(ranks.job() or b"")
 
 
 def _run() -> None:

@@ -59,8 +59,8 @@ class Kernel:
 
         interpret.finish(self.body, values)
 
-    def wait(self, seconds: float) -> None:
-        """Until machine code is there, but no longer than that."""
+    def wait(self, seconds: float | None) -> None:
+        """Until machine code is there, but no longer than that (None: however long it takes)."""
         if self.future is not None:
             with contextlib.suppress(TimeoutError):
                 self.future.result(seconds)

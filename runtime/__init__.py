@@ -1,4 +1,5 @@
-"""Where point tasks run: `base` is the protocol, `reference` its plainest meaning, `local` threads.
+"""Where point tasks run: `base` is the protocol, `reference` its plainest meaning, `local` threads,
+`legate` the ranks of a distributed machine.
 
 A runtime gets kernels as opaque objects (`base.Kernel`) and never learns what they compute.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 from diffuse.runtime.base import Runtime
 
-RUNTIMES = ("local", "reference")
+RUNTIMES = ("local", "reference", "legate")
 
 
 def make(name: str, points: int | None = None) -> Runtime:
@@ -20,4 +21,8 @@ def make(name: str, points: int | None = None) -> Runtime:
         from diffuse.runtime.reference import Reference
 
         return Reference(points)
+    if name == "legate":
+        from diffuse.runtime.legate.runtime import Legate
+
+        return Legate(points)
     raise ValueError(f"runtime {name!r}: expected one of {', '.join(RUNTIMES)}")

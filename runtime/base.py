@@ -3,7 +3,7 @@
 Everything submitted runs in the order of submission, asynchronously: `launch` returns while earlier
 launches still run.  Therefore:
 
-* the *host* may look at an instance's `array` only after a `fence` (or inside a `call`);
+* the *host* may look at the memory of an instance only through `host`, after a `fence` (or inside a `call`);
 * `release` may come while launches on the instance are still queued, and its memory may be handed out by
   the next `create`: whatever is launched on that runs later;
 * floating-point exceptions are those of everything since they were last asked for.
@@ -12,10 +12,13 @@ launches still run.  Therefore:
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from diffuse.ir import Access, Point, Privilege, Store
 
 DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
 """Floating-point exceptions, with the bits that `numpy.seterrcall` uses."""
@@ -89,10 +92,55 @@ class Instance(Protocol):
         """Is it certain that nobody else sees the memory, so that another store may take it over?"""
         ...
 
-    @property
-    def array(self) -> NDArray[np.uint8]:
-        """The memory as bytes, for use after a fence only; it lives as long as the array does."""
-        ...
+
+class Argument(NamedTuple):
+    """One argument of a kernel: where its address stands in the block, and which elements it names."""
+
+    word: int
+    """Of the block: the address; the byte strides along the iteration dimensions follow it."""
+    slot: int
+    """Arguments of one store have one slot."""
+    storage: tuple[Point, str]
+    """Shape and element type of the store itself, of which the access may see another frame."""
+    access: Access
+    privilege: Privilege
+    """What the kernel does there; REDUCE: `finish` alone writes it, when all points are done."""
+
+
+class Plane(NamedTuple):
+    """Part of a scratch that points share out: [outer][middle][inner bytes], from `offset` on.
+
+    Point p fills the indices [p * tile, (p + 1) * tile) of `middle`.
+    """
+
+    offset: int
+    outer: int
+    middle: int
+    inner: int
+    tile: int
+
+
+class Scratch(NamedTuple):
+    """Memory for the length of a launch, whose address goes into a word of the block."""
+
+    word: int
+    nbytes: int
+    planes: tuple[Plane, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layout:
+    """What a launch touches, for a runtime that decides itself where stores lie: all but its instances.
+
+    The same object comes back for every launch of one plan over equal views, so that what a runtime derives
+    from it is derived once (`derived` is the runtime's to fill).
+    """
+
+    arguments: tuple[Argument, ...]
+    scratch: tuple[Scratch, ...]
+    title: str
+    """Operations and lines, for profiles."""
+    derived: dict[Any, Any] = field(default_factory=dict)
 
 
 class Launch(NamedTuple):
@@ -104,6 +152,10 @@ class Launch(NamedTuple):
     points: int
     keep: tuple[Any, ...] = ()
     """What must stay alive until the launch has run: its instances."""
+    layout: Layout | None = None
+    """For a runtime whose memory is not `shared`, where `values` holds offsets instead of addresses."""
+    instances: tuple[Instance, ...] = ()
+    """Of the layout's arguments, in their order."""
 
 
 class Runtime(Protocol):
@@ -112,13 +164,33 @@ class Runtime(Protocol):
     name: str
     points: int
     """Point tasks that can run at the same time."""
+    shared: bool
+    """Do host and kernels see one memory, at addresses that are known before a launch?"""
 
-    def create(self, nbytes: int) -> Instance:
+    @property
+    def pipelines(self) -> bool:
+        """Does a launch find its stores whole and in one place, so that two can run as one pass over
+        rows?"""
+        ...
+
+    def scratch(self, nbytes: int) -> Instance:
+        """Memory with an address, for one launch; `release` it after."""
+        ...
+
+    def create(self, nbytes: int, store: Store | None = None) -> Instance:
         """Memory for a store, contents undefined.  MemoryError leaves the runtime as it was."""
         ...
 
-    def attach(self, array: NDArray[Any]) -> Instance:
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> Instance:
         """The memory of a C-contiguous array, not copied; the array is kept alive."""
+        ...
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        """The memory as bytes, for the host to read and, if it says so, to write; after a fence only.
+
+        It lives as long as the array does.  Where memory is not `shared` it is a copy, and holds good until
+        the next launch that writes the instance; the same bytes are then filled anew by the next `host`.
+        """
         ...
 
     def launch(self, launch: Launch) -> None:

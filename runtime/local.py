@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.ir import Store
 from diffuse.runtime import machine
 from diffuse.runtime.allocator import Allocator, Block, Usage
 from diffuse.runtime.base import Divisible, Instance, Launch
@@ -82,6 +83,8 @@ class Local:
     """
 
     name = "local"
+    shared = True
+    pipelines = True
 
     def __init__(self, points: int | None = None) -> None:
         self.points = points or machine.threads()
@@ -93,14 +96,22 @@ class Local:
         self._submit = self._pool.submit
         self._flags = 0
 
-    def create(self, nbytes: int) -> LocalInstance:
+    def scratch(self, nbytes: int) -> LocalInstance:
+        return self.create(nbytes)
+
+    def create(self, nbytes: int, store: Store | None = None) -> LocalInstance:
         return LocalInstance(Memory(self._allocator, nbytes), None)
 
-    def attach(self, array: NDArray[Any]) -> LocalInstance:
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> LocalInstance:
         return LocalInstance(None, attached(array))
 
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, LocalInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        return instance.array
+
     def launch(self, launch: Launch) -> None:
-        kernel, values, points, keep = launch
+        kernel, values, points, keep, *_ = launch
         native = kernel.native
         if native is None:
             self._interpret(launch)
@@ -112,7 +123,7 @@ class Local:
     def _interpret(self, launch: Launch) -> None:
         """Run a launch without machine code; when that appears on the way, it does the rest."""
         self._pool.fence()
-        kernel, values, points, _ = launch
+        kernel, values, points, *_ = launch
         division = kernel.divide(values) if isinstance(kernel, Divisible) else None
         if division is not None:
             values, points = division.values, division.points

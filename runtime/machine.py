@@ -66,6 +66,13 @@ def memory_available(root: str = "/") -> int:
     return min(rooms)
 
 
+def memory_total(root: str = "/") -> int:
+    """Bytes of memory that the machine, or a cgroup's limit, has for this process when nothing else runs."""
+    limits = [_number(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
+              for version, folder in _groups(root, "memory")]
+    return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *(n for n in limits if n)])
+
+
 @cache
 def cache_bytes(level: int, root: str = "/") -> int:
     """Size of a processor's data cache of this level."""

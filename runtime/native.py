@@ -52,6 +52,11 @@ def exception_bits() -> dict[int, int]:
     return {invalid: INVALID, divide: DIVIDE, overflow: OVERFLOW, underflow: UNDERFLOW}
 
 
+def exceptions(raw: int) -> int:
+    """This machine's floating-point exception bits as `base`'s."""
+    return sum(ours for theirs, ours in exception_bits().items() if raw & theirs)
+
+
 def text(portable: bool = False) -> str:
     """The whole module.  `portable` keeps to the C library's floating-point environment."""
     x86 = platform.machine() == "x86_64"

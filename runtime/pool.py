@@ -241,9 +241,13 @@ class Pool:
 
     def flags(self) -> int:
         """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
+        return native.exceptions(self.raw())
+
+    def raw(self) -> int:
+        """The same as the processor's bits."""
         raw = int(self.threads.flags.value)
         self.threads.flags.value = 0
-        return sum(ours for theirs, ours in native.exception_bits().items() if raw & theirs)
+        return raw
 
     def close(self) -> None:
         """Finish everything and end the threads; a later submit starts them again."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.ir import Store
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch
 
@@ -44,18 +45,28 @@ class Reference:
     """One point after another, on the calling thread."""
 
     name = "reference"
+    shared = True
+    pipelines = False
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:
         self.points = points or machine.threads()
         self._shuffle = None if seed is None else Random(seed).shuffle
         self._flags = 0
 
-    def create(self, nbytes: int) -> Memory:
+    def scratch(self, nbytes: int) -> Memory:
+        return self.create(nbytes)
+
+    def create(self, nbytes: int, store: Store | None = None) -> Memory:
         # All bits set (NaN, -1): a value read before it was written shows.
         return Memory(np.full(max(nbytes, 1), 0xFF, dtype=np.uint8)[:nbytes])
 
-    def attach(self, array: NDArray[Any]) -> Memory:
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> Memory:
         return Memory(attached(array))
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, Memory):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        return instance.array
 
     def launch(self, launch: Launch) -> None:
         order = list(range(launch.points))

@@ -23,6 +23,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "local_only(instead): what a runtime promises whose memory the host "
+                                       "shares; `instead` says what Legate does")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    marker = item.get_closest_marker("local_only")
+    if marker is not None and os.environ.get("DIFFUSE_RUNTIME") == "legate":
+        pytest.skip(f"for shared memory; under Legate {marker.args[0]}")
+
+
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """Compare a text with tests/golden/<test file>/<test>.txt."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-APPLICATIONS = ("black_scholes", "channel_flow", "stencil", "jacobi", "mandelbrot")
+APPLICATIONS = ("black_scholes", "channel_flow", "stencil", "conjugate_gradient", "jacobi", "mandelbrot")
 
 
 def bench(name: str, folder: Path, *options: str) -> tuple[dict[str, Any], str]:
@@ -79,3 +79,27 @@ def test_compile(tmp_path: Path) -> None:
     assert found["diffuse"]["compilations"] > 0
     assert found["diffuse, second process"]["compilations"] == 0
     assert "second process" in table
+
+
+def test_on_legate(tmp_path: Path) -> None:
+    """Whoever is not installed is named, and misses its goals; the others have their numbers."""
+    result, table = bench("on_legate", tmp_path, "--rounds", "2", "--warmup", "1", "--batch", "2",
+                          "--programs", "stencil", "--tables", "programs", "launches",
+                          "--only", "numpy", "local", "legate", "cupynumeric")
+    found = result["programs"]["stencil"]["contenders"]
+    assert "absent" not in found["numpy"] and "absent" not in found["local"]
+    for name, contender in found.items():
+        if "absent" in contender:
+            assert f"{name}: {contender['absent'].splitlines()[0][:200]}" in table
+            continue
+        assert contender["median"] > 0 and contender["cpu"] > 0 and contender["peak"] > 0
+        assert contender["started"] > 0
+        assert contender["largest"] < 1e-9
+    assert found["local"]["gained"]["launched"] == 2
+    local = result["launches"]["local"]
+    assert local["points"] in (1, 2)
+    for program in ("in place", "new array"):
+        assert 0 < local[program]["main"] <= local[program]["total"]
+    assert {goal["what"] for goal in result["goals"]} >= {
+        "stencil: legate / local", "stencil: times as fast as cuPyNumeric",
+        "legate: microseconds a launch, main thread"}

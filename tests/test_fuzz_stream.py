@@ -193,10 +193,17 @@ class Loops:
 
 @contextmanager
 def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None]:
-    """Settings, and a runtime of so many points; with a seed the reference one, its points shuffled."""
+    """Settings, and a runtime of so many points; with a seed the reference one, its points shuffled.
+
+    Under Legate, which a process has once, its points are what they are: the settings alone.
+    """
     stores = engine.current().stores
     with settings.using(**chosen):
         engine.fence()
+        if settings.config.runtime == "legate":
+            yield
+            engine.fence()
+            return
         before = stores.runtime
         stores._runtime = mine = Local(points) if seed is None else Reference(points, seed)
         engine.current().forget_launches()

@@ -35,6 +35,7 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     return seen
 
 
+@pytest.mark.local_only("one element comes to the host by a task of its own, instead of the whole store")
 def test_an_element_is_read_at_once(tasks: list[Task]) -> None:
     x = np.arange(float(SIZE)) * 2.0
     grid = x.reshape(100, -1)

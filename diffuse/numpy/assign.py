@@ -42,15 +42,15 @@ def setitem(x: Array, index: Any, value: Any) -> None:
     if meta.size < elementwise.SMALL:
         right = at_hand(value) if isinstance(value, Array) else lowered(value)
         if right is not None and (ready(x) or piecemeal()):
-            host(x)[simple] = right
+            base.put(x, simple, right)
             return
     if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
-        host(x)[simple] = lowered(value)  # raises, as NumPy does for one element
+        base.put(x, simple, lowered(value))  # raises, as NumPy does for one element
         return
     try:
         write(x, meta, value)
     except base.Unaddressable:
-        host(x)[simple] = host(value) if isinstance(value, Array) else lowered(value)
+        base.put(x, simple, host(value) if isinstance(value, Array) else lowered(value))
 
 
 def piecemeal() -> bool:
@@ -72,8 +72,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         and type(source) not in elementwise.WEAK
         and type(source) not in elementwise.STRONG
     ):
-        memory = host(base.viewing(x, meta))
-        memory[...] = lowered(value)
+        base.put(base.viewing(x, meta), ..., lowered(value))
         return
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
@@ -81,7 +80,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         if not meta.size:
             return
         if elementwise.eager_errors:
-            host(base.viewing(x, meta))[...] = host(source)
+            base.put(base.viewing(x, meta), ..., host(source))
             return
         part = base.operand(source if mirror is source.meta else base.viewing(source, mirror), meta.shape)
         elementwise.assign((storage_of(x), view_in(x, meta)), part)
@@ -135,7 +134,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             target = base.operand(x, x.form.shape)
             chosen = elementwise.apart(base.operand(mask, x.form.shape), target)
         except base.Unaddressable:
-            host(x)[host(mask)] = value
+            base.put(x, host(mask), value)
             return
         name = x.form.name
         elementwise.record(
@@ -146,8 +145,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             (target,),
         )
         return
-    memory = host(x)
-    memory[lowered(index)] = host(source) if isinstance(source, Array) else value
+    base.put(x, lowered(index), host(source) if isinstance(source, Array) else value)
 
 
 def fill(x: Array, value: Any) -> None:

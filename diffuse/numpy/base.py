@@ -17,6 +17,9 @@ from diffuse.numpy.forms import BASE, Form, Mirror, Span, address, form, form_of
 
 Operand = tuple[Any, view.View]
 
+NEAR = 1 << 16
+"""Bytes of a store that is fetched whole for one element of it."""
+
 
 class Array:
     """The common part of `ndarray` and the lazy scalar."""
@@ -60,6 +63,14 @@ def recorded(shape_form: Form) -> Any:
     x.form = shape_form
     x.part = shape_form.root
     x.meta = shape_form.mirror
+    x.memory = x.owner = None
+    return x
+
+
+def holding(storage: Any, whole: Form) -> Any:
+    """A fresh array of a store that is there already, of the form that row-major arrays of its shape have."""
+    x = _allocate(array_class)
+    x.storage, x.form, x.part, x.meta = storage, whole, whole.root, whole.mirror
     x.memory = x.owner = None
     return x
 
@@ -128,9 +139,12 @@ def view_in(x: Array, meta: Mirror) -> view.View:
 def _located(storage: Any, f: Form, offset: int) -> view.View:
     store = storage.store
     try:
-        return view.of(store.shape, store.dtype, f.name, f.itemsize, offset, f.strides, f.shape)
+        found = view.of(store.shape, store.dtype, f.name, f.itemsize, offset, f.strides, f.shape)
     except ValueError as error:
         raise Unaddressable(str(error)) from None
+    if storage.scattered and (found.frame != store.shape or found.dtype != store.dtype):
+        raise Unaddressable("elements of part of a larger store, under other coordinates than its own")
+    return found
 
 
 def operand(x: Array, shape: Point) -> Operand:
@@ -162,6 +176,12 @@ def at_hand(x: Array) -> Mirror | None:
     return None if engine.busy(storage) else host(x)
 
 
+def distant(x: Array) -> bool:
+    """Would reading one element fetch a large store from somewhere else?"""
+    return (not engine.current().runtime.shared and x.storage is not None and engine.busy(x.storage)
+            and x.storage.nbytes > NEAR)
+
+
 def host(x: Array) -> Mirror:
     """The memory of an array, after everything that was recorded for it: waits."""
     if x.memory is not None and ready(x):
@@ -170,7 +190,34 @@ def host(x: Array) -> Mirror:
     memory = engine.fetch(storage)
     if x.memory is None:
         x.memory = over(x, memory)
+    if storage.handed:  # a copy; writing there would be lost
+        locked = x.memory.view()
+        locked.flags.writeable = False
+        return locked
     return x.memory
+
+
+def writable(x: Array) -> Mirror:
+    """The memory of an array, for the host to write to: `wrote` has to follow."""
+    memory = host(x)
+    if x.storage is not None and x.storage.handed:
+        assert x.memory is not None
+        return x.memory
+    return memory
+
+
+def wrote(x: Array) -> None:
+    """The host wrote into the memory of an array."""
+    if x.storage is not None:
+        engine.put_back(x.storage)
+
+
+def put(x: Array, index: Any, value: Any) -> None:
+    """`x[index] = value` by NumPy, at once."""
+    memory: Any = writable(x)
+    memory[index] = value
+    if x.storage is not None and x.storage.handed:
+        engine.put_back(x.storage)
 
 
 def unboxed(x: Any) -> Any:
@@ -193,8 +240,13 @@ def over(x: Array, memory: Mirror) -> Mirror:
 
 def exported(x: Array) -> Mirror:
     """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
-    the engine runs operations on it at once."""
+    the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
+    cannot be written to."""
     memory = host(x)
+    if x.storage is not None and x.storage.handed:
+        memory = memory.copy()
+        memory.flags.writeable = False
+        return memory
     if x.form.size == 0:
         return memory
     f, storage = x.form, storage_of(x)

@@ -10,7 +10,7 @@ import numpy
 
 from diffuse import engine
 from diffuse.ir import Scalar
-from diffuse.numpy import base, elementwise
+from diffuse.numpy import base, elementwise, legate
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
 from diffuse.numpy.forms import NATIVE, Form, Mirror, form, like, packed_strides, row_major
 from diffuse.numpy.operands import adopt, lowered, shared, wrap
@@ -26,6 +26,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if type(a) is numpy.ndarray and not copy:
         found = numpy.asarray(a, dtype, order, copy=copy)
         return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
+    if legate.shares(a):
+        return asarray(legate.adopt(a), dtype, order, copy=copy)
     return wrap(numpy.array(lowered(a), dtype, copy=copy if copy is not None else None, order=order or "K"))
 
 
@@ -49,6 +51,8 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
+    if legate.shares(object):
+        object = legate.adopt(object)
     if isinstance(object, Array):
         x = _converted(object, dtype, order, copy)
     elif _contains(object):

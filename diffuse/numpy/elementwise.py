@@ -305,6 +305,8 @@ def meets(one: Any, other: Any) -> bool:
     """May two stores share memory?  Different ones do where the program wrapped one NumPy array twice."""
     if one is other or not (one.exported and other.exported):
         return one is other
+    if one.handed or other.handed:
+        return one.handed and other.handed and engine.aliased(one, other)
     return numpy.may_share_memory(engine.fetch(one), engine.fetch(other))
 
 

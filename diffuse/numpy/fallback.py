@@ -15,9 +15,9 @@ from typing import Any
 import numpy
 
 from diffuse import trace
-from diffuse.numpy import base
+from diffuse.numpy import base, distributed
 from diffuse.numpy.base import Array
-from diffuse.numpy.forms import BASE, NATIVE, RESERVE, address
+from diffuse.numpy.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.operands import shared, wrap
 from diffuse.settings import config
 
@@ -31,6 +31,9 @@ SILENT = {
 }
 """Why a call to NumPy deserves no warning: nothing is lost by it."""
 
+BULK = (None, "library")
+"""Reasons of functions that compute with all elements, as cuPyNumeric might where NumPy cannot."""
+
 KEEPERS = (numpy.nditer, numpy.broadcast, numpy.flatiter, numpy.ndenumerate, memoryview)
 """Results that hold on to their arguments' memory without being arrays."""
 
@@ -40,7 +43,7 @@ _warned: set[tuple[str, int, str]] = set()
 class Conversion:
     """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
 
-    __slots__ = ("pairs", "elements", "described")
+    __slots__ = ("pairs", "elements", "described", "seen")
 
     def __init__(self, described: bool = False) -> None:
         self.pairs: list[tuple[numpy.ndarray[Any, Any], Any]] = []
@@ -48,6 +51,8 @@ class Conversion:
         """Elements of the largest Diffuse array."""
         self.described = described
         """Stand for an array by its description (`meta`), whose elements must not be read."""
+        self.seen: list[tuple[Array, Mirror, bytes]] = []
+        """Arrays whose store another library holds: the host's copy of each, and its elements before."""
 
     def lowered(self, value: Any) -> Any:
         """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts."""
@@ -55,9 +60,11 @@ class Conversion:
         if isinstance(value, Array):
             if self.described:
                 return value.meta
-            plain = base.host(value)
+            plain = base.writable(value)
             if kind is not base.array_class:
                 return plain[()]
+            if value.storage is not None and value.storage.handed and value.meta.flags.writeable:
+                self.seen.append((value, plain, plain.tobytes()))
             self.pairs.append((plain, value))
             self.elements = max(self.elements, plain.size)
             return plain
@@ -72,6 +79,12 @@ class Conversion:
         elif isinstance(value, tuple):
             return _rebuilt(value, [self.lowered(v) for v in value])
         return value
+
+    def put_back(self) -> None:
+        """What the function wrote into copies of stores goes to the stores."""
+        for ours, plain, before in self.seen:
+            if plain.tobytes() != before:
+                base.wrote(ours)
 
     def raised(self, value: Any) -> Any:
         """A result as the program sees it: NumPy arrays in it become Diffuse arrays."""
@@ -119,12 +132,20 @@ def _rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
     """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
+    if silent in BULK:
+        found = distributed.call(name or _name(function), args, kwargs)
+        if found is not None:
+            return found[0]
     conversion = Conversion(silent == "description")
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
     if silent is None and conversion.elements > config.small:
         _report(name or _name(function))
-    return conversion.raised(function(*plain_args, **plain_kwargs))
+    try:
+        found = function(*plain_args, **plain_kwargs)
+    finally:
+        conversion.put_back()
+    return conversion.raised(found)
 
 
 def _name(function: Callable[..., Any]) -> str:

@@ -78,8 +78,9 @@ class Methods(Operators):
 
     @flat.setter
     def flat(self, value: Any) -> None:
-        memory: Any = host(self)
+        memory: Any = base.writable(self)
         memory.flat = host(value) if isinstance(value, Array) else value
+        base.wrote(self)
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
         return views.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy)

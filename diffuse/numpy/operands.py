@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import elementwise
+from diffuse.numpy import elementwise, legate
 from diffuse.numpy.base import ARRAYS, Array, host, hosted, spanned, storage_of
 from diffuse.numpy.forms import NATIVE, form_of
 
@@ -45,7 +45,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
         elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
             return hosted(array.copy(order="K"))  # the program may change it before the task runs
         return shared(array) if kind is numpy.ndarray else wrap(array)
-    return x
+    return legate.adopt(x) if legate.shares(x) else x
 
 
 def lowered(x: Any) -> Any:
@@ -54,4 +54,4 @@ def lowered(x: Any) -> Any:
         return host(x)
     if type(x) in (list, tuple):
         return type(x)([lowered(v) for v in x])
-    return x
+    return lowered(legate.adopt(x)) if legate.shares(x) else x

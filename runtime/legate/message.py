@@ -1,0 +1,128 @@
+"""The words that a launch sends to the trampoline: from a cut to bytes (trampoline.cc reads them).
+
+Almost all of a message is the same for every launch of one layout and is packed once; the kernel's address,
+its block and pointers to host memory are put in front of it for each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from struct import Struct
+from typing import NamedTuple
+
+from diffuse.ir import ITEMSIZE, Point
+from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.legate.requirements import Cut, Need
+
+RUN, FOLD, GET, PUT, SAY = range(5)
+INPUT, OUTPUT, HOST = range(3)
+HEADER = Struct("<11q")
+
+
+class Message(NamedTuple):
+    """What stays the same from launch to launch."""
+
+    order: int
+    points: int
+    span: int
+    pointers: int
+    """Host addresses that the launch passes."""
+    stores: int
+    fields: int
+    scratch: int
+    tail: bytes
+
+    def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes) -> bytes:
+        """The bytes of one launch."""
+        head = HEADER.pack(self.order, kernel, finish, self.points, self.span, detached, len(pointers),
+                           len(block) // 8, self.stores, self.fields, self.scratch)
+        return b"".join((head, words(pointers), block, self.tail))
+
+
+def words(values: Sequence[int]) -> bytes:
+    return Struct(f"<{len(values)}q").pack(*values)
+
+
+def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> Message:
+    """The message of a launch.  `hosted` needs are read from host memory, not from Legate's stores.
+
+    `inside`: scratch is made by the task itself, and shared out through stores that follow the needs.
+    """
+    of = {a.slot: a.storage for a in layout.arguments}
+    stores = _places(cut.needs, of, hosted)
+    fields = [_field(a, k) for a, k in zip(layout.arguments, cut.of, strict=True) if k >= 0]
+    scratch: list[list[int]] = []
+    places = len(cut.needs)
+    outputs = sum(need.writes and not h for need, h in zip(cut.needs, hosted, strict=True))
+    for piece in layout.scratch if inside else ():
+        shared = piece.planes if cut.spread > 1 else ()
+        scratch.append([piece.word, piece.nbytes, len(shared)])
+        for plane in shared:
+            scratch[-1] += plane.offset, places
+            stores.append([OUTPUT, outputs, 3, 1, 0, 0, 0, plane.outer, plane.middle, plane.inner])
+            outputs, places = outputs + 1, places + 1
+    return _message(RUN, cut, sum(hosted), stores, fields, scratch)
+
+
+def folding(layout: Layout, cut: Cut) -> Message:
+    """The message of the `finish` of a launch: partials in, results out."""
+    of = {a.slot: a.storage for a in layout.arguments}
+    stores = _places(cut.results, of, [False] * len(cut.results))
+    place = {need.slot: k for k, need in enumerate(cut.results)}
+    fields = [_field(a, place[a.slot]) for a, k in zip(layout.arguments, cut.of, strict=True) if k < 0]
+    scratch: list[list[int]] = []
+    inputs = sum(need.reads for need in cut.results)
+    for piece in layout.scratch:
+        scratch.append([piece.word, piece.nbytes, len(piece.planes)])
+        for plane in piece.planes:
+            scratch[-1] += plane.offset, len(stores)
+            stores.append([INPUT, inputs, 3, 1, 0, 0, 0, plane.outer, plane.middle, plane.inner])
+            inputs += 1
+    return _message(FOLD, cut, 0, stores, fields, scratch)
+
+
+def moving(order: int, span: int, shape: Point, itemsize: int, box: Point, address: int) -> bytes:
+    """A whole store to or from host memory (GET, PUT), or a word of each point's (SAY)."""
+    kind = INPUT if order == GET else OUTPUT
+    place = [kind, 0, len(shape), itemsize, *box, *shape]
+    return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0) + words([address, *place])
+
+
+def saying(word: int, flags: bool = False) -> bytes:
+    """A word from each point: the sender's, or the floating-point flags of its process."""
+    return HEADER.pack(SAY, 0, 0, flags, word, 0, 0, 0, 1, 0, 0) + words([OUTPUT, 0, 1, 8, 0, 1 << 40])
+
+
+def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], fields: list[list[int]],
+             scratch: list[list[int]]) -> Message:
+    tail = words([*chain(*stores), *chain(*fields), *chain(*scratch)])
+    return Message(order, cut.points, cut.span, pointers, len(stores), len(fields),
+                   len(scratch), tail)
+
+
+def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Sequence[bool]
+            ) -> list[list[int]]:
+    found = []
+    counts = {INPUT: 0, OUTPUT: 0, HOST: 0}
+    for need, host in zip(needs, hosted, strict=True):
+        kind = HOST if host else OUTPUT if need.writes else INPUT
+        shape, dtype = of[need.slot]
+        found.append([kind, counts[kind], len(shape), ITEMSIZE[dtype], *need.low, *shape])
+        counts[kind] += 1
+        if kind == OUTPUT and need.reads:
+            counts[INPUT] += 1
+    return found
+
+
+def _field(argument: Argument, place: int) -> list[int]:
+    """Where the argument's address and strides come from."""
+    access, view = argument.access, argument.access.map
+    rank = len(view.strides)  # type: ignore[attr-defined]
+    if (access.store.shape, access.store.dtype) != argument.storage:
+        return [argument.word, rank, place, 0]
+    steps = [[0] * len(view.rows) for _ in range(rank)]
+    for d, (_, terms) in enumerate(view.rows):
+        for k, step in terms:
+            steps[k][d] += step
+    return [argument.word, rank, place, 1, *(offset for offset, _ in view.rows), *chain(*steps)]

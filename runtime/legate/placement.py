@@ -1,0 +1,259 @@
+"""Where stores lie: from instances to Legate's stores, their partitions, and copies to and from the host.
+
+Legate is called from the main thread only, which is its rule.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import ITEMSIZE, Point, Store
+from diffuse.runtime import native
+from diffuse.runtime.legate import message, prepare, trampoline
+from diffuse.runtime.legate.agreement import Stream
+from diffuse.runtime.legate.instances import LegateInstance
+from diffuse.runtime.legate.requirements import WHOLE, Need
+from diffuse.runtime.legate.reuse import Reuse
+from diffuse.runtime.legate.task import Task
+from diffuse.runtime.legate.variant import Interpreted
+from diffuse.runtime.pool import Pool
+
+FORKED = -1
+"""No thread's number."""
+MOST_PARTS = 256
+"""Boxes and partitions of one store that are remembered."""
+
+
+@cache
+def _registered(alone: bool) -> tuple[Task, Any, Any]:
+    """Our task, its library and its number there.  Legate takes a task once, and ends the process at the
+    second time: a program that leaves Legate and comes back finds what it had."""
+    core, found = prepare.start(), prepare.find()
+    code: Task = trampoline.load(found.site, found.version or "") or Interpreted(alone)
+    library, _ = core.get_legate_runtime().find_or_create_library(
+        "diffuse", config=core.ResourceConfig(max_tasks=16))
+    return code, library, code.register(core, library)
+
+
+class Placement:
+    """Legate, its library with our task in it, and the stores that it holds for us."""
+
+    def __init__(self) -> None:
+        core = prepare.start()
+        self.core, self.legate = core, core.get_legate_runtime()
+        self._main = threading.get_ident()
+        os.register_at_fork(after_in_child=self._forked)
+        self.ranks: int = self.legate.node_count
+        self.rank: int = self.legate.node_id
+        self.processors = max(1, core.get_machine().count(core.TaskTarget.CPU))
+        """Legate processors of all ranks together."""
+        self.alone = self.processors == 1 and prepare.inline()
+        self.code, self._library, self._number = _registered(self.alone)
+        self.pool: Pool | None = None
+        self.stream: Stream | None = None
+        """To compare what ranks submit, where the settings ask for it."""
+        self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
+        self._binary = core.types.binary_type
+        most = prepare.memory_given() * self.ranks
+        self._reuse = Reuse(lambda shape, dtype: self.legate.create_store(self._types[dtype], shape),
+                            most // 4, most)
+        self._projections: dict[tuple[int, int], Any] = {}
+        self._words: LegateInstance | None = None
+        """One word from each Legate point; see `gather`."""
+        self.lent: list[Any] = []
+        """Host memory that launches may still read."""
+        self._dropped: deque[LegateInstance] = deque()
+        self.launched = self.fenced = 0
+        """Tasks submitted, and those of them that are done for certain."""
+        self._flags = 0
+
+    # -- tasks ---------------------------------------------------------------------------------------------
+
+    def task(self, spread: int) -> Any:
+        """A task of so many Legate points, with no stores yet."""
+        if self.alone:
+            return self.legate.create_auto_task(self._library, self._number)
+        return self.legate.create_manual_task(self._library, self._number, (spread,))
+
+    def send(self, task: Any, words: bytes) -> None:
+        """Submit a task with its message."""
+        self.launched += 1
+        task.add_scalar_arg(words, self._binary(len(words)))
+        self.code.execute(task)
+
+    def wait(self) -> None:
+        """Until everything submitted is done, on all ranks."""
+        if self.alone and self.pool is not None:
+            self.pool.fence()
+        elif self.ranks > 1:  # the flags of all ranks come with it: to wait twice takes twice as long
+            self.legate.issue_execution_fence(block=False)
+            for word in self.gather(0, flags=True):
+                self._flags |= native.exceptions(word)
+        else:
+            self.legate.issue_execution_fence(block=True)
+        self.code.settled()
+        self.fenced = self.launched
+
+    def flags(self) -> int:
+        """Floating-point exceptions that any rank saw since last asked; after waiting."""
+        if self.ranks == 1:
+            return self.code.flags()
+        seen, self._flags = self._flags, 0
+        self.code.flags()
+        return seen
+
+    def _forked(self) -> None:
+        """In a child of this process: Legate's threads are not there, and to wait for them never ends."""
+        self._main = FORKED
+
+    def check_thread(self) -> None:
+        if threading.get_ident() != self._main:
+            if self._main == FORKED:
+                raise RuntimeError("a forked process has no Legate: start it with "
+                                   'multiprocessing.get_context("spawn"), or run with DIFFUSE_RUNTIME=local')
+            raise RuntimeError("Legate takes work from the main thread only, and "
+                               f"{threading.current_thread().name!r} is another: compute there with "
+                               "DIFFUSE_RUNTIME=local, or hand the work to the main thread")
+
+    # -- stores --------------------------------------------------------------------------------------------
+
+    def store(self, owner: LegateInstance) -> Any:
+        """Legate's store of an instance."""
+        if owner.piece is None:
+            owner.piece, owner.written = self._reuse.take(owner.shape, owner.dtype, owner.nbytes)
+        return owner.piece.store
+
+    def ready(self, owner: LegateInstance, need: Need) -> Any:
+        """Legate's store of an instance, with the data in it that a launch does not make itself."""
+        store = self.store(owner)
+        if not owner.filled:
+            whole = need.low == (0,) * len(need.low) and need.high == owner.shape
+            if need.reads or not whole:  # what is around a box stays
+                self.fill(owner)
+        return store
+
+    def fill(self, owner: LegateInstance) -> None:
+        """The host's data to Legate's store, or anything: Legate ends the process where none is read."""
+        if owner.home:
+            self.move(message.PUT, owner)
+        elif not owner.written:
+            self.store(owner).fill(np.zeros((), owner.dtype))
+            owner.written = True
+
+    def part(self, owner: LegateInstance, need: Need, spread: int) -> tuple[Any, Any]:
+        """The box of a store that a need describes, or its partition, and the projection to the tiles."""
+        piece = owner.piece
+        assert piece is not None
+        key = (need.low, need.high, need.axis, need.tile, spread)
+        found = piece.parts.get(key)
+        if found is None:
+            if len(piece.parts) >= MOST_PARTS:
+                piece.parts.clear()
+            found = piece.parts[key] = self._part(piece.store, owner.shape, need, spread)
+        return found
+
+    def _part(self, box: Any, shape: Point, need: Need, spread: int) -> tuple[Any, Any]:
+        for d, (low, high, size) in enumerate(zip(need.low, need.high, shape, strict=True)):
+            if (low, high) != (0, size):
+                box = box.slice(d, slice(low, high))
+        if need.axis == WHOLE:
+            return box, None
+        tile = [high - low for low, high in zip(need.low, need.high, strict=True)]
+        tile[need.axis] = need.tile
+        colors = tuple(spread if d == need.axis else 1 for d in range(len(shape)))
+        return box.partition_by_tiling(tuple(tile), colors), self._projection(len(shape), need.axis)
+
+    def _projection(self, rank: int, axis: int) -> Any:
+        """From a launch's one coordinate to the tiles of a store that is cut along one dimension."""
+        if rank == 1:
+            return None
+        if (rank, axis) not in self._projections:
+            core = self.core
+            self._projections[rank, axis] = tuple(core.dimension(0) if d == axis else core.constant(0)
+                                                  for d in range(rank))
+        return self._projections[rank, axis]
+
+    def drop(self, instance: LegateInstance) -> None:
+        """Nobody uses an instance any more.  From any thread: Legate hears of it on the main thread."""
+        if instance.piece is not None:
+            self._dropped.append(instance)
+        if instance.lent > self.fenced:
+            self.lent.append(instance.memory)
+
+    def sweep(self) -> None:
+        """Let go of what was dropped meanwhile."""
+        while self._dropped:
+            instance = self._dropped.popleft()
+            piece, instance.piece = instance.piece, None
+            assert piece is not None
+            if self.alone and self.pool is not None:
+                self.pool.keep(piece)  # should it not be kept for long
+            if instance.handed or instance.foreign:
+                self._reuse.forget(piece.nbytes)
+            else:
+                self._reuse.give(instance.shape, instance.dtype, piece)
+
+    # -- the host ------------------------------------------------------------------------------------------
+
+    def lend(self, owner: LegateInstance) -> int:
+        """The address of an instance's host memory, which stays as it is until the next fence."""
+        if owner.memory is None:  # never written, or no elements: whatever is there
+            owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
+        owner.lent = self.launched
+        self.lent.append(owner.memory)
+        address: int = owner.memory.__array_interface__["data"][0]
+        return address
+
+    def move(self, order: int, instance: LegateInstance) -> None:
+        """Submit a copy between Legate's store and the host's memory, which is the same on all ranks."""
+        assert instance.memory is not None
+        if self.stream is not None:
+            what = "reading" if order == message.GET else "writing"
+            self.stream.compare(f"{what} an array of shape {instance.shape}, {instance.dtype}")
+        self._copy(order, instance, instance.memory)
+        if order == message.PUT:
+            instance.filled = instance.written = True
+            self.lend(instance)
+
+    def _copy(self, order: int, owner: LegateInstance, memory: NDArray[Any]) -> None:
+        shape, spread = owner.shape, self.processors
+        words = message.moving(order, self.processors // self.ranks, shape, ITEMSIZE[owner.dtype],
+                               (0,) * len(shape), memory.__array_interface__["data"][0])
+        store = self.store(owner)
+        if self.alone:
+            self.wait()
+        if order == message.GET:  # every rank gets all of it
+            task = self.task(spread)
+            task.add_input(store)
+        elif self.alone:
+            task = self.task(1)
+            task.add_output(store)
+        else:  # each its own part
+            tile = -(-shape[0] // spread)
+            spread = -(-shape[0] // tile)
+            task = self.task(spread)
+            need = Need(-1, (0,) * len(shape), shape, 0, tile, False, True)
+            task.add_output(*self.part(owner, need, spread))
+        self.send(task, words)
+
+    def gather(self, word: int, flags: bool = False) -> list[int]:
+        """From this rank's word, or its processes' floating-point flags, to those of all: one for each Legate
+        point.  Waits for everything submitted."""
+        if self._words is None:
+            self._words = LegateInstance(Store(-1, (self.processors,), "int64"))
+            self.store(self._words)
+        found = np.zeros(self.processors, np.int64)
+        task = self.task(self.processors)
+        need = Need(-1, (0,), (self.processors,), 0, 1, False, True)
+        task.add_output(*self.part(self._words, need, self.processors))
+        self.send(task, message.saying(word, flags))
+        self._copy(message.GET, self._words, found)
+        self.legate.issue_execution_fence(block=True)
+        return [int(n) for n in found]

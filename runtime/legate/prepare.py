@@ -1,0 +1,325 @@
+"""Legate, ready to import: what is installed and the environment in, the module `legate.core` out.
+
+The wheel of Legate wants NVIDIA's driver, CUDA's runtime and, for several ranks, UCX and MPI, found by the
+dynamic linker; `start` loads what is there and builds an empty driver where there is none, so that a program
+needs no variables set.  What the variables `LEGATE_CONFIG`, `LEGATE_MPI_WRAPPER` and so on do say is kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
+
+from diffuse.runtime import machine
+from diffuse.settings import config
+
+INSTALL = "pip install 'diffuse[legate]'"
+RELEASE = "26.1."
+"""Releases of Legate that work: later wheels have no network, and their C++ interface may differ."""
+NEWEST_UCX = (1, 20, 0)
+"""Later ones refuse a setting that Legate's network layer makes, and end the process."""
+SHARE = 0.7
+"""Of the memory, what Legate may give to arrays: reserved, not touched, so much of it costs nothing."""
+DRIVER = "libcuda.so.1"
+NO_COMPILER = f"no {DRIVER} and no C compiler to build a stand-in: install gcc or clang, or name one in CC"
+SOURCE = Path(__file__).with_name("libcuda.c")
+STUB_FLAGS = ("-shared", "-fPIC", "-O1", "-fvisibility=hidden", f"-Wl,-soname,{DRIVER}")
+VARIABLES = (
+    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
+    ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_TASKS_PER_NODE"),
+)
+"""(ranks, this rank, ranks on this node) as launchers tell them; Legate looks at the first of each."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is installed: versions, None for what is not there."""
+
+    version: str | None
+    """Legate's."""
+    site: Path
+    """Legate's folder."""
+    libucx: str | None
+    openmpi: str | None
+    cudart: str | None
+    cupynumeric: str | None
+    driver: str | None
+    """NVIDIA's own libcuda.so.1."""
+    cc: str | None
+    cxx: str | None
+
+    def refusal(self, several: bool = False) -> str | None:
+        """Why this cannot run one rank, or several; None if it can."""
+        if self.version is None or not self.version.startswith(RELEASE):
+            return f"the runtime 'legate' needs Legate {RELEASE}x, found {self.version or 'none'}: {INSTALL}"
+        if self.driver is None and self.cc is None and not stub().exists():
+            return NO_COMPILER
+        if several and self.libucx is None:
+            return f"several ranks need libucx-cu12: {INSTALL}"
+        if several and _numbers(self.libucx) > NEWEST_UCX:
+            return (f"several ranks need libucx-cu12 {'.'.join(map(str, NEWEST_UCX))} or older, found "
+                    f"{self.libucx}: {INSTALL}")
+        return None
+
+
+def find() -> Found:
+    """Look for everything that Legate needs, and load nothing."""
+    legate = version("legate")
+    return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
+                 version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
+                 version("nvidia-cupynumeric"), _linked(DRIVER),
+                 compiler("CC", "cc", "gcc", "clang"), compiler("CXX", "g++", "clang++", "c++"))
+
+
+def version(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def compiler(variable: str, *names: str) -> str | None:
+    """The command of a compiler: what the variable says (empty: none), or the first of these there is."""
+    if variable in os.environ:
+        said = shlex.split(os.environ[variable])
+        return shlex.join(said) if said and shutil.which(said[0]) else None
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def ranks() -> int:
+    """Processes that run this program together, as the launcher says."""
+    return max(1, _count(_launcher()[0]))
+
+
+def rank() -> int:
+    """Which of them this is."""
+    return _count(_launcher()[1]) if ranks() > 1 else 0
+
+
+def local_ranks() -> int:
+    """How many of them are on this node; all of them where the launcher does not say."""
+    return _count(_launcher()[2]) or ranks() if ranks() > 1 else 1
+
+
+def _launcher() -> tuple[str, str, str]:
+    """The variables of the launcher that speaks of several ranks."""
+    return next((names for names in VARIABLES if _count(names[0]) > 1), VARIABLES[0])
+
+
+def _count(variable: str) -> int:
+    digits = os.environ.get(variable, "").partition("(")[0].partition(",")[0]  # Slurm says 2(x3)
+    return int(digits) if digits.isdigit() else 0
+
+
+def inline() -> bool:
+    """Does Legate run its tasks at once, on the calling thread?"""
+    return ranks() == 1 and os.environ.get("LEGATE_INLINE_TASK_LAUNCH", "0") not in ("", "0")
+
+
+_started: ModuleType | None = None
+
+
+def start() -> ModuleType:
+    """Import `legate.core`, which starts Legate, with all it needs; the same module each time."""
+    global _started
+    if _started is None:  # the program may have imported it by itself
+        _started = sys.modules.get("legate.core")
+    if _started is not None:
+        return _started
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError(f"Legate takes calls from the main thread alone, and this is the thread "
+                           f"{threading.current_thread().name}: compute there, or use DIFFUSE_RUNTIME=local")
+    found = find()
+    several = ranks() > 1
+    if refusal := found.refusal(several):
+        raise RuntimeError(refusal)
+    os.environ.setdefault("UCX_WARN_UNUSED_ENV_VARS", "n")
+    os.environ.setdefault("UCX_LOG_LEVEL", "error")
+    driver = _load_driver()
+    _load("libcudart.so.12", found.site.parent / "nvidia/cuda_runtime/lib/libcudart.so.12")
+    if several:
+        _network(found.site)
+    words = composed(os.environ.get("LEGATE_CONFIG", ""), driver)
+    os.environ["LEGATE_CONFIG"] = shlex.join(words)
+    # A profile shows tasks of Legion, which those that run inline never become.
+    if not several and option(words, "--cpus") in ("0", "1") and option(words, "--profile") is None:
+        os.environ.setdefault("LEGATE_INLINE_TASK_LAUNCH", "1")
+    try:
+        _started = import_module("legate.core")
+    except Exception as error:
+        raise RuntimeError(f"Legate {found.version} did not start with LEGATE_CONFIG={shlex.join(words)!r}: "
+                           f"{_gist(error)}") from None
+    huge_pages(memory_given())
+    return _started
+
+
+def huge_pages(least: int) -> None:
+    """Ask for huge pages where Legate keeps arrays, a mapping of at least so many bytes: it does not itself,
+    and a stencil of 4096 x 4096 then takes up to half as long again."""
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    with suppress(OSError), open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
+        for line in maps:
+            span, rights, *_ = line.split()
+            low, high = (int(end, 16) for end in span.split("-"))
+            if rights == "rw-p" and high - low >= max(least, 1 << 26):
+                libc.madvise(low, high - low, mmap.MADV_HUGEPAGE)
+
+
+def _gist(error: Exception) -> str:
+    """What an error says without Legate's description of itself and its stacks of addresses."""
+    lines = str(error).splitlines()
+    exceptions = [line.partition("#0 ")[2] for line in lines if line.startswith("LEGATE ERROR: #0 ")]
+    return exceptions[0] if exceptions else str(error) or type(error).__name__
+
+
+def composed(said: str, driver: bool) -> list[str]:
+    """The words of LEGATE_CONFIG: those of the user or of the command `legate`, then ours for the rest.
+
+    One processor of Legate a rank: the points of a task run on threads of Diffuse's.
+    """
+    words = shlex.split(said)
+    ours = {"--cpus": "1", "--gpus": "0", "--omps": "0", "--utility": "1", "--sysmem": str(memory() >> 20),
+            "--logging": "gpu=none,threads=none"}
+    if words and driver:
+        del ours["--gpus"]
+    open_ = [(name, value) for name, value in ours.items() if option(words, name) is None]
+    return words + [word for pair in open_ for word in pair]
+
+
+def option(words: list[str], name: str) -> str | None:
+    """The value of an option among words, the last one if it is repeated; None if it is not there."""
+    value = None
+    for word, following in zip(words, [*words[1:], ""]):
+        if word == name:
+            value = following
+        elif word.startswith(name + "="):
+            value = word.partition("=")[2]
+    return value
+
+
+def memory_given() -> int:
+    """Bytes that Legate was told to give to the arrays of this rank, once it has started."""
+    said = option(shlex.split(os.environ.get("LEGATE_CONFIG", "")), "--sysmem")
+    return memory() if said is None else int(said) << 20
+
+
+def memory() -> int:
+    """Bytes that Legate may give to the arrays of this rank.
+
+    Ranks have to agree: how often Legate settles which stores are free depends on it, and all ranks do that
+    together.  So several of them go by what their nodes have, not by what was free when each of them asked;
+    where nodes differ `legate_memory` has to say it, as `diffuse run --ranks` does.
+    """
+    if config.legate_memory is not None:
+        return config.legate_memory
+    if ranks() == 1:
+        return int(SHARE * machine.memory_available())
+    return int(SHARE * machine.memory_total()) // local_ranks() >> 30 << 30 or 1 << 30
+
+
+def stub() -> Path:
+    """Where the stand-in for the driver lies, or will."""
+    return place("libcuda", SOURCE.read_bytes() + b" ".join(map(os.fsencode, STUB_FLAGS)))
+
+
+def place(stem: str, content: bytes) -> Path:
+    """The path of a library that is built from this content."""
+    return Path(config.cache_dir, "legate", f"{stem}-{sha256(content).hexdigest()[:16]}.so")
+
+
+def build(target: Path, command: list[str]) -> Path:
+    """Run a compiler that writes `target`, unless it exists; whole or not at all, however many build it."""
+    if target.exists():
+        return target
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".partial", dir=target.parent)
+    except OSError as error:
+        raise RuntimeError(f"cannot write {target.parent}: {error.strerror}; name another folder in "
+                           "DIFFUSE_CACHE_DIR") from None
+    os.close(handle)
+    try:
+        done = subprocess.run([*command, "-o", temporary], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(f"{shlex.join(command)} failed with status {done.returncode}:\n"
+                               f"{done.stderr.strip()}")
+        os.replace(temporary, target)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+    return target
+
+
+def build_stub() -> Path:
+    """The stand-in for the driver, built if it is not there yet."""
+    target = stub()
+    if target.exists():
+        return target
+    command = compiler("CC", "cc", "gcc", "clang")
+    if command is None:
+        raise RuntimeError(NO_COMPILER)
+    return build(target, [*shlex.split(command), str(SOURCE), *STUB_FLAGS])
+
+
+def _load_driver() -> bool:
+    """Load NVIDIA's driver, which always wins, or the stand-in; is there a driver with a device?"""
+    try:
+        driver = ctypes.CDLL(DRIVER)
+    except OSError:
+        ctypes.CDLL(str(build_stub()))
+        return False
+    return bool(os.environ.get("LEGATE_CONFIG")) and driver.cuInit(0) == 0  # else --gpus 0 needs no answer
+
+
+def _load(name: str, *paths: Path) -> None:
+    """Load a library from the first of these paths that exists, or from where the system has it."""
+    path = next((str(path) for path in paths if path.exists()), name)
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        raise RuntimeError(f"Legate needs {name}: {error}; {INSTALL}") from None
+
+
+def _network(site: Path) -> None:
+    """What Legate needs to reach other ranks: UCX first, then MPI, which starts it."""
+    import_module("libucx").load_library()
+    if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
+        _load("libmpi.so.40", Path(sys.prefix, "lib/libmpi.so.40"))
+    wrappers = site / "lib64/legate/wrapper"
+    os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrappers / "liblegate_mpi_wrapper_ompi.so"))
+    os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN", str(wrappers / "librealm_ucp_bootstrap_mpi_ompi.so"))
+    # one thread for messages, asleep until there is one: by default several spin
+    os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1 -ucx:use_wakeup")
+
+
+def _linked(name: str) -> str | None:
+    """Where the dynamic linker would find a library: the path's folders, then the system's list."""
+    for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if folder and Path(folder, name).exists():
+            return str(Path(folder, name))
+    try:
+        listed = subprocess.run([shutil.which("ldconfig") or "/sbin/ldconfig", "-p"], capture_output=True,
+                                text=True, check=False).stdout
+    except OSError:
+        return None
+    lines = [line.split() for line in listed.splitlines() if "x86-64" in line]
+    return next((words[-1] for words in lines if words[0] == name), None)
+
+
+def _numbers(text: str | None) -> tuple[int, ...]:
+    return tuple(int(part) for part in (text or "0").split(".") if part.isdigit())

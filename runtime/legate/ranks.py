@@ -1,0 +1,169 @@
+"""Several ranks that run one program: what each process must do so that they stay alike, and end together.
+
+Every rank records the same launches, so whatever steers the program has to be the same on all of them:
+random numbers without a seed (`seed`), and the moment at which a store that is part of a cycle dies (`tick`).
+And as Legate's last steps wait for all ranks, one that fails ends its process at once, so that the launcher
+ends the others.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+import warnings
+from types import TracebackType
+from typing import Any, NoReturn
+
+from diffuse.settings import config
+
+GRACE = 2.0
+"""Seconds that other ranks leave rank 0 to fail by itself, so that a failure of all of them is told once."""
+YOUNG, MIDDLE, OLD = 1 << 9, 1 << 13, 1 << 16
+"""Launches between collections of Python's generations."""
+
+_rank, _ranks = 0, 1
+_settled = False
+_seeded = False
+_launches = 0
+
+
+def settle_in(rank: int, ranks: int) -> None:
+    """Make this process one of several; the first call counts, and one rank alone needs nothing."""
+    global _rank, _ranks, _settled
+    if ranks == 1 or _settled:
+        return
+    _rank, _ranks, _settled = rank, ranks, True
+    sys.excepthook = _uncaught
+    threading.excepthook = _uncaught_in_thread
+    sys.exit = _exit
+    gc.disable()
+    gc.collect()
+    gc.freeze()  # what lives by now stays, and need not be looked at again
+    if rank and config.output == "rank0":
+        _silence()
+    elif not rank and sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random") == "random":
+        warnings.warn("sets of strings iterate in another order on each rank: start with "
+                      "`diffuse run --ranks`, or set PYTHONHASHSEED=0 for all", RuntimeWarning, stacklevel=2)
+
+
+def _silence() -> None:
+    """Standard output goes nowhere, of C code and of children too; so does what Python says as an error.
+
+    The descriptor of standard error stays, for tracebacks and for what Legate says when it ends the process.
+    """
+    sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    sys.stderr = open(os.devnull, "w", encoding="utf-8")
+
+
+def leave(status: int, report: str | None = None) -> NoReturn:
+    """End this process now, without waiting for other ranks; the launcher ends them."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):  # closed, or replaced by the program
+            pass
+    if _rank:
+        time.sleep(GRACE)  # most often rank 0 ends with the same words meanwhile, and this process with it
+    if report is None:
+        report = f"rank {_rank} of {_ranks} ended the program with status {status}\n" if _rank else ""
+    try:
+        os.write(2, report.encode("utf-8", "backslashreplace"))
+    finally:
+        os._exit(status)
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
+    """`sys.excepthook`: the traceback with the rank's number, then the end."""
+    said = "".join(traceback.format_exception(kind, error, where))
+    leave(130 if issubclass(kind, KeyboardInterrupt) else 1, f"rank {_rank} of {_ranks}: {said}")
+
+
+def _uncaught_in_thread(args: Any) -> None:
+    """`threading.excepthook`: a thread that failed on one rank leaves the ranks unlike each other."""
+    if args.exc_type is not SystemExit and not isinstance(args.exc_value, SystemExit):
+        _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
+
+
+class Exit(SystemExit):
+    """A SystemExit that notices when nobody caught it.
+
+    The interpreter gives no other sign before it shuts down, which would wait for all ranks: it reads `code`,
+    and is the only one that reads it from outside of any function.
+    """
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._code: Any = args[0] if args else None
+
+    @property
+    def code(self) -> Any:
+        if _outside() and self._code not in (None, 0):
+            if isinstance(self._code, int):
+                leave(self._code & 255)
+            leave(1, f"{self._code}\n")
+        return self._code
+
+    @code.setter
+    def code(self, value: Any) -> None:
+        self._code = value
+
+
+def _outside() -> bool:
+    """Is the caller called by the interpreter itself?"""
+    try:
+        sys._getframe(2)
+    except ValueError:
+        return True
+    return False
+
+
+def _exit(status: Any = None, /) -> NoReturn:
+    """`sys.exit`, which says the same."""
+    raise Exit(status)
+
+
+def tick() -> None:
+    """Count a launch; every so many collect cycles, for the same launch is the same moment on all ranks."""
+    global _launches
+    _launches += 1
+    if not _launches & (YOUNG - 1) and _settled:
+        gc.collect(2 if not _launches & (OLD - 1) else 1 if not _launches & (MIDDLE - 1) else 0)
+
+
+def job() -> bytes | None:
+    """What the launcher calls this run: the same on all ranks, mostly new for each run; None if nothing."""
+    for names in (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID")):
+        said = [os.environ[name] for name in names if name in os.environ]
+        if said:
+            return "/".join(said).encode()
+    return None
+
+
+def seed(entropy: bytes) -> None:
+    """Make random numbers without a seed the same on all ranks; the first call counts.
+
+    The global generators of `random` and `numpy.random` start from `entropy`, which all ranks share.
+    Wherever NumPy wants entropy (`default_rng()`, `SeedSequence()`, `PCG64()`, `RandomState()`) it calls
+    `randbits` of its module `bit_generator`; that becomes a stream that begins with `entropy`: each call
+    gives other numbers, the same on all ranks.  What the system is asked for stays different: `os.urandom`,
+    `secrets`, `uuid`, `random.Random()`.
+    """
+    global _seeded
+    if _ranks == 1 or _seeded:
+        return
+    _seeded = True
+    import numpy.random
+    from numpy.random import bit_generator
+
+    stream = random.Random(entropy)
+    random.seed(stream.getrandbits(128))
+    numpy.random.seed([stream.getrandbits(32) for _ in range(4)])
+    setattr(bit_generator, "randbits", stream.getrandbits)

@@ -1,0 +1,198 @@
+"""From a layout to what Legate is asked for: which part of each store every Legate point gets, and how.
+
+Legate cuts a launch into `spread` points of its own; each runs `span` consecutive points of ours. For it to
+move the right data, every access has to be a tiling that Legate can express: a box of the store, cut along
+one dimension from the box's start. Accesses that are not (reversed, overlapping or of another frame) get
+the whole of what they might touch, if they only read; otherwise the launch stays in one piece, on one
+Legate point, which is always right.
+
+Pure functions over plain data: nothing here knows Legate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
+from diffuse.runtime.base import Argument, Layout
+
+WHOLE = -1
+
+
+class Need(NamedTuple):
+    """Part of one store, as one argument of a Legate task."""
+
+    slot: int
+    low: Point
+    high: Point
+    """The box, in the coordinates of the store."""
+    axis: int
+    """The dimension that Legate points cut the box along; WHOLE: every point gets all of it."""
+    tile: int
+    """Indices of that dimension for each Legate point."""
+    reads: bool
+    writes: bool
+
+
+class Cut(NamedTuple):
+    """How a launch is put to Legate."""
+
+    spread: int
+    """Legate points."""
+    span: int
+    """Points of ours that each of them runs."""
+    points: int
+    """Points of ours altogether."""
+    needs: tuple[Need, ...]
+    of: tuple[int, ...]
+    """For each argument of the layout the need it is part of; -1: only `finish` touches it."""
+    results: tuple[Need, ...]
+    """What `finish` writes, as a launch of its own; empty when the one Legate point finishes by itself."""
+
+
+def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
+    """Put a launch of `points` points to Legate points of `span` each.
+
+    `whole`: a single Legate point gets whole stores, where that costs nothing, and not what it touches.
+    """
+    spread = -(-points // span)
+    if spread > 1:
+        found = _spread(layout.arguments, points, spread, span)
+        if found is not None:
+            return found
+    return _one(layout.arguments, points, whole)
+
+
+def _one(arguments: Sequence[Argument], points: int, whole: bool) -> Cut:
+    """One Legate point, with one argument for each store."""
+    needs = [_need(group, *(_all(group) if whole else _bounds(group)), WHOLE, 0)
+             for group in _groups(arguments)]
+    places = {need.slot: k for k, need in enumerate(needs)}
+    return Cut(1, points, points, tuple(needs), tuple(places[a.slot] for a in arguments), ())
+
+
+def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) -> Cut | None:
+    """Several Legate points; None where what one of them writes might meet what another touches."""
+    needs: list[Need] = []
+    results: list[Need] = []
+    of = [-1] * len(arguments)
+    index = {id(a): k for k, a in enumerate(arguments)}
+    for group in _groups(arguments):
+        if any(a.privilege is Privilege.REDUCE for a in group):
+            if any(a.privilege is not Privilege.REDUCE for a in group):
+                return None
+            results.append(_need(group, *_bounds(group), WHOLE, 0))
+            continue
+        parts: dict[tuple[Point, Point, int, int], list[Argument]] = {}
+        writes = any(a.privilege is not Privilege.READ for a in group)
+        for a in group:
+            box = _box(a, span)
+            if writes and (box is None or box[2] == WHOLE and a.privilege is not Privilege.READ):
+                return None
+            if box is None:
+                shape = a.storage[0]
+                box = (0,) * len(shape), shape, WHOLE, 0
+            parts.setdefault(box, []).append(a)
+        if writes:
+            merged = _merged(parts)
+            if merged is None:
+                return None
+            parts = merged
+        for (low, high, axis, tile), members in parts.items():
+            for a in members:
+                of[index[id(a)]] = len(needs)
+            needs.append(_need(members, low, high, axis, tile))
+    return Cut(spread, span, points, tuple(needs), tuple(of), tuple(results))
+
+
+def _all(group: Sequence[Argument]) -> tuple[Point, Point]:
+    shape = group[0].storage[0]
+    return (0,) * len(shape), shape
+
+
+def _bounds(group: Sequence[Argument]) -> tuple[Point, Point]:
+    """The smallest box with everything that these arguments of one store touch."""
+    boxes = [_box(a, 1, tiled=False) for a in group]
+    if None in boxes:
+        return _all(group)
+    low = tuple(min(box[0][d] for box in boxes if box) for d in range(len(group[0].storage[0])))
+    return low, tuple(max(box[1][d] for box in boxes if box) for d in range(len(low)))
+
+
+Box = tuple[Point, Point, int, int]
+
+
+def _box(argument: Argument, span: int, tiled: bool = True) -> Box | None:
+    """The tiling of an argument in Legate's terms; None where Legate cannot cut it so."""
+    access = argument.access
+    if (access.store.shape, access.store.dtype) != argument.storage:
+        return None
+    match access.partition:
+        case Replicated():
+            return (0,) * len(access.store.shape), access.store.shape, WHOLE, 0
+        case Tiling(tile=tile, projection=projection, extent=extent, bounds=bounds, offset=offset):
+            low, high = tuple(b[0] for b in bounds), tuple(b[1] for b in bounds)
+            moving = [d for d, c in enumerate(projection.coordinates) if c.weight]
+            if not moving or not tiled:
+                return low, high, WHOLE, 0
+            d = moving[0]
+            c = projection.coordinates[d]
+            if len(moving) > 1 or c.weight != 1 or c.offset or extent[d] > tile[d] or offset[d] != low[d]:
+                return None
+            return low, high, d, tile[d] * span
+    raise TypeError(f"{access.partition!r} is no partition")
+
+
+def _merged(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]] | None:
+    """Boxes of one store that is written: tiled alike they become one; apart they stay; else None."""
+    boxes = list(parts)
+    if len(boxes) == 1:
+        return parts
+    if all(_apart(a, b) for k, a in enumerate(boxes) for b in boxes[:k]):
+        return parts
+    _, _, axis, tile = boxes[0]
+    if axis == WHOLE or any((b[2], b[3]) != (axis, tile) or b[0][axis] != boxes[0][0][axis] for b in boxes):
+        return None
+    low = tuple(min(b[0][d] for b in boxes) for d in range(len(boxes[0][0])))
+    high = tuple(max(b[1][d] for b in boxes) for d in range(len(low)))
+    return {(low, high, axis, tile): [a for members in parts.values() for a in members]}
+
+
+def _apart(a: Box, b: Box) -> bool:
+    return any(ahigh <= blow or bhigh <= alow
+               for alow, ahigh, blow, bhigh in zip(a[0], a[1], b[0], b[1], strict=True))
+
+
+def _need(members: Sequence[Argument], low: Point, high: Point, axis: int, tile: int) -> Need:
+    """One argument of a Legate task for these of a kernel.  What is not certain to be written in full is
+    read as well: Legate may otherwise hand out memory without the store's elements."""
+    writes = any(a.privilege is not Privilege.READ for a in members)
+    reads = any(a.privilege.reads for a in members)
+    if writes and not reads:
+        reads = not any(_fills(a.access, low, high, a.storage) for a in members)
+    return Need(members[0].slot, low, high, axis, tile, reads, writes)
+
+
+def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) -> bool:
+    """Does the access touch every element of the box?"""
+    if (access.store.shape, access.store.dtype) != storage:
+        # another frame of the same elements: the whole of it is the whole of the store
+        return low == (0,) * len(low) and high == storage[0] and covers(access)
+    if low == (0,) * len(low) and high == access.store.shape:
+        return covers(access)
+    if isinstance(access.partition, Replicated):
+        return True
+    used = [k for _, terms in access.map.rows for k, _ in terms]
+    if len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in access.map.rows):
+        return False
+    return (all(s == 1 for s in access.partition.stride)
+            and all(b == (x, y) for b, x, y in zip(access.partition.bounds, low, high, strict=True)))
+
+
+def _groups(arguments: Iterable[Argument]) -> list[list[Argument]]:
+    """Arguments by store, in order of first use."""
+    groups: dict[int, list[Argument]] = {}
+    for a in arguments:
+        groups.setdefault(a.slot, []).append(a)
+    return list(groups.values())

@@ -1,0 +1,75 @@
+"""Stores of Legate's that nobody uses any more, kept for the next that wants such a one.
+
+A new store costs Legate a region and an instance, 70 us to 1 ms; a program's iterations ask for the same
+shapes again and again. What is kept longest goes first when too much is kept.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from diffuse.ir import Point
+
+
+class Piece(NamedTuple):
+    """A store of Legate's, its partitions so far, and its size."""
+
+    store: Any
+    parts: dict[Any, Any]
+    nbytes: int
+
+
+class Reuse:
+    """Stores by shape and element type.  `limit` bytes are kept at most; `most` may exist altogether."""
+
+    def __init__(self, make: Callable[[Point, str], Any], limit: int, most: int) -> None:
+        self._make = make
+        self._limit, self._most = limit, most
+        self._kept: OrderedDict[tuple[Point, str], list[Piece]] = OrderedDict()
+        self.bytes_kept = 0
+        self.bytes_used = 0
+
+    def take(self, shape: Point, dtype: str, nbytes: int) -> tuple[Piece, bool]:
+        """A store, and whether it was used before (then it holds something, if nothing of meaning)."""
+        key = (shape, dtype)
+        pieces = self._kept.get(key)
+        if pieces:
+            piece = pieces.pop()
+            if not pieces:
+                del self._kept[key]
+            self.bytes_kept -= nbytes
+            self.bytes_used += nbytes
+            return piece, True
+        if self.bytes_used + self.bytes_kept + nbytes > self._most:
+            self._shrink(max(0, self._most - self.bytes_used - nbytes))
+        if self.bytes_used + nbytes > self._most:
+            raise MemoryError(f"{nbytes} bytes for an array of shape {shape} and type {dtype}: Legate was "
+                              f"given {self._most} bytes for arrays, of which {self.bytes_used} are in use; "
+                              "give it more with DIFFUSE_LEGATE_MEMORY (or --sysmem in LEGATE_CONFIG), "
+                              "or use more ranks")
+        piece = Piece(self._make(shape, dtype), {}, nbytes)
+        self.bytes_used += nbytes
+        return piece, False
+
+    def give(self, shape: Point, dtype: str, piece: Piece) -> None:
+        """A store that nothing submitted from now on uses."""
+        self.bytes_used -= piece.nbytes
+        self._kept.setdefault((shape, dtype), []).append(piece)
+        self._kept.move_to_end((shape, dtype))
+        self.bytes_kept += piece.nbytes
+        if self.bytes_kept > self._limit:
+            self._shrink(self._limit)
+
+    def forget(self, nbytes: int) -> None:
+        """A store that left for good: somebody else holds it."""
+        self.bytes_used -= nbytes
+
+    def _shrink(self, limit: int) -> None:
+        while self.bytes_kept > limit:
+            key = next(iter(self._kept))
+            pieces = self._kept[key]
+            self.bytes_kept -= pieces.pop(0).nbytes
+            if not pieces:
+                del self._kept[key]

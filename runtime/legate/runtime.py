@@ -1,0 +1,317 @@
+"""The legate runtime: launches become tasks of Legate, over stores that Legate places and moves.
+
+With one rank that has one Legate processor the process is *alone*: a launch is one task over whole stores,
+run inline, whose points our own thread pool takes while the program records on.  Otherwise a launch is an
+index launch over all Legate processors of all ranks, each of which runs its share of our points; every rank
+runs the same program and submits the same launches.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from struct import pack_into
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse import settings
+from diffuse.ir import Privilege, Store
+from diffuse.runtime import machine
+from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.legate import message, prepare, ranks
+from diffuse.runtime.legate.agreement import Stream
+from diffuse.runtime.legate.instances import LegateInstance, normal
+from diffuse.runtime.legate.placement import Placement
+from diffuse.runtime.legate.requirements import Cut, Need, cut
+from diffuse.runtime.pool import Pool
+from diffuse.runtime.reference import Memory, attached
+
+MOST_LENT = 4096
+"""Pieces of host memory that launches may use before the runtime waits for them, to let go of it."""
+NOTHING = nullcontext()
+
+
+class Prepared(NamedTuple):
+    """What one layout needs again at every launch."""
+
+    cut: Cut
+    slots: tuple[int, ...]
+    """For each need, the place of its store among the launch's instances."""
+    results: tuple[int, ...]
+    layout: Layout
+    """With the shapes that Legate's stores have."""
+    messages: dict[tuple[bool, ...], message.Message]
+    folding: message.Message | None
+
+
+class Legate:
+    """Launches as tasks of Legate."""
+
+    name = "legate"
+    shared = False
+
+    def __init__(self, points: int | None = None) -> None:
+        self.placement = place = Placement()
+        self.threads = threads(place) if points is None else max(1, points // place.processors)
+        """Points of ours that one Legate point runs."""
+        self.points = place.processors * self.threads
+        if self.threads > 1 or place.alone:
+            spin = 200.0 if self.threads <= machine.processors() else 10.0
+            place.pool = Pool(self.threads - 1, spin=spin)
+            place.code.pool(place.pool)
+        if place.ranks > 1:
+            ranks.settle_in(place.rank, place.ranks)
+            if settings.config.digest:
+                place.stream = Stream(place.rank, place.gather)
+        self.rank, self.ranks = place.rank, place.ranks
+        self.processors, self.alone = place.processors, place.alone
+        self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
+        self._owed: list[LegateInstance] = []
+        """Stores of others, too, that the host writes to: they get it as soon as that is done."""
+        self._noted = 0
+        """Floating-point exceptions of what ran interpreted."""
+
+    @property
+    def pipelines(self) -> bool:
+        """Alone, a launch has whole stores and the pool to itself."""
+        return self.alone
+
+    # -- stores --------------------------------------------------------------------------------------------
+
+    def scratch(self, nbytes: int) -> Memory:
+        return Memory(np.empty(nbytes, np.uint8))
+
+    def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
+        return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
+
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> LegateInstance:
+        memory = attached(array)
+        return LegateInstance(store or Store(-1, memory.shape, "uint8"), memory)
+
+    def release(self, instance: Instance) -> None:
+        if isinstance(instance, LegateInstance):
+            self.placement.drop(instance)
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, LegateInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        stale = instance.handed or not instance.fresh
+        if instance.lent > self.placement.fenced and (write or stale):
+            self.fence()
+        if instance.memory is None:
+            instance.memory = np.empty(instance.nbytes, np.uint8)
+        if stale:
+            if instance.filled and instance.nbytes:
+                self.placement.check_thread()
+                self.placement.move(message.GET, instance)
+                self.fence()
+            instance.fresh = True
+        if write and instance.handed:
+            self._owed.append(instance)
+        elif write:
+            instance.home, instance.filled = True, False
+        return instance.memory
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        place, layout, instances = self.placement, launch.layout, launch.instances
+        place.check_thread()
+        place.sweep()
+        assert layout is not None
+        if launch.kernel.native is None:
+            self._interpret(launch)
+            return
+        prepared = layout.derived.get(launch.points)
+        if prepared is None:
+            prepared = layout.derived[launch.points] = self._prepare(layout, launch.points)
+        ranks.tick()
+        if place.stream is not None:
+            place.stream.compare(layout.title, prepared.cut, launch.values)
+        owners: list[Any] = [instances[k] for k in prepared.slots]
+        needs = prepared.cut.needs
+        # what only the host has, and is only read, is read there: every rank has it
+        hosted = tuple([not n.writes and (o.home or not o.nbytes)
+                        for n, o in zip(needs, owners, strict=True)])
+        words = prepared.messages.get(hosted)
+        if words is None:
+            words = message.running(prepared.layout, prepared.cut, hosted, not place.alone)
+            prepared.messages[hosted] = words
+        with self._named(layout):
+            if place.alone:
+                self._run_alone(launch, words, needs, owners, hosted)
+            else:
+                self._run(launch, prepared, words, owners, hosted)
+        if len(place.lent) > MOST_LENT:
+            self.fence()
+
+    def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
+                   owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
+        """One inline task, which hands the launch to the pool."""
+        place, layout, native = self.placement, launch.layout, launch.kernel.native
+        assert layout is not None and place.pool is not None and native is not None
+        task = place.task(1)
+        pointers, keep = [], [native, *launch.keep]
+        for need, owner, at_home in zip(needs, owners, hosted, strict=True):
+            if at_home:
+                pointers.append(place.lend(owner))
+                continue
+            store = place.ready(owner, need)
+            if need.reads:
+                task.add_input(store)
+            if need.writes:
+                task.add_output(store)
+            keep.append(store)
+        block = launch.kernel.pack(launch.values)
+        if layout.scratch:
+            held = bytearray(block)
+            for piece in layout.scratch:
+                memory = np.empty(max(piece.nbytes, 8), np.uint8)
+                keep.append(memory)
+                pack_into("<q", held, piece.word * 8, memory.__array_interface__["data"][0])
+            block = bytes(held)
+        finish = native.finish if launch.points > 1 else 0
+        place.send(task, words.pack(native.address, finish, True, pointers, block))
+        place.pool.keep(keep)
+        _written(needs, owners)
+
+    def _run(self, launch: Launch, prepared: Prepared, words: message.Message,
+             owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
+        """One task of as many points as the cut has; what `finish` does is a task of its own."""
+        place, native, spread = self.placement, launch.kernel.native, prepared.cut.spread
+        assert native is not None
+        task = place.task(spread)
+        pointers = []
+        for need, owner, at_home in zip(prepared.cut.needs, owners, hosted, strict=True):
+            if at_home:
+                pointers.append(place.lend(owner))
+                continue
+            place.ready(owner, need)
+            part, projection = place.part(owner, need, spread)
+            if need.reads:
+                task.add_input(part, projection)
+            if need.writes:
+                task.add_output(part, projection)
+        partials = self._partials(task, prepared) if spread > 1 and prepared.layout.scratch else []
+        block = launch.kernel.pack(launch.values)
+        finish = native.finish if launch.points > 1 and spread == 1 else 0
+        place.send(task, words.pack(native.address, finish, False, pointers, block))
+        _written(prepared.cut.needs, owners)
+        if partials:
+            self._fold(launch, prepared, partials, block)
+
+    def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
+        """Stores for the partials of a launch, each of whose points writes its own."""
+        place, found = self.placement, []
+        for plane in [plane for piece in prepared.layout.scratch for plane in piece.planes]:
+            shape = (plane.outer, plane.middle, plane.inner)
+            owner = LegateInstance(Store(-1, shape, "uint8"))
+            place.store(owner)
+            tiles = Need(-1, (0, 0, 0), shape, 1, plane.tile * prepared.cut.span, False, True)
+            task.add_output(*place.part(owner, tiles, prepared.cut.spread))
+            found.append(owner)
+        return found
+
+    def _fold(self, launch: Launch, prepared: Prepared, partials: Sequence[LegateInstance], block: bytes
+              ) -> None:
+        """Combine the partials of all points: one fixed tree, whatever the number of points."""
+        place, native = self.placement, launch.kernel.native
+        assert native is not None and prepared.folding is not None
+        task = place.task(1)
+        owners: list[Any] = [launch.instances[k] for k in prepared.results]
+        for need, owner in zip(prepared.cut.results, owners, strict=True):
+            place.ready(owner, need)
+            part, _ = place.part(owner, need, 1)
+            if need.reads:
+                task.add_input(part)
+            task.add_output(part)
+        for partial in partials:
+            task.add_input(place.store(partial))
+        place.send(task, prepared.folding.pack(native.address, native.finish, False, (), block))
+        _written(prepared.cut.results, owners)
+        for partial in partials:
+            self.release(partial)
+
+    def _named(self, layout: Layout) -> Any:
+        """A profile shows tasks under their operations and the lines of the program."""
+        return self.placement.core.Scope(provenance=layout.title) if self._profiled else NOTHING
+
+    def _interpret(self, launch: Launch) -> None:
+        """Run a launch that has no machine code over host memory, on every rank alike."""
+        layout, kernel = launch.layout, launch.kernel
+        assert layout is not None
+        self.fence()
+        block = list(launch.values)
+        for argument, instance in zip(layout.arguments, launch.instances, strict=True):
+            memory = self.host(instance, argument.privilege is not Privilege.READ)
+            block[argument.word] += memory.__array_interface__["data"][0]
+        scratch = [np.empty(max(piece.nbytes, 8), np.uint8) for piece in layout.scratch]
+        for piece, memory in zip(layout.scratch, scratch, strict=True):
+            block[piece.word] = memory.__array_interface__["data"][0]
+        with np.errstate(all="call", call=self._note):
+            for p in range(launch.points):
+                kernel.point(tuple(block), p)
+            kernel.finish(tuple(block))
+        self._pay()
+
+    def _prepare(self, layout: Layout, points: int) -> Prepared:
+        arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
+        layout = Layout(arguments, layout.scratch, layout.title)
+        alone = self.placement.alone
+        found = cut(layout, points, points if alone else self.threads, whole=alone)
+        places: dict[int, int] = {}
+        for k, a in enumerate(arguments):
+            places.setdefault(a.slot, k)
+        return Prepared(found, tuple(places[n.slot] for n in found.needs),
+                        tuple(places[n.slot] for n in found.results), layout, {},
+                        message.folding(layout, found) if found.results else None)
+
+    # -- waiting -------------------------------------------------------------------------------------------
+
+    def call(self, function: Callable[[], None]) -> None:
+        try:
+            function()
+        finally:
+            self._pay()
+
+    def _pay(self) -> None:
+        """Put what the host wrote into stores that others hold."""
+        while self._owed:
+            self.placement.move(message.PUT, self._owed.pop())
+
+    def fence(self) -> None:
+        place = self.placement
+        place.check_thread()
+        if place.launched != place.fenced:
+            place.wait()
+        place.lent.clear()
+        place.sweep()
+        complaint = place.code.complaint()
+        if complaint is not None:
+            raise RuntimeError(f"a task of Legate's failed: {complaint}")
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._noted |= flag
+
+    def flags(self) -> int:
+        seen, self._noted = self.placement.flags() | self._noted, 0
+        return seen
+
+
+def threads(place: Placement) -> int:
+    """Threads for each Legate processor: what the settings say, or a share of the machine's."""
+    if settings.config.threads != "auto":
+        return machine.threads()
+    sharing: int = prepare.local_ranks() * max(1, place.processors // place.ranks)
+    return max(1, machine.processors() // sharing)
+
+
+def _written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
+    """What a task writes is in Legate's stores now, and nowhere else."""
+    for need, owner in zip(needs, owners, strict=True):
+        if need.writes:
+            owner.filled = owner.written = True
+            owner.home = owner.fresh = False

@@ -1,0 +1,74 @@
+"""Random NumPy programs on all ranks at once: the programs of test_fuzz_numpy.py and test_fuzz_stream.py.
+
+    mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
+
+A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
+few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that every view crosses the ranks.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import numpy
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from diffuse import engine  # noqa: E402
+from tests import test_fuzz_numpy, test_fuzz_stream  # noqa: E402
+
+
+class Program(test_fuzz_numpy.Program):
+    """Looks at its arrays seldom, for each look is a meeting of all ranks; at all of them in the end."""
+
+    def check(self) -> None:
+        if self.random.random() < 0.1:
+            super().check()
+
+    def finish(self) -> None:
+        for k, pair in enumerate(self.live):
+            self.compare(pair.plain, pair.ours, f"live {k}")
+
+
+def run(seed: int) -> None:
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        program = Program(seed)
+        for _ in range(14):
+            program.step()
+        program.finish()
+
+
+def loop(seed: int) -> None:
+    """A program with loops, unless it is one that ends with an error."""
+    pick = random.Random(seed)
+    exact, chunk = pick.random() < 0.5, pick.choice((1, 16, 64, 300))
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        if test_fuzz_stream.Loops(seed, exact).run(numpy)[-1].dtype == "uint8":
+            return
+    test_fuzz_stream.trial(seed, exact, 0, (
+        dict(points=0, window="auto", compile="wait", min_chunk=chunk),
+        dict(points=0, window=7, compile="wait", min_chunk=1),
+    ))
+
+
+def main(first: int, last: int, loops: int) -> None:
+    for seed in range(first, last):
+        run(seed)
+        if seed % loops == 0:
+            loop(seed)
+    runtime = engine.current().runtime
+    pieces = [prepared.cut.spread for plan in engine.current().plans for layout in plan.layouts.values()
+              for prepared in layout.derived.values()]
+    ranks = getattr(runtime, "ranks", 0)
+    print(f"{last - first} programs on {ranks} ranks, {len(pieces)} kinds of launches, "
+          f"{sum(n > 1 for n in pieces)} in several pieces", flush=True)
+
+
+if __name__ == "__main__":
+    numbers = [int(word) for word in sys.argv[1:]]
+    main(numbers[0], numbers[1], numbers[2] if len(numbers) > 2 else 5)

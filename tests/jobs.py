@@ -1,0 +1,134 @@
+"""Jobs of several processes, for tests: when their time is over they end, with all that they started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import ROOT, environment
+
+SECONDS = 240
+DISTRIBUTED = str(ROOT / "tests" / "distributed.py")
+TINY: dict[str, Any] = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64", "DIFFUSE_LEGATE_MEMORY": "512M"}
+"""Settings under which tests' small arrays are recorded and cut."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A command that ended, and what it said."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def tail(self) -> str:
+        """The end of what it said, without the addresses of Legate's stack traces."""
+        lines = [line for line in (self.out + self.err).splitlines() if "0x0000" not in line]
+        return f"status {self.status}\n" + "\n".join(lines[-40:])
+
+
+def job(*words: str, seconds: float = SECONDS, cwd: Path | None = None, **variables: Any) -> Job:
+    """Run a command; if it takes too long end it with all of its group, and fail the test."""
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=cwd,
+                               env=environment(**variables), start_new_session=True, errors="replace")
+    late = False
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        late = True
+        process.terminate()  # a launcher then ends its ranks, which are in groups of their own
+        try:
+            out, err = process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    done = Job(process.returncode, out, err)
+    if late:
+        pytest.fail(f"not done after {seconds} seconds: {shlex.join(words)}\n{done.tail}")
+    return done
+
+
+def run(*words: str) -> tuple[str, ...]:
+    """The command `diffuse run` with these words."""
+    return sys.executable, "-m", "diffuse", "run", *words
+
+
+# -- a network of two machines -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Network:
+    """Two network namespaces with one cable between them, each with an address."""
+
+    names: tuple[str, str]
+    addresses: tuple[str, str]
+    agent: str
+    """A program that runs a command on the machine of an address, as ssh would."""
+
+    def within(self, number: int, *words: str) -> tuple[str, ...]:
+        """A command, on one of the machines."""
+        return "ip", "netns", "exec", self.names[number], *words
+
+    def sent(self) -> list[int]:
+        """Bytes that went out on the cable, at each end."""
+        return [int(subprocess.run(self.within(k, "cat", f"/sys/class/net/{name}/statistics/tx_bytes"),
+                                   capture_output=True, text=True, check=True).stdout)
+                for k, name in enumerate(self.names)]
+
+
+NO_NETWORK = ("network namespaces need root" if os.geteuid() else
+              "network namespaces need iproute2" if shutil.which("ip") is None else "")
+
+
+@contextmanager
+def network(folder: Path) -> Iterator[Network]:
+    """Make a network of two machines, and take it away again."""
+    if NO_NETWORK:
+        pytest.skip(NO_NETWORK)
+    number = os.getpid() % (1 << 22)
+    names = f"diff{number}a", f"diff{number}b"
+    # a /30 of 10.64.0.0/10, for this process alone; in its namespaces nobody else could meet it anyway
+    base = (10 << 24) + (64 << 16) + number % (1 << 20) * 4
+    first, second = (".".join(str(base + k >> shift & 255) for shift in (24, 16, 8, 0)) for k in (1, 2))
+    made = []
+    try:
+        for name in names:
+            done = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"no network namespaces here: {done.stderr.strip()}")
+            made.append(name)
+        ip("link", "add", names[0], "netns", names[0], "type", "veth", "peer", "name", names[1], "netns",
+           names[1])
+        for name, address in zip(names, (first, second), strict=True):
+            ip("-n", name, "addr", "add", f"{address}/30", "dev", name)
+            for device in ("lo", name):
+                ip("-n", name, "link", "set", device, "up")
+        agent = folder / "agent"
+        agent.write_text("#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\n"
+                         f"if [ \"$1\" = {second} ]; then name={names[1]}; else name={names[0]}; fi\n"
+                         "shift\nexec ip netns exec $name unshare -u sh -c \"hostname $name; $*\"\n")
+        agent.chmod(0o755)
+        yield Network(names, (first, second), str(agent))
+    finally:
+        for name in made:  # its end of the cable goes with it
+            subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+
+
+def ip(*words: str) -> None:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    assert not done.returncode, f"ip {shlex.join(words)}: {done.stderr}"

@@ -1,0 +1,118 @@
+"""Layouts of launches for tests: random views of two stores, and by name; elements are counted one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from diffuse import view as views
+from diffuse.ir import ITEMSIZE, Access, Point, Privilege, Split, Store
+from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.legate.instances import normal
+from tests.build import Region, access, split
+
+READ, WRITE, BOTH, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.READ_WRITE, Privilege.REDUCE
+
+
+class Case:
+    """A launch of some points over some views of two stores."""
+
+    def __init__(self, seed: int) -> None:
+        pick = self.pick = Random(seed)
+        self.points, self.span = pick.randint(1, 5), pick.randint(1, 3)
+        self.spaces: list[Split] = []
+        """For each argument how its iteration space is cut."""
+        inner = tuple(pick.randint(1, 6) for _ in range(pick.randint(0, 3)))
+        splits = self.split(inner)
+        margins = [tuple((pick.randint(0, 2), pick.randint(0, 2)) for _ in inner) for _ in range(2)]
+        kinds = [pick.choice((READ, WRITE, BOTH)) for _ in range(2)]
+        arguments: list[Argument] = []
+        for _ in range(pick.randint(1, 4)):
+            slot = pick.randrange(2)
+            shape = tuple(a + n + b for n, (a, b) in zip(inner, margins[slot], strict=True))
+            plain = np.zeros(shape, "complex128" if slot else "int64")
+            shown = "float64" if slot and shape and pick.random() < 0.3 else plain.dtype.name
+            part = self.part(plain.view(shown), inner, margins[slot])
+            if part is None:
+                continue
+            cuts = splits if part.shape == inner else self.split(part.shape)
+            at = part.__array_interface__["data"][0] - plain.__array_interface__["data"][0]
+            found = views.of(shape, plain.dtype.name, shown, part.itemsize, at, part.strides, part.shape)
+            store = Store(slot, found.frame, found.dtype)
+            privilege = kinds[slot] if pick.random() < 0.6 else READ
+            seen = Access(store, found, found.partition(store, cuts), privilege)
+            arguments.append(Argument(1 + 9 * len(arguments), slot, normal(shape, plain.dtype.name), seen,
+                                      privilege))
+            self.spaces.append(cuts[0])
+        self.layout = Layout(tuple(arguments), (), "a case")
+
+    def split(self, shape: Point) -> tuple[Split, ...]:
+        if self.points == 1 or not shape or self.pick.random() < 0.1:
+            return (Split(-1, 0),)
+        axis = self.pick.randrange(len(shape))
+        return (Split(axis, -(-shape[axis] // self.points) + self.pick.choice((0, 0, 0, 1))),)
+
+    def part(self, plain: Any, inner: Point, margins: Any) -> Any:
+        """A view that a program might use: shifted within the margins most often, else anything."""
+        pick = self.pick
+        kind = pick.random()
+        if kind < 0.6 and plain.shape[:-1] == tuple(a + n + b for n, (a, b) in zip(
+                inner, margins, strict=True))[:-1]:
+            d = [pick.randint(0, a + b) if pick.random() < 0.5 else a for a, b in margins]
+            return plain[(*(slice(x, x + n) for x, n in zip(d, inner, strict=True)), ...)]
+        if kind < 0.7:
+            return plain
+        if kind < 0.75:
+            return plain.reshape(-1)
+        if kind < 0.8:
+            return plain.T
+        if kind < 0.85 and plain.ndim > 1:
+            return plain.diagonal()
+        cuts = []
+        for n in plain.shape:
+            low = pick.randint(0, n)
+            cuts.append(slice(low, pick.randint(low, n)) if pick.random() < 0.5
+                        else slice(None, None, pick.choice((1, 2, -1, -2))))
+        found = plain[(*cuts, ...)]
+        return found if found.size else None
+
+    def owner(self, k: int, index: Point) -> int:
+        """The point of ours that runs an iteration of an argument's space."""
+        axis, tile = self.spaces[k]
+        return index[axis] // tile if axis >= 0 else 0
+
+    def touched(self, k: int) -> Iterator[tuple[int, Point, Point]]:
+        """(our point, iteration, element of the store), by the view's bytes alone."""
+        argument = self.layout.arguments[k]
+        view: Any = argument.access.map
+        shape, dtype = argument.storage
+        size = ITEMSIZE[dtype]
+        for index in product(*map(range, view.shape)):
+            byte = view.offset + sum(i * s for i, s in zip(index, view.strides, strict=True))
+            element = tuple(int(i) for i in np.unravel_index(byte // size, shape))
+            yield self.owner(k, index), index, element
+
+
+def valid(case: Case) -> bool:
+    """Is it a launch that fusion lets through: what a point writes meets no other point's elements?"""
+    seen: dict[tuple[int, Point], set[int]] = {}
+    written = set()
+    for k, argument in enumerate(case.layout.arguments):
+        for p, _, element in case.touched(k):
+            seen.setdefault((argument.slot, element), set()).add(p)
+            if argument.privilege is not READ:
+                written.add((argument.slot, element))
+    return all(len(seen[key]) == 1 for key in written)
+
+
+def named(shape: Point, points: int, *parts: tuple[Region, Privilege]) -> Layout:
+    """A launch over these regions, cut along its first dimension."""
+    splits = split(shape, points)
+    return Layout(tuple(
+        Argument(1 + 9 * k, region.store.id, (region.store.shape, region.store.dtype),
+                 access(region.to(shape), shape, splits, privilege), privilege)
+        for k, (region, privilege) in enumerate(parts)), (), "")

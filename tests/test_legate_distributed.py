@@ -1,0 +1,137 @@
+"""Several ranks: one program gives one rank's bits on all of them, and a rank that fails ends the job.
+
+Ranks run on this host, and as on two machines: in two network namespaces with a cable between them, over TCP.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.jobs import DISTRIBUTED, SECONDS, TINY, Job, Network, job, network, run
+from tests.processes import ROOT, needs_ranks
+
+pytestmark = needs_ranks
+
+ONE: dict[str, Any] = {**TINY, "DIFFUSE_RUNTIME": "legate", "DIFFUSE_NUM_THREADS": "2"}
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What one rank finds; the task of Legate's and most kernels are built on the way."""
+    folder = tmp_path_factory.mktemp("one")
+    done = job(*run(DISTRIBUTED, str(folder)), seconds=300, **ONE)
+    assert done.status == 0, done.tail
+    (found,) = found_in(folder)
+    assert found["ranks"] == 1 and set(found["pieces"]) == {1}
+    return results(found)
+
+
+@pytest.fixture(scope="module")
+def two_machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
+    with network(tmp_path_factory.mktemp("network")) as made:
+        yield made
+
+
+def found_in(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+
+
+def results(found: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in found.items() if key not in ("pid", "ranks", "rank", "pieces")}
+
+
+def on_this_host(*words: str, ranks: int = 2) -> Job:
+    return job(*run("--ranks", str(ranks), "--cpus", "1", *words), **TINY)
+
+
+def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
+    agent = f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30"
+    command = run("--ranks", str(ranks), "--cpus", "1", "--hosts", ",".join(net.addresses),
+                  "--launcher-extra", agent, *words)
+    return job(*net.within(0, *command), **TINY, UCX_TLS="tcp,self")
+
+
+def distributed(folder: Path, ranks: int, expected: dict[str, Any]) -> None:
+    """Did so many processes share the work, and find what one does?"""
+    found = found_in(folder)
+    assert len({one["pid"] for one in found}) == ranks
+    assert {(one["ranks"], one["rank"]) for one in found} == {(ranks, k) for k in range(ranks)}
+    for one in found:
+        assert results(one) == expected
+        assert sum(n == ranks for n in one["pieces"]) > len(one["pieces"]) // 2
+
+
+def gone(folder: Path) -> bool:
+    """Did all processes end?  The launcher's may end a moment before those that it has ended."""
+    left = [Path("/proc", str(one["pid"])) for one in found_in(folder)]
+    for _ in range(300):
+        left = [path for path in left if path.exists()]
+        if not left:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
+    done = on_this_host(DISTRIBUTED, str(tmp_path))
+    assert done.status == 0, done.tail
+    distributed(tmp_path, 2, expected)
+
+
+def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Network) -> None:
+    before = two_machines.sent()
+    done = on_two_machines(two_machines, DISTRIBUTED, str(tmp_path))
+    assert done.status == 0, done.tail
+    distributed(tmp_path, 2, expected)
+    sent = [after - start for start, after in zip(before, two_machines.sent(), strict=True)]
+    assert min(sent) > 1 << 20, sent  # halves of arrays travelled, both ways
+
+
+def test_four_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
+    chosen = "elementwise", "halos", "shifted_in_place"
+    done = on_this_host(DISTRIBUTED, str(tmp_path), *chosen, ranks=4)
+    assert done.status == 0, done.tail
+    distributed(tmp_path, 4, {name: expected[name] for name in chosen})
+
+
+FAILURES = {"raise": "ValueError: rank 1 has had enough", "exit": "", "kill": ""}
+
+
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("where", ["one host", "two machines"])
+def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expected: dict[str, Any],
+                                    request: pytest.FixtureRequest) -> None:
+    if where == "one host":
+        done = on_this_host(DISTRIBUTED, str(tmp_path), how)
+    else:
+        done = on_two_machines(request.getfixturevalue("two_machines"), DISTRIBUTED, str(tmp_path), how)
+    assert done.status != 0, done.tail
+    assert FAILURES[how] in done.err, done.tail
+    found = found_in(tmp_path)
+    assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
+    assert gone(tmp_path)
+
+
+def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
+    mpirun = str(Path(sys.prefix, "bin", "mpirun"))
+    done = job(mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", sys.executable,
+               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", seconds=SECONDS, cwd=ROOT,
+               DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1", PYTHONHASHSEED="0",
+               OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+               **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
+    assert done.status == 0 and "60 programs on 2 ranks" in done.out, done.tail
+    assert int(done.out.rpartition(" in several")[0].rpartition(" ")[2]) > 50
+
+
+def test_random_programs_agree_with_numpy_on_two_processors() -> None:
+    done = job(sys.executable, str(ROOT / "tests" / "fuzz_ranks.py"), "100", "350", "25",
+               seconds=SECONDS, cwd=ROOT, DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1",
+               LEGATE_CONFIG="--cpus 2 --gpus 0", **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
+    assert done.status == 0 and "250 programs on 1 ranks" in done.out, done.tail

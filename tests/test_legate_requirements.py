@@ -1,0 +1,156 @@
+"""What a launch asks of Legate, by enumeration: all of what it touches, and nothing that another writes.
+
+Random layouts first, then one of each kind.  Nothing here needs Legate.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from diffuse.ir import Point
+from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.legate.requirements import WHOLE, Cut, Need, cut
+from tests.build import access, array, split
+from tests.layouts import READ, REDUCE, WRITE, Case, named, valid
+
+
+def elements(need: Need, q: int) -> set[Point]:
+    """What Legate's point q gets."""
+    low, high = list(need.low), list(need.high)
+    if need.axis != WHOLE:
+        low[need.axis] += q * need.tile
+        high[need.axis] = min(high[need.axis], low[need.axis] + need.tile)
+    return set(product(*map(range, low, high)))
+
+
+def verify(case: Case) -> Cut:
+    arguments = case.layout.arguments
+    found = cut(case.layout, case.points, case.span)
+    assert found.points == case.points and found.spread in (1, -(-case.points // case.span))
+    assert found.span == (case.span if found.spread > 1 else case.points) and not found.results
+    written: dict[int, set[tuple[int, Point]]] = {}
+    for k, argument in enumerate(arguments):
+        need = found.needs[found.of[k]]
+        assert need.slot == argument.slot
+        assert need.writes or argument.privilege is READ
+        assert need.reads or not argument.privilege.reads
+        for p, _, element in case.touched(k):
+            q = p // found.span
+            assert element in elements(need, q), (element, need, q)
+            if argument.privilege is not READ:
+                written.setdefault(found.of[k], set()).add((q, element))
+    for k, need in enumerate(found.needs):
+        shape = next(a.storage[0] for a in arguments if a.slot == need.slot)
+        for q in range(found.spread):
+            mine = elements(need, q)
+            assert all(0 <= i < n for element in mine for i, n in zip(element, shape, strict=True))
+            if not need.reads:  # Legate may hand out memory with anything in it
+                assert {(q, element) for element in mine} <= written.get(k, set())
+            for other, (j, theirs) in product(range(found.spread), enumerate(found.needs)):
+                if need.writes and theirs.slot == need.slot and (other, j) != (q, k):
+                    assert mine.isdisjoint(elements(theirs, other)), (need, q, theirs, other)
+    return found
+
+
+@pytest.mark.parametrize("first", range(0, 2400, 800))
+def test_every_legate_point_has_what_it_touches_and_what_it_writes_is_its_own(first: int) -> None:
+    several = cases = 0
+    for seed in range(first, first + 800):
+        case = Case(seed)
+        if not case.layout.arguments or not valid(case):
+            continue
+        found = verify(case)
+        cases += case.points > case.span
+        several += found.spread > 1
+    # to refuse everything would be right, and slow
+    assert cases > 150 and several > cases / 3, (cases, several)
+
+
+# -- named layouts -----------------------------------------------------------------------------------------
+
+
+a, b, c = array(0, 12, 5), array(1, 12, 5), array(2, 5)
+
+
+def test_equal_views_are_tiles() -> None:
+    found = cut(named((12, 5), 4, (a, READ), (b, WRITE)), 4, 2)
+    assert found == Cut(2, 2, 4, (Need(0, (0, 0), (12, 5), 0, 6, True, False),
+                                  Need(1, (0, 0), (12, 5), 0, 6, False, True)), (0, 1), ())
+
+
+def test_a_halo_is_three_boxes_for_who_reads_it() -> None:
+    layout = named((10, 5), 2, (a[:-2], READ), (a[1:-1], READ), (a[2:], READ), (b[1:-1], WRITE))
+    found = cut(layout, 2, 1)
+    assert found.spread == 2 and found.of == (0, 1, 2, 3)
+    assert [(n.low[0], n.high[0], n.tile) for n in found.needs] == [
+        (0, 10, 5), (1, 11, 5), (2, 12, 5), (1, 11, 5)]
+    assert not found.needs[3].reads  # of the box every element is written; what is around it is not asked for
+
+
+def test_what_is_broadcast_goes_whole_to_every_point() -> None:
+    found = cut(named((12, 5), 2, (a, READ), (c, READ), (b, WRITE)), 2, 1)
+    assert found.spread == 2 and found.needs[1] == Need(2, (0,), (5,), WHOLE, 0, True, False)
+
+
+def test_what_is_turned_around_goes_whole_to_every_point_that_reads_it() -> None:
+    found = cut(named((12, 5), 2, (a[::-1], READ), (b, WRITE)), 2, 1)
+    assert found.spread == 2 and found.needs[0].axis == WHOLE and found.needs[0].high == (12, 5)
+
+
+def whole_and_frame(shape: Point) -> Layout:
+    """Writes a store of 12 by 5 in a frame of another shape."""
+    flat = access(array(0, *shape), shape, split(shape, 2), WRITE)
+    return Layout((Argument(1, 0, ((12, 5), "float64"), flat, WRITE),), (), "")
+
+
+@pytest.mark.parametrize("layout", [
+    named((12, 5), 2, (a, READ), (b[::-1], WRITE)),     # Legate has no tiles that run backwards
+    named((12, 5), 2, (a, READ), (b[:1], WRITE)),       # every point would write the same
+    named((6, 5), 2, (a[::2], WRITE), (a[1:12:2], READ)),  # combs mesh: their boxes do not
+    named((10, 5), 2, (a[2:], WRITE), (a[:-2], READ)),  # what one point writes another reads
+    whole_and_frame((60,)),
+], ids=["backwards", "broadcast", "combs", "across points", "frame"])
+def test_what_cannot_be_tiled_and_is_written_stays_in_one_piece(layout: Layout) -> None:
+    found = cut(layout, 2, 1)
+    assert (found.spread, found.span) == (1, 2)
+    assert all(n.axis == WHOLE and n.low == (0,) * len(n.low) for n in found.needs)
+
+
+def test_a_frame_that_is_read_goes_whole() -> None:
+    layout = named((60,), 2, (array(3, 60), WRITE))
+    frame = access(array(0, 60), (60,), split((60,), 2), READ)
+    layout = Layout((Argument(10, 0, ((12, 5), "float64"), frame, READ), *layout.arguments), (), "")
+    found = cut(layout, 2, 1)
+    assert found.spread == 2 and found.needs[0] == Need(0, (0, 0), (12, 5), WHOLE, 0, True, False)
+
+
+def test_halves_of_a_store_that_is_written_stay_apart_and_tiles_of_one_start_become_one() -> None:
+    apart = cut(named((6, 5), 2, (a[:6], READ), (a[6:], WRITE)), 2, 1)
+    assert apart.spread == 2 and [n.writes for n in apart.needs] == [False, True]
+    merged = cut(named((12, 3), 2, (a[:, :3], WRITE), (a[:, 2:], READ)), 2, 1)
+    assert merged.spread == 2
+    assert merged.needs == (Need(0, (0, 0), (12, 5), 0, 6, True, True),) and merged.of == (0, 0)
+
+
+def test_a_box_that_is_not_written_in_full_is_read_too() -> None:
+    corner = cut(named((6, 3), 2, (a[::2, :3], WRITE)), 2, 1)
+    assert [n.reads for n in corner.needs] == [True]
+    diagonal = cut(named((5,), 1, (array(0, 5, 5).diagonal(), WRITE)), 1, 1)
+    assert [n.reads for n in diagonal.needs] == [True]
+    assert not cut(named((12, 5), 1, (a, WRITE)), 1, 1).needs[0].reads
+    assert cut(named((12, 4), 1, (a[:, 1:], WRITE)), 1, 1, whole=True).needs[0].reads
+
+
+def test_results_of_reductions_are_a_launch_of_their_own() -> None:
+    layout = named((12, 5), 2, (a, READ), (c, WRITE))
+    total = layout.arguments[1]._replace(privilege=REDUCE)
+    found = cut(Layout((layout.arguments[0], total), (), ""), 2, 1)
+    assert found.spread == 2 and found.of == (0, -1)
+    assert found.results == (Need(2, (0,), (5,), WHOLE, 0, False, True),)
+    reader = layout.arguments[1]._replace(word=30, privilege=READ, access=access(
+        c.to((12, 5)), (12, 5), split((12, 5), 2), READ))
+    assert cut(Layout((layout.arguments[0], total, reader), (), ""), 2, 1).spread == 1
+
+
