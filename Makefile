@@ -1,6 +1,7 @@
 # make run    the demonstration: one program under NumPy and under Diffuse
 # make test   ruff, mypy, pytest
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
+# make bench-legate   the same programs on Legate; CUPYNUMERIC=python names an interpreter that has cuPyNumeric
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +10,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SOURCES = pyproject.toml
 
-.PHONY: run test lint bench clean
+.PHONY: run test lint bench bench-legate clean
 
 run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
@@ -23,6 +24,9 @@ lint: $(INSTALLED)-test
 
 bench: $(INSTALLED)-bench
 	$(BIN)/python bench/all.py
+
+bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
+	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
