@@ -24,6 +24,7 @@ from diffuse.runtime.legate.reuse import Reuse
 from diffuse.runtime.legate.task import Task
 from diffuse.runtime.legate.variant import Interpreted
 from diffuse.runtime.pool import Pool
+from diffuse.settings import config
 
 FORKED = -1
 """No thread's number."""
@@ -62,6 +63,8 @@ class Placement:
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = core.types.binary_type
         most = prepare.memory_given() * self.ranks
+        if config.memory is not None:
+            most = min(most, config.memory)
         self._reuse = Reuse(lambda shape, dtype: self.legate.create_store(self._types[dtype], shape),
                             most // 4, most)
         self._projections: dict[tuple[int, int], Any] = {}

@@ -303,8 +303,9 @@ def _network(site: Path) -> None:
     wrappers = site / "lib64/legate/wrapper"
     os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrappers / "liblegate_mpi_wrapper_ompi.so"))
     os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN", str(wrappers / "librealm_ucp_bootstrap_mpi_ompi.so"))
-    # one thread for messages, asleep until there is one: by default several spin
-    os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1 -ucx:use_wakeup")
+    # one thread for messages: by default several spin.  (-ucx:use_wakeup would let it sleep, but loses a
+    # wake-up now and then when ranks end, which then wait for ever.)
+    os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1")
 
 
 def _linked(name: str) -> str | None:
