@@ -20,7 +20,7 @@ from diffuse.runtime.legate import message, prepare, trampoline
 from diffuse.runtime.legate.agreement import Stream
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.requirements import WHOLE, Need
-from diffuse.runtime.legate.reuse import Reuse
+from diffuse.runtime.legate.reuse import Piece, Reuse
 from diffuse.runtime.legate.task import Task
 from diffuse.runtime.legate.variant import Interpreted
 from diffuse.runtime.pool import Pool
@@ -66,7 +66,7 @@ class Placement:
         if config.memory is not None:
             most = min(most, config.memory)
         self._reuse = Reuse(lambda shape, dtype: self.legate.create_store(self._types[dtype], shape),
-                            most // 4, most)
+                            self._keep, most // 4, most)
         self._projections: dict[tuple[int, int], Any] = {}
         self._words: LegateInstance | None = None
         """One word from each Legate point; see `gather`."""
@@ -196,12 +196,16 @@ class Placement:
             instance = self._dropped.popleft()
             piece, instance.piece = instance.piece, None
             assert piece is not None
-            if self.alone and self.pool is not None:
-                self.pool.keep(piece)  # should it not be kept for long
             if instance.handed or instance.foreign:
+                self._keep(piece)
                 self._reuse.forget(piece.nbytes)
             else:
                 self._reuse.give(instance.shape, instance.dtype, piece)
+
+    def _keep(self, piece: Piece) -> None:
+        """Hold a store until everything submitted is done.  Legate does so itself, where it knows of it."""
+        if self.alone and self.pool is not None:
+            self.pool.keep(piece)
 
     # -- the host ------------------------------------------------------------------------------------------
 

@@ -22,10 +22,14 @@ class Piece(NamedTuple):
 
 
 class Reuse:
-    """Stores by shape and element type.  `limit` bytes are kept at most; `most` may exist altogether."""
+    """Stores by shape and element type.  `limit` bytes are kept at most; `most` may exist altogether.
 
-    def __init__(self, make: Callable[[Point, str], Any], limit: int, most: int) -> None:
-        self._make = make
+    `part` is told of each store that goes: what runs still may use it.
+    """
+
+    def __init__(self, make: Callable[[Point, str], Any], part: Callable[[Piece], None], limit: int, most: int
+                 ) -> None:
+        self._make, self._part = make, part
         self._limit, self._most = limit, most
         self._kept: OrderedDict[tuple[Point, str], list[Piece]] = OrderedDict()
         self.bytes_kept = 0
@@ -70,6 +74,8 @@ class Reuse:
         while self.bytes_kept > limit:
             key = next(iter(self._kept))
             pieces = self._kept[key]
-            self.bytes_kept -= pieces.pop(0).nbytes
+            piece = pieces.pop(0)
+            self._part(piece)
+            self.bytes_kept -= piece.nbytes
             if not pieces:
                 del self._kept[key]
