@@ -7,7 +7,7 @@ part of its partials that every point fills (kernels/abi.py has their order).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
@@ -29,11 +29,17 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]
         store, view, *_ = tasks[number].accesses[position]
         storage = storages[store.id]
         key += (id(view), storage.shape, storage.dtype)  # the layout keeps the view: its id stays its own
-    found = plan.layouts.get(tuple(key))
+    return _remembered(plan.layouts, tuple(key), lambda: _layout(plan, tasks, storages))
+
+
+def _remembered(memory: dict[tuple[object, ...], Layout], key: tuple[object, ...],
+                make: Callable[[], Layout]) -> Layout:
+    """What is known under a key, or made now."""
+    found = memory.get(key)
     if found is None:
-        if len(plan.layouts) >= MOST:
-            plan.layouts.clear()
-        found = plan.layouts[tuple(key)] = _layout(plan, tasks, storages)
+        if len(memory) >= MOST:
+            memory.clear()
+        found = memory[key] = make()
     return found
 
 
@@ -65,14 +71,14 @@ def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence
     """
     places: dict[int, int] = {}
     slots = tuple(places.setdefault(store, len(places)) for store in ids)
-    key = ("pass", first, second, begins, slots)
-    found = memory.get(key)
-    if found is None:
+
+    def make() -> Layout:
         shifts = [begins[0]] * len(first.arguments) + [begins[1]] * len(second.arguments)
         arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
             (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
-        found = memory[key] = Layout(tuple(arguments), (), f"{first.title} and {second.title}")
-    return found
+        return Layout(tuple(arguments), (), f"{first.title} and {second.title}")
+
+    return _remembered(memory, ("pass", first, second, begins, slots), make)
 
 
 def space(body: Body, reduction: abi.Reduction) -> int:

@@ -30,22 +30,27 @@ SLICE = 50_000_000
 """Nanoseconds a wait sleeps at most before Python looks for signals."""
 
 
+def loaded(text: str) -> Any:
+    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    # Unoptimised is a few nanoseconds a launch slower, and compiled three times sooner.
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    return engine
+
+
 class Entry:
     """The compiled entry points of the pool's machine code."""
 
     def __init__(self, portable: bool = False) -> None:
-        import llvmlite.binding as llvm
-
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        module = llvm.parse_assembly(native.text(portable))
-        module.verify()
-        # Unoptimised is a few nanoseconds a launch slower, and compiled three times sooner.
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
-        engine = llvm.create_mcjit_compiler(module, machine)
-        engine.finalize_object()
-        # Threads may sleep in this code until the process is gone: it is never unloaded.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+        engine = loaded(native.text(portable))
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
         self.submit = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)(

@@ -238,3 +238,14 @@ def test_a_configuration_that_legate_refuses_is_quoted_with_its_reason() -> None
     done = python(FILL, LEGATE_CONFIG="--omps 99")
     assert done.returncode and "did not start with LEGATE_CONFIG='--omps 99" in done.stderr
     assert "OpenMP" in done.stderr and "LEGATE ERROR" not in done.stderr
+
+
+def test_memory_is_what_legate_was_told_or_what_we_would_have_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEGATE_CONFIG", "--cpus 1 --sysmem 100")
+    assert prepare.memory_given() == 100 << 20
+    with using(legate_memory="512M"):
+        for said in ("", "--cpus 1"):  # the program imported Legate before us
+            monkeypatch.setenv("LEGATE_CONFIG", said)
+            assert prepare.memory_given() == 512 << 20
+        monkeypatch.delenv("LEGATE_CONFIG")
+        assert prepare.memory_given() == 512 << 20

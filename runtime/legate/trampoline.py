@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import shlex
-import shutil
 import subprocess
 import sysconfig
 import tempfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from diffuse.runtime import native
+from diffuse.runtime.legate import prepare
 from diffuse.runtime.legate.task import COMPLAINTS
 from diffuse.runtime.pool import Pool
 from diffuse.settings import config
@@ -90,13 +90,11 @@ def load(site: Path, version: str) -> Native | None:
 
 def cxx() -> str | None:
     """A C++ compiler: $CXX, else one of the usual names; None where there is none."""
-    asked = os.environ.get("CXX")
-    if asked:
-        if found := shutil.which(shlex.split(asked)[0]):
-            return asked
+    asked, found = os.environ.get("CXX"), prepare.compiler(*prepare.CXX)
+    if asked and found is None:
         raise RuntimeError(f"CXX={asked!r} is no command: name a C++17 compiler there, unset it, or set it "
                            "to an empty string to do without one")
-    return next((found for name in ("g++", "clang++", "c++") if (found := shutil.which(name))), None)
+    return found
 
 
 def build(compiler: str, site: Path, target: Path) -> None:

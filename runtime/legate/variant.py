@@ -16,7 +16,7 @@ import gc
 import threading
 from array import array
 from collections.abc import Generator
-from ctypes import CFUNCTYPE, c_int64, c_uint32, c_void_p, py_object, pythonapi
+from ctypes import CFUNCTYPE, c_int64, c_uint32, c_void_p
 from functools import cache
 from math import prod
 from typing import Any
@@ -28,7 +28,7 @@ from diffuse.runtime import native
 from diffuse.runtime.legate.message import FOLD, GET, HEADER, INPUT, OUTPUT, PUT, RUN, SAY
 from diffuse.runtime.legate.reading import Complaint, Place, Plan, Where, numbers, read
 from diffuse.runtime.legate.task import COMPLAINTS
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.pool import Pool, loaded
 
 MOST_PLANS = 10_000
 """Layouts whose reading is remembered."""
@@ -341,13 +341,6 @@ def _copy(place: Place, address: int, where: Where, whole: int, out: bool) -> No
 @cache
 def _helpers() -> tuple[Any, int]:
     """The compiled functions `execute` and `shifted`, the second by its address."""
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
-    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(HELPERS), machine)
-    engine.finalize_object()
-    pythonapi.Py_IncRef(py_object(engine))  # threads of Legate's may be in there until the process is gone
+    engine = loaded(HELPERS)
     kind = CFUNCTYPE(c_uint32, c_void_p, c_void_p, c_int64, c_int64, c_void_p)
     return kind(engine.get_function_address("execute")), engine.get_function_address("shifted")
