@@ -154,6 +154,17 @@ def _order(task: IndexTask) -> str | None:
     return None
 
 
+def _data(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        if access.map.free and access.privilege is not Privilege.READ:
+            return (f"task {head_text(task)} writes {access_text(access)}, whose coordinates "
+                    f"{access.map.free} are data: only reads may gather")
+        if any(not 0 <= d < len(access.map.rows) or access.map.rows[d][1] for d in access.map.free):
+            return (f"map of store {access.store.id} leaves dimensions {access.map.free} to data: name "
+                    "dimensions of the store, in rows without terms")
+    return None
+
+
 def disjoint_writes(task: IndexTask) -> str | None:
     """The precondition that the paper leaves to the runtime."""
     for access in task.accesses:
@@ -199,6 +210,7 @@ RULES: dict[str, Rule] = {
     "extents": _extents,
     "splits": _splits,
     "map dimensions": _dimensions,
+    "data": _data,
     "map inside store": _inside,
     "partition": _partitions,
     "operator": _operators,

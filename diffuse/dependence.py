@@ -44,8 +44,15 @@ def elements(task: IndexTask, access: Access, point: Point) -> Elements:
     """What a point touches through an access: the image of its indices."""
     found: set[tuple[int, int]] = set()
     for index in indices(task, point):
-        found |= place(access.store, access.map(index))
+        for coordinates in image(access, index):
+            found |= place(access.store, coordinates)
     return frozenset(found)
+
+
+def image(access: Access, index: Point) -> Iterator[Point]:
+    """The coordinates that one iteration may touch: one element, but for dimensions whose coordinate is data."""
+    return product(*(range(size) if d in access.map.free else (at,)
+                     for d, (at, size) in enumerate(zip(access.map(index), access.store.shape, strict=True))))
 
 
 def sub_store(partition: Partition, store: Store, point: Point) -> frozenset[Point]:
@@ -119,7 +126,7 @@ def same(t1: IndexTask, a: Access, t2: IndexTask, b: Access) -> bool:
     """`Relation.SAME`: an iteration of one task touches what the same one of the other does, on one point."""
     return all(
         list(indices(t1, p)) == list(indices(t2, p))
-        and all(place(a.store, a.map(i)) == place(b.store, b.map(i)) for i in indices(t1, p))
+        and all(set(image(a, i)) == set(image(b, i)) for i in indices(t1, p))
         for p in points(t1.domain)) and aligned(t1, a, t2, b)
 
 

@@ -27,7 +27,7 @@ from diffuse.view import View
 from diffuse.window import LARGEST_SIZE, Window, opaque
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange"})
+PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange", "spmv"})
 """Operations that go through every element once, in any order."""
 
 ONE_POINT = ONE[0]
@@ -134,6 +134,7 @@ class Engine:
                 privilege = (REDUCE, operator) if partial else (WRITE, None)
                 accesses.append(_tuple(Access, (*_seen(storage, view, splits), *privilege)))
                 storage.touched = epoch
+                storage.version += 1
                 exported = exported or storage.exported
             self._submit(_tuple(IndexTask, (operation, signature, shape, domain, splits, tuple(accesses),
                                             tuple(scalars), where())))
@@ -165,6 +166,8 @@ class Engine:
             for storage, _ in (*inputs, *outputs):
                 storage.touched = self.epoch
                 exported = exported or storage.exported
+            for storage, _ in outputs:
+                storage.version += 1
             # each view is over its own space; the largest stands for the task
             shape = max((v.shape for _, v in (*inputs, *outputs)), key=len, default=())
             self._submit(IndexTask(operation, (), shape, domain, splits, accesses,

@@ -147,6 +147,9 @@ class AccessMap:
     """
 
     rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    free: Point = ()
+    """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an iteration
+    may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
 
     def __call__(self, index: Point) -> Point:
         return tuple(offset + sum(step * index[k] for k, step in terms) for offset, terms in self.rows)
@@ -236,10 +239,13 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
 
     Equal meaning, equal description: an access no split moves over the whole store is `Replicated`.
     """
-    tiles, offsets, strides, coordinates, extents, bounds = [], [], [], [], [], []
+    tiles: list[int] = []
+    offsets, strides, coordinates, extents, bounds = [], [], [], [], []
     for (offset, terms), size in zip(map.rows, store.shape, strict=True):
         low = offset + sum(min(0, step * (shape[k] - 1)) for k, step in terms)
         high = offset + sum(max(0, step * (shape[k] - 1)) for k, step in terms) + 1
+        if len(tiles) in map.free:  # the image of data that nobody looks at: all of the dimension
+            low, high = 0, size
         stride = gcd(*(step for k, step in terms if shape[k] > 1)) or 1
         coordinate, tile, start, extent = Coordinate(0, 0, 0), high - low, low, high - low
         moving = [(d, split) for d, split in enumerate(splits)
@@ -293,7 +299,7 @@ def covers(access: Access) -> bool:
     used at most once (a diagonal's bounding box is the store, its elements are not).
     """
     used = [k for _, terms in access.map.rows for k, _ in terms]
-    if len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in access.map.rows):
+    if access.map.free or len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in access.map.rows):
         return False
     match access.partition:
         case Replicated():

@@ -7,7 +7,9 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from copy import copy
+from sys import is_finalizing
 from typing import Any
 
 from diffuse.ir import IndexTask, Point, Privilege, Store, covers
@@ -20,14 +22,17 @@ from diffuse.view import View
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("store", "nbytes", "touched", "exported", "handed", "scattered", "_shown", "_stores",
-                 "__weakref__")
+    __slots__ = ("store", "nbytes", "touched", "version", "exported", "handed", "scattered", "_shown",
+                 "_stores", "__weakref__")
 
     def __init__(self, stores: Stores, store: Store, nbytes: int) -> None:
         self.store = store
         self.nbytes = nbytes
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running."""
+        self.version = 0
+        """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
+        store that is not `exported`, equal elements."""
         self.exported = False
         """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
         self.handed = False
@@ -59,8 +64,9 @@ class Storage:
         self.exported = bool(self._shown) or self.handed
         return bool(self._shown)
 
-    def __del__(self) -> None:
-        self._stores.dropped(self.store.id)
+    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
+        if not ending():  # modules are taken apart then, and the memory goes with the process
+            self._stores.dropped(self.store.id)
 
 
 Operand = tuple[Storage, View]

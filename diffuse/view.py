@@ -32,9 +32,10 @@ class View(AccessMap):
     """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
 
     def __init__(self, rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], frame: Point, dtype: str,
-                 shape: Point, offset: int, strides: Point) -> None:
+                 shape: Point, offset: int, strides: Point, free: Point = ()) -> None:
         put = object.__setattr__
         put(self, "rows", rows)
+        put(self, "free", free)
         put(self, "frame", frame)
         put(self, "dtype", dtype)
         put(self, "shape", shape)
@@ -42,17 +43,18 @@ class View(AccessMap):
         put(self, "strides", strides)
         followed = [k for _, terms in rows for k, _ in terms]
         put(self, "simple", len(followed) == len(set(followed)) and all(len(terms) < 2 for _, terms in rows))
-        put(self, "_hash", hash((rows,)))
+        put(self, "_hash", hash((rows, free)))
         put(self, "_derived", {})
 
     def __hash__(self) -> int:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, AccessMap) and self.rows == other.rows)
+        return self is other or (isinstance(other, AccessMap) and self.rows == other.rows
+                                 and self.free == other.free)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return View, (self.rows, self.frame, self.dtype, self.shape, self.offset, self.strides)
+        return View, (self.rows, self.frame, self.dtype, self.shape, self.offset, self.strides, self.free)
 
     def broadcast(self, shape: Point) -> View:
         """This view repeated over a larger iteration space, by NumPy's broadcasting rule."""
@@ -71,6 +73,18 @@ class View(AccessMap):
         if found is None:
             found = self._renamed(shape, dict(enumerate(axes)))
             self._derived[shape, axes] = found  # type: ignore[attr-defined]
+        return found
+
+    def gathered(self, shape: Point) -> View:
+        """This view with its first dimension indexed by data, in a task over `shape`; the dimensions that
+        follow are the iteration's own."""
+        found: View | None = self._derived.get(("gathered", shape))  # type: ignore[attr-defined]
+        if found is None:
+            rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
+            free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
+            strides = (0, *self.strides[1:]) if len(self.shape) > 1 else (0,) * len(shape)
+            found = View(rows, self.frame, self.dtype, shape, self.offset, strides, free)
+            self._derived["gathered", shape] = found  # type: ignore[attr-defined]
         return found
 
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:

@@ -150,6 +150,10 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
             elif op.kind in ("load", "store"):
                 (read if op.kind == "load" else written).add(op.attribute.slot)
                 op = op._replace(attribute=references.setdefault(op.attribute, len(references)))
+            elif op.kind == "spmv":
+                read.update(r.slot for r in op.attribute)
+                op = op._replace(attribute=tuple([references.setdefault(r, len(references))
+                                                  for r in op.attribute]))
             elif op.kind == "reduce":
                 written.add(op.attribute[1].slot)
                 op = op._replace(attribute=(op.attribute[0],
@@ -185,12 +189,12 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
 def _order(ops: Sequence[Op], rank: int, arguments: Sequence[Argument]) -> tuple[int, ...]:
     """Loop order, outermost first: the dimension with most unit strides innermost.
 
-    A reduction's tree is defined on the natural order, so loops that reduce keep it; a scan runs along its
-    own dimension innermost.
+    A reduction's tree is defined on the natural order, so loops that reduce keep it, and so do sparse rows,
+    which go along the rows of their dense operand; a scan runs along its own dimension innermost.
     """
     natural = list(range(rank))
     for op in ops:
-        if op.kind == "reduce":
+        if op.kind in ("reduce", "spmv"):
             return tuple(natural)
         if op.kind == "scan":
             return tuple([d for d in natural if d != op.attribute[1]] + [op.attribute[1]])

@@ -19,6 +19,9 @@ Kinds of `Op`:
     reduce    args = (value,), attribute = (operator, argument)      over the iteration dimensions that the
               argument does not follow, in the fixed tree of `reduction`; dtype = the accumulator's
     scan      args = (value,), attribute = (operator, dimension)     value = running sum or product
+    spmv      args = (low, high), attribute = (values, columns, dense), three arguments: value = the sum of
+              values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
+              iteration dimension j, dense[columns[k], j]
     otherwise a NumPy ufunc ("add", "exp", "where", "clip" ...) computing in the dtypes of its args,
               with a result of `dtype`
 """
@@ -30,7 +33,7 @@ from typing import Any, NamedTuple
 
 from diffuse.ir import Privilege
 
-STRUCTURAL = frozenset({"load", "scalar", "const", "index", "cast", "store", "reduce", "scan"})
+STRUCTURAL = frozenset({"load", "scalar", "const", "index", "cast", "store", "reduce", "scan", "spmv"})
 
 
 class Op(NamedTuple):
@@ -116,6 +119,13 @@ class Builder:
 
     def index(self, dimension: int) -> int:
         return self.emit("index", "int64", attribute=dimension)
+
+    def argument(self, position: int) -> Any:
+        """The argument that the input at `position` is read from, for an op that picks elements by itself."""
+        op = self.inputs[position]
+        if op.kind != "load":
+            raise ValueError(f"input {position} is given by value: only a store has elements to pick")
+        return op.attribute
 
     def store(self, value: int, position: int = 0) -> None:
         """Write output `position`, cast to its element type in memory."""

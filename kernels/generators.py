@@ -109,5 +109,13 @@ def _scan(name: str, operator: str) -> None:
         b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
 
 
+@generator("spmv")
+def spmv(b: Builder) -> None:
+    """Rows of a sparse matrix (first and last positions, values, columns) times a dense operand."""
+    bounds = b.input(0), b.input(1)
+    operands = (b.argument(2), b.argument(3), b.argument(4))
+    b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
+
+
 _scan("cumsum", "sum")
 _scan("cumprod", "prod")

@@ -21,6 +21,7 @@ from diffuse.kernels.expr import STRUCTURAL, Body, Loop
 from diffuse.kernels.interpret_ops import exact
 from diffuse.kernels.interpret_plan import Plan, Step, plan
 from diffuse.kernels.interpret_reduce import Array, Fold, Ranges, multiply
+from diffuse.kernels.interpret_sparse import Rows
 from diffuse.kernels.routines import Routine, flags
 from diffuse.launch import SEGMENT
 
@@ -199,6 +200,7 @@ class Frame:
         self.env: list[Any] = [None] * recipe.length
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
+        self.sparse: list[tuple[int, Rows]] = []
         self.buffers: list[Array] = []
         for i, op in enumerate(loop.ops):
             if op.kind == "scalar":
@@ -208,6 +210,10 @@ class Frame:
             elif op.kind == "scan":
                 self.scans.append((i, Scan(op.attribute[0], self.order.index(op.attribute[1]), op.dtype,
                                            [self.box[d] for d in self.order])))
+            elif op.kind == "spmv":
+                self.sparse.append((i, Rows(memory, [
+                    (launch.arguments[a][0], launch.body.arguments[a].dtype) for a in op.attribute], self.box,
+                    launch.spaces[loop.space][1][1] if len(self.box) > 1 else None)))
         for i in recipe.constant:
             self.env[i] = np.empty((), loop.ops[i].dtype)
 
@@ -256,6 +262,8 @@ class Frame:
             env[i] = np.arange(*block[k], dtype="int64").reshape(shape)
         for _, scan in self.scans:
             scan.ranges = block
+        for _, rows in self.sparse:
+            rows.ranges = block
         for _, feed in folds:
             feed.ranges = block
 
@@ -296,7 +304,7 @@ def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
     busy = all(a < b for a, b in frame.box)
     if busy:
         _execute(recipe.prologue, frame.env, watch)
-        steps = recipe.bind(dict([*frame.scans, *folds]))
+        steps = recipe.bind(dict([*frame.scans, *frame.sparse, *folds]))
         shape: list[int] | None = None
         for block, extents in frame.blocks():
             if extents != shape:

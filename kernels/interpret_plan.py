@@ -70,7 +70,7 @@ class Registers:
 def plan(body: Body, number: int) -> Plan:
     loop = body.loops[number]
     ops, count = loop.ops, len(loop.ops)
-    result = Plan(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan") for op in ops))
+    result = Plan(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan", "spmv") for op in ops))
     registers = Registers(result)
     last = {a: i for i, op in enumerate(ops) for a in op.args}
     direct = _direct(body, loop, last)
@@ -87,8 +87,8 @@ def plan(body: Body, number: int) -> Plan:
                 result.views.append((count + op.attribute, op.attribute, False))
             if i not in direct.values():
                 result.steps.append((interpret_ops.cast, op.args, count + op.attribute, "cast"))
-        elif op.kind in ("reduce", "scan"):
-            if op.kind == "scan":
+        elif op.kind in ("reduce", "scan", "spmv"):
+            if op.kind != "reduce":
                 registers.take(i, op.dtype)
             result.steps.append((None, op.args, i, op.kind))
         elif op.args and constant.issuperset(op.args):

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from diffuse.kernels import abi, llvm_memory, llvm_reduce
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels import abi, llvm_memory, llvm_reduce, llvm_sparse
 from diffuse.kernels.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body, Loop, Op
 from diffuse.kernels.llvm_block import Block
@@ -87,7 +88,7 @@ def places(body: Body, loop: Loop, inner: int) -> list[int]:
                 found.append(HEAD)
             case "index":
                 found.append(INNER if op.attribute == inner else ROW)
-            case "store" | "reduce" | "scan":
+            case "store" | "reduce" | "scan" | "spmv":
                 found.append(INNER)
             case _:
                 found.append(max((found[a] for a in op.args), default=HEAD))
@@ -135,6 +136,7 @@ class _Nest:
         for reduction in self.reductions.values():
             reduction.prepare(self.block, self.bounds)
         used = {op.attribute for op in self.loop.ops if op.kind in ("load", "store")}
+        used.update(a for op in self.loop.ops if op.kind == "spmv" for a in op.attribute)
         bases = {a: self.block.address(a) for a in sorted(used)}
         if not self.order:
             self._head(bases)
@@ -248,6 +250,17 @@ class _Nest:
         source = self.loop.ops[op.args[0]].dtype
         self.values[i] = cast(self.code, source, op.dtype, self.values[op.args[0]])
 
+    def _spmv(self, i: int, op: Op, step: Step) -> None:
+        operands = llvm_sparse.Operands(*(self.accesses[a] for a in op.attribute))
+        low, high = (self.values[a] for a in op.args)
+        if self.space.rank == 1:
+            bounds = str(low), str(high)
+            self.values[i] = llvm_sparse.rows(self.code, self.block, op.dtype, bounds, operands)
+            return
+        width = self.block.extent(self.loop.space, self.inner)
+        pitch = self.code.let(f"mul nuw i64 {width}, {ITEMSIZE[operands.dense.dtype]}")
+        self.values[i] = llvm_sparse.columns(self.code, op.dtype, (low, high), operands, pitch, step)
+
     def _reduce(self, i: int, op: Op, step: Step) -> None:
         self.reductions[i].element(self.values[op.args[0]], step)
 
@@ -274,4 +287,5 @@ class _Nest:
 _STRUCTURAL: dict[str, Callable[[_Nest, int, Op, Step], None]] = {
     "load": _Nest._load, "store": _Nest._store, "scalar": _Nest._scalar, "const": _Nest._const,
     "index": _Nest._index, "cast": _Nest._cast, "reduce": _Nest._reduce, "scan": _Nest._scan,
+    "spmv": _Nest._spmv,
 }

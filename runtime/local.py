@@ -7,7 +7,7 @@ on the calling thread, after everything submitted before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import getrefcount
+from sys import getrefcount, is_finalizing
 from typing import Any
 
 import numpy as np
@@ -39,8 +39,8 @@ class Memory:
     def __array_interface__(self) -> dict[str, Any]:
         return {"data": (self.address, False), "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
 
-    def __del__(self) -> None:
-        if hasattr(self, "_block"):
+    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
+        if hasattr(self, "_block") and not ending():
             self._allocator.give(self._block)
 
 

@@ -22,6 +22,7 @@ class Region:
     store: Store
     rows: Rows
     shape: Point
+    free: Point = ()
 
     def __getitem__(self, items: int | slice | tuple[int | slice, ...]) -> Region:
         """Basic indexing: slices with any step, and integers that drop a dimension."""
@@ -66,6 +67,12 @@ class Region:
                      for offset, terms in self.rows)
         return Region(self.store, rows, shape)
 
+    def gathered(self) -> Region:
+        """All indices of the first dimension, picked by data; for a task over any shape."""
+        rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
+        free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
+        return Region(self.store, rows, self.shape, free)
+
     def frame(self, *shape: int, dtype: str | None = None) -> Region:
         """The whole memory of the store in another shape or element type."""
         return array(self.store.id, *shape, dtype=dtype or self.store.dtype)
@@ -86,7 +93,7 @@ def split(shape: Point, points: int | Point, axis: int | Point = 0) -> tuple[Spl
 
 def access(region: Region, shape: Point, splits: tuple[Split, ...], privilege: Privilege,
            operator: str | None = None) -> Access:
-    map = AccessMap(region.rows)
+    map = AccessMap(region.rows, region.free)
     return Access(region.store, map, tiling(region.store, map, shape, splits), privilege, operator)
 
 
@@ -116,7 +123,8 @@ def over(shape: Point, operation: str, reads: Iterable[Region | float],
     accesses, scalars = [], []
     for position, x in enumerate(reads):
         if isinstance(x, Region):
-            accesses.append(access(x.to(shape), shape, splits, Privilege.READ))
+            view = x if x.free else x.to(shape)
+            accesses.append(access(view, shape, splits, Privilege.READ))
         else:
             scalars.append(Scalar(position, "float64", x))
     accesses += [access(w, shape, splits, privilege, operator) for w, privilege, operator in writes]

@@ -55,6 +55,8 @@ def beyond(region: Region, by: int) -> Region:
     (changed(1, privilege=RD), "operator", "names its operator"),
     (good._replace(accesses=good.accesses[::-1]), "inputs first", "list the inputs first"),
     (good._replace(scalars=(Scalar(2, "float64", 2.0),)), "scalar positions", "positions [2] of 2 inputs"),
+    (over((8,), "scatter", [a], [(b.gathered(), W, None)], 4), "data", "only reads may gather"),
+    (changed(0, map=AccessMap(((0, ((0, 1),)),), (0,)), partition=Replicated()), "data", "without terms"),
     (over((8,), "exp", [a], [(b[0].to((8,)), W, None)], 4), "disjoint writes", "split along a dimension"),
     (task("copy", [a], b, points=4, axis=-1), "disjoint writes", "or REDUCE"),
     (task("exp", [a], Region(b.store, ((0, ((0, 1), (1, 1))),), (4, 4))), "injective writes", "than once"),

@@ -334,6 +334,12 @@ BODIES = {
     "columns": build(LOAD[0], Op("reduce", "float64", (0,), ("max", 1)), views=["Rs1", "W01"]),
     "scan": build(LOAD[0], Op("scan", "float64", (0,), ("sum", 0)), put(1, 1),
                   views=["R1", "W1"], axis=-1),
+    "spmv": Body((Space(1, 0),), tuple(
+        Argument(k, 0, dtype, 0, letter, R if k < 5 else W)
+        for k, (dtype, letter) in enumerate([("int32", "1"), ("int32", "1"), ("float64", "0"), ("int32", "0"),
+                                             ("float64", "0"), ("float64", "1")])), (), (
+        Loop(0, (0,), (Op("load", "int32", (), 0), Op("cast", "int64", (0,)), Op("load", "int32", (), 1),
+                       Op("cast", "int64", (2,)), Op("spmv", "float64", (1, 3), (2, 3, 4)), put(4, 5))),)),
 }
 
 

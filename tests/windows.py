@@ -55,7 +55,11 @@ def region(rng: Random, whole: Region) -> Region:
 
 
 def fitting(rng: Random, frames: list[list[Region]], shape: tuple[int, ...]) -> Region | None:
-    """A view of some store that broadcasts to `shape`."""
+    """A view of some store that broadcasts to `shape`, or a vector whose index is data."""
+    if rng.random() < 0.1:
+        whole = rng.choice(rng.choice(frames))
+        if len(whole.shape) == 1:
+            return whole.gathered()
     for _ in range(12):
         view = region(rng, rng.choice(rng.choice(frames)))
         lead = len(shape) - len(view.shape)
@@ -79,7 +83,7 @@ def one(rng: Random, frames: list[list[Region]], points: Point, number: int) -> 
         axes = tuple(k for k in range(rank) if rng.random() < 0.4)
         shape = tuple(target.shape[k] for k in axes)
         out = fitting(rng, frames, shape)
-        if out is not None and out.shape == shape:
+        if out is not None and out.shape == shape and not out.free:
             made = reduction(rng.choice(OPERATORS), target, out, axes, points=points, axis=axis)
             return with_odd_privilege(made) if rng.random() < 0.2 else made
     reads = [fitting(rng, frames, target.shape) for _ in range(rng.choice((0, 1, 1, 2)))]

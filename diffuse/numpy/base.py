@@ -200,6 +200,8 @@ def host(x: Array) -> Mirror:
 def writable(x: Array) -> Mirror:
     """The memory of an array, for the host to write to: `wrote` has to follow."""
     memory = host(x)
+    if x.storage is not None:
+        x.storage.version += 1
     if x.storage is not None and x.storage.handed:
         assert x.memory is not None
         return x.memory
