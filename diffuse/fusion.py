@@ -2,9 +2,11 @@
 
 A prefix is fusible when no point of a later task depends on another point of an earlier one (papers/003,
 definition 3; `dependence` says it element by element).  The four constraints of the paper's figure 7 find
-that out from descriptions alone, in one forward pass, with three refinements: views that no element
-shares do not conflict, nor do views that every launch point cuts at the same places, and on one launch
-point every dependence is point-wise.  They are sound for tasks that pass `check`.
+that out from descriptions alone, in one forward pass, with four refinements: views that no element
+shares do not conflict, nor do views that every launch point cuts at the same places; on one launch
+point every dependence is point-wise; and what a program computes with the results of reductions, task by
+task of one element, ends the group as its *epilogue*: it runs once, when all points are done.  They are sound
+for tasks that pass `check`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from diffuse.ir import (
     Scalar,
     Store,
     relation,
+    concludes,
     volume,
 )
 from diffuse.pretty import refusal_text
@@ -48,10 +51,14 @@ class Refusal(NamedTuple):
 class Effects:
     """What the tasks of a group did so far: for each store, each distinct access and its first issuer."""
 
-    __slots__ = ("first", "_touched")
+    __slots__ = ("first", "reduces", "epilogue", "_touched")
 
     def __init__(self, tasks: Iterable[IndexTask] = ()) -> None:
         self.first: IndexTask | None = None
+        self.reduces = False
+        """Is there a result that is complete only when all points are done?"""
+        self.epilogue: IndexTask | None = None
+        """The task that began the epilogue."""
         self._touched: dict[int, dict[tuple[Any, ...], tuple[Access, IndexTask]]] = {}
         for task in tasks:
             self.add(task)
@@ -60,8 +67,11 @@ class Effects:
         """Note the effects of one more task of the group."""
         if self.first is None:
             self.first = task
+        elif self.epilogue is None and task.domain != self.first.domain:
+            self.epilogue = task
         for access in task.accesses:
             store, map, partition, privilege, operator = access
+            self.reduces = self.reduces or privilege is Privilege.REDUCE
             found = self._touched.get(store.id)
             if found is None:
                 found = self._touched[store.id] = {}
@@ -75,11 +85,13 @@ class Effects:
 
 
 def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | None:
-    """All tasks of a group run over one launch domain."""
+    """All tasks of a group run over one launch domain, but for its epilogue, which nothing else follows."""
     first = effects.first
-    if first is None or first.domain == task.domain:
+    if first is None or (effects.epilogue is None and first.domain == task.domain):
         return None
-    return Refusal("launch-domain equivalence", first, task)
+    if effects.reduces and concludes(task):
+        return None
+    return Refusal("launch-domain equivalence", effects.epilogue or first, task)
 
 
 def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:

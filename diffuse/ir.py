@@ -234,6 +234,14 @@ def volume(domain: Point) -> int:
     return prod(domain)
 
 
+def concludes(task: IndexTask) -> bool:
+    """Is the task so small that it may run at the end of others, when all their points are done?
+
+    One point, one element of every store: what a program computes with the results of reductions.
+    """
+    return not task.shape and volume(task.domain) <= 1 and all([volume(a[0][1]) == 1 for a in task.accesses])
+
+
 def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]) -> Partition:
     """The canonical partition of an access: what each point touches when `splits` cut `shape`.
 

@@ -12,11 +12,12 @@ from typing import Any
 
 from diffuse import trace
 from diffuse.canonical import Numbering
-from diffuse.fusion import Effects, admit
+from diffuse.fusion import Effects, Refusal, admit
 from diffuse.ir import IndexTask, Point, Split
 from diffuse.kernels import generators
 from diffuse.launch import ONE
 from diffuse.memo import Memo, Node
+from diffuse.settings import config
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -113,6 +114,9 @@ class Window:
             group.effects.add(earlier)
         group.analysed = len(group.tasks)
         refusal = admit(group.effects, task, opaque)
+        apart = bool(group.tasks) and task.domain != group.tasks[0].domain
+        if refusal is None and apart and config.runtime == "legate":  # which cannot run epilogues yet
+            refusal = Refusal("launch-domain equivalence", group.tasks[0], task)
         if refusal is not None:
             trace.count("refusals")
             trace.event("refusal", lambda: str(refusal))
@@ -127,6 +131,16 @@ class Window:
             self.closed.append(group)
             self.memo.trim()
             self.open = Group(self.memo.root)
+
+    def mend(self) -> None:
+        """After an exception at any moment: a task that had not joined the open group is not there, and what
+        was half numbered goes no further."""
+        group = self.open
+        if not (self.closed and self.closed[-1] is group):
+            del group.tasks[group.node.depth:]
+            self.close("an exception")
+        self.open = Group(self.memo.root)
+        self.held = sum(len(group.tasks) for group in self.closed)
 
     def take(self) -> Group:
         """The oldest closed group, no longer held."""

@@ -1,7 +1,7 @@
 """The calling convention of a compiled body: from a `Body` to the layout of its block of words.
 
-A kernel is `void k(ptr block, i64 point)`; a body with reductions has `void k_finish(ptr block)` too, run
-once after all points of a launch.  The block is a row of 8-byte words:
+A kernel is `void k(ptr block, i64 point)`; a body with reductions or an epilogue has `void k_finish(ptr
+block)` too, run once after all points of a launch.  The block is a row of 8-byte words:
 
     points
     per space       tile, then the extents of its iteration dimensions
@@ -97,6 +97,11 @@ def reductions(body: Body) -> tuple[Reduction, ...]:
         Reduction(number, op.attribute[1], op.attribute[0], op.dtype)
         for number, loop in enumerate(body.loops) for op in loop.ops if op.kind == "reduce"
     )
+
+
+def finishes(body: Body) -> bool:
+    """Is there something to do when all points are done?"""
+    return bool(body.epilogue or reductions(body))
 
 
 def kept(body: Body, reduction: Reduction) -> tuple[int, ...]:

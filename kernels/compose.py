@@ -176,9 +176,10 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
                         for shape, splits in (space_list[s] for s in spaces))
     body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops))
                        for s, ops in numbered)
-    body = Body(body_spaces, tuple(arguments),
-                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops)
     owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}
+    epilogue = sum(tasks[owner[s]].domain != window.domain for s, _ in nests)
+    body = Body(body_spaces, tuple(arguments),
+                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops, epilogue)
     touched = {r.slot for r in references}
     return Composition(body, tuple(window.sources[r] for r in references), tuple(scalars[i] for i in kept),
                        tuple(owner[s] for s in spaces), gone - touched,

@@ -80,6 +80,9 @@ class Body:
     """Element types of the parameters given by value."""
     loops: tuple[Loop, ...]
     """Run one after another by each point."""
+    epilogue: int = 0
+    """How many of the last loops, over single elements, run once instead: when all points are done and their
+    reductions are combined."""
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -152,7 +155,8 @@ def _lines(body: Body) -> list[str]:
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]
     lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]
     for number, loop in enumerate(body.loops):
-        lines.append(f"loop {number} over space {loop.space}, order {loop.order}:")
+        last = ", at the end" if number >= len(body.loops) - body.epilogue else ""
+        lines.append(f"loop {number} over space {loop.space}, order {loop.order}{last}:")
         for i, op in enumerate(loop.ops):
             args = ", ".join(f"v{a}" for a in op.args)
             attribute = "" if op.attribute is None else f" #{op.attribute}"

@@ -115,7 +115,7 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
     launch = Launch(body, values)
     watch = Watch(errors) if errors else None
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
-        for number in range(len(body.loops)):
+        for number in range(len(body.loops) - body.epilogue):
             _run(launch, number, p, watch)
 
 
@@ -128,7 +128,7 @@ def ready(body: Body) -> bool:
 
 
 def finish(body: Body, values: Values) -> None:
-    """Combine the partial results of a launch of several points and store the results."""
+    """Combine the partial results of a launch of several points and store the results; then the epilogue."""
     launch = Launch(body, values)
     if launch.points == 1:
         return
@@ -138,6 +138,8 @@ def finish(body: Body, values: Values) -> None:
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
             _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
+        for number in range(len(body.loops) - body.epilogue, len(body.loops)):
+            _run(launch, number, 0, None)
 
 
 @lru_cache(maxsize=256)

@@ -174,7 +174,7 @@ def _link(body: Body, image: bytes) -> Native:
     engine.add_object_file(llvm.ObjectFileRef.from_data(image))
     engine.finalize_object()
     address = engine.get_function_address("k")
-    finish = engine.get_function_address("k_finish") if abi.reductions(body) else 0
-    if not address or (abi.reductions(body) and not finish):
+    finish = engine.get_function_address("k_finish") if abi.finishes(body) else 0
+    if not address or (abi.finishes(body) and not finish):
         raise RuntimeError("the object code lacks the kernel's functions")
     return Native(address, finish, engine)

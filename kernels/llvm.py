@@ -29,13 +29,14 @@ ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
 
 def emit(body: Body, target: Target) -> str:
-    """The module of a body: functions `k` and, if it reduces, `k_finish`."""
+    """The module of a body: functions `k` and, if there is something to finish, `k_finish`."""
     module = Module(target)
     combines = [llvm_reduce.combine(module, body, number) for number in range(len(abi.reductions(body)))]
     code = Code(module, target.lanes)
     code.label("entry")
     block = Block(code, body)
-    for number, loop in enumerate(body.loops):
+    main = len(body.loops) - body.epilogue
+    for number, loop in enumerate(body.loops[:main]):
         _Nest(code, block, body, number, loop).write()
         mine = [name for name, r in zip(combines, abi.reductions(body), strict=True) if r.loop == number]
         if mine:
@@ -44,14 +45,22 @@ def emit(body: Body, target: Target) -> str:
                     code.do(f"call void @{name}(ptr %block)")
     code.do("ret void")
     _function(module, "k(ptr %block, i64 %point)", code)
-    if combines:
-        finish = Code(module, 1)
-        finish.label("entry")
-        for name in combines:
-            finish.do(f"call void @{name}(ptr %block)")
-        finish.do("ret void")
-        _function(module, "k_finish(ptr %block)", finish)
+    if abi.finishes(body):
+        _function(module, "k_finish(ptr %block)", _finish(module, body, combines))
     return str(module)
+
+
+def _finish(module: Module, body: Body, combines: list[str]) -> Code:
+    """What runs once, after all points: reductions are combined, then the epilogue's loops run."""
+    code = Code(module, 1)
+    code.label("entry")
+    block = Block(code, body)
+    for name in combines:
+        code.do(f"call void @{name}(ptr %block)")
+    for number in range(len(body.loops) - body.epilogue, len(body.loops)):
+        _Nest(code, block, body, number, body.loops[number]).write()
+    code.do("ret void")
+    return code
 
 
 def _function(module: Module, head: str, code: Code) -> None:
@@ -99,7 +108,7 @@ class _Nest:
     """One loop nest being written."""
 
     def __init__(self, code: Code, block: Block, body: Body, number: int, loop: Loop) -> None:
-        self.code, self.block, self.body, self.loop = code, block, body, loop
+        self.code, self.block, self.body, self.number, self.loop = code, block, body, number, loop
         self.space = body.spaces[loop.space]
         self.order = order_of(body, loop)
         self.inner = self.order[-1] if self.order else -1
@@ -115,7 +124,9 @@ class _Nest:
     def write(self) -> None:
         scans = any(op.kind == "scan" for op in self.loop.ops)
         with with_lanes(self.code, 1 if scans or not self.order else self.code.module.target.lanes):
-            if self.space.axis < 0 or not self.order:
+            if self.number >= len(self.body.loops) - self.body.epilogue:
+                self._bounded()
+            elif self.space.axis < 0 or not self.order:
                 with guarded(self.code, self.code.let("icmp eq i64 %point, 0")):
                     self._bounded()
             else:

@@ -87,7 +87,7 @@ def split(shape: Point, points: int | Point, axis: int | Point = 0) -> tuple[Spl
     """Equal tiles along one axis for each launch dimension; axis -1 cuts nothing."""
     domain = (points,) if isinstance(points, int) else points
     axes = (axis,) if isinstance(axis, int) else axis
-    return tuple(Split(a, -(-shape[a] // n)) if a >= 0 else Split(-1, 0)
+    return tuple(Split(a, -(-shape[a] // n)) if a >= 0 and shape else Split(-1, 0)
                  for a, n in zip(axes, domain, strict=True))
 
 

@@ -83,6 +83,7 @@ def test_columns_of_the_same_rows_fuse() -> None:
 
 
 a, b, c, s, m = array(0, 8), array(1, 8), array(2, 8), array(3), array(4, 8, 8)
+t, u = array(6), array(7)
 ROWS = array(5, 8)
 
 
@@ -128,6 +129,13 @@ def rd(operator: str, points: int = 4, target: Region = s) -> IndexTask:
     (task("add", [b, s], c, points=4), rd("sum"), "reduction"),
     (rd("sum", target=b[1]), r(b[4:]), None),
     (rd("sum", target=b[1]), r(b[:4]), "reduction"),
+    # the epilogue: single elements, when all points are done
+    (rd("sum"), task("sqrt", [s], t), None),
+    (rd("sum"), task("sqrt", [s], s), None),
+    (rd("sum"), task("sqrt", [t], t), None),
+    (rd("sum"), task("exp", [b], c), "launch-domain equivalence"),
+    (rd("sum"), task("exp", [b[2]], c[1]), "launch-domain equivalence"),
+    (w(a), task("sqrt", [s], t), "launch-domain equivalence"),
     # one point: every dependence is point-wise
     (rd("sum", 1), task("add", [b, s], c), None),
     (w(a, 1), r(a[::-1], 1), None),
@@ -138,6 +146,14 @@ def test_constraint(first: IndexTask, second: IndexTask, verdict: str | None) ->
     why = prefix([first, second])[1]
     assert (why.constraint if why else None) == verdict
     assert why is None or (why.earlier, why.later) == (first, second)
+
+
+#   x @ x ──Rd──> s ── divide ── t │ x * t     the points' loop needs t: a group of its own
+def test_nothing_but_single_elements_follows_an_epilogue() -> None:
+    window = [rd("sum"), task("divide", [1.0, s], t), task("multiply", [t, 2.0], u), r(b)]
+    head, why = prefix(window)
+    assert list(head) == window[:3]
+    assert str(why) == "exp stays out: launch-domain equivalence, divide[1] then exp[4]"
 
 
 def test_opaque_operations_fuse_with_nothing() -> None:

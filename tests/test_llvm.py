@@ -334,6 +334,11 @@ BODIES = {
     "columns": build(LOAD[0], Op("reduce", "float64", (0,), ("max", 1)), views=["Rs1", "W01"]),
     "scan": build(LOAD[0], Op("scan", "float64", (0,), ("sum", 0)), put(1, 1),
                   views=["R1", "W1"], axis=-1),
+    "epilogue": Body((Space(1, 0), Space(0, -1)), (
+        Argument(0, 0, "float64", 0, "1", R), Argument(1, 0, "float64", 0, "0", Privilege.READ_WRITE),
+        Argument(1, 0, "float64", 1, "", Privilege.READ_WRITE), Argument(2, 0, "float64", 1, "", W)), (), (
+        Loop(0, (0,), (LOAD[0], Op("reduce", "float64", (0,), ("sum", 1)))),
+        Loop(1, (), (LOAD[2], do("sqrt", 0), put(1, 3)))), 1),
     "spmv": Body((Space(1, 0),), tuple(
         Argument(k, 0, dtype, 0, letter, R if k < 5 else W)
         for k, (dtype, letter) in enumerate([("int32", "1"), ("int32", "1"), ("float64", "0"), ("int32", "0"),

@@ -93,7 +93,7 @@ def test_what_covers_leaves_no_element_out(rng: Random) -> None:
 def test_the_analysis_is_seldom_cautious() -> None:
     """Of the refusals in random windows over one domain, how many does the definition agree with?"""
     right = cautious = fused = 0
-    for seed in range(600):
+    for seed in range(900):
         window = windows.window(Random(seed))
         head, why = prefix(window)
         fused += len(head) > 1

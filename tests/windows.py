@@ -74,9 +74,9 @@ def fitting(rng: Random, frames: list[list[Region]], shape: tuple[int, ...]) -> 
 
 def one(rng: Random, frames: list[list[Region]], points: Point, number: int) -> IndexTask:
     """A random task, well formed or not."""
-    target = region(rng, rng.choice(rng.choice(frames)))
+    target = region(rng, rng.choice(rng.choice(frames[:3])))
     while not target.shape:
-        target = region(rng, rng.choice(rng.choice(frames)))
+        target = region(rng, rng.choice(rng.choice(frames[:3])))
     rank = len(target.shape)
     axis = axes_cut(rng, rank, points)
     if rng.random() < 0.25:
@@ -115,15 +115,25 @@ def well_formed(task: IndexTask, without: str = "") -> bool:
     return all(rule(task) is None for name, rule in RULES.items() if name != without)
 
 
+def concluding(rng: Random, number: int) -> IndexTask:
+    """A task of single elements, over stores that reductions of a window may have as targets."""
+    scalars = [array(id, dtype="bool") for id in (3, 4)]
+    return over((), f"op{number}", [rng.choice(scalars)], [(rng.choice(scalars), Privilege.WRITE, None)], (1,),
+                (-1,))
+
+
 def window(rng: Random, without: str = "") -> list[IndexTask]:
     """Two to four tasks that pass `check` (but for the rule `without`), mostly over one launch domain."""
     points: Point = rng.choice(((1,), (2,), (2,), (3,), (4,), (2, 2)))
     frames = stores(rng)
+    if rng.random() < 0.3:
+        frames.append([array(3, dtype="bool")])
     found: list[IndexTask] = []
     length = rng.choice((2, 2, 3, 4))
     while len(found) < length:
         several = points if rng.random() < 0.95 else rng.choice(((1,), (2,), (3,)))
-        drawn = one(rng, frames, several, len(found))
+        single = rng.random() < 0.12
+        drawn = concluding(rng, len(found)) if single else one(rng, frames, several, len(found))
         if well_formed(drawn, without):
             found.append(drawn)
     return found
