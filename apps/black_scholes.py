@@ -36,6 +36,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=10_000_000, help="number of options")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=10)
+    parser.add_argument("--plot", metavar="FILE", help="draw prices against the spot price")
 
 
 def setup(args: argparse.Namespace) -> State:
@@ -105,6 +106,27 @@ def check(state: State) -> tuple[str, float, float]:
     return "put-call parity and exact prices, largest error", max(parity, error), bound
 
 
+def plot(state: State, path: str) -> None:
+    """Call and put against the spot price for a strike of 100 in a year, beside what exercise would pay."""
+    from matplotlib.figure import Figure
+
+    spot = np.linspace(50.0, 150.0, 201).astype(state.call.dtype)
+    same = np.ones_like(spot)
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for volatility in (0.1, 0.3, 0.5):
+        call, put = prices(spot, 100.0 * same, same, volatility * same)
+        left.plot(spot, call, label=f"volatility {volatility}")
+        right.plot(spot, put, label=f"volatility {volatility}")
+    left.plot(spot, np.maximum(spot - 100.0, 0.0), "k--", linewidth=0.8, label="exercise now")
+    right.plot(spot, np.maximum(100.0 - spot, 0.0), "k--", linewidth=0.8, label="exercise now")
+    left.set(title="call, strike 100, expiry 1", xlabel="spot price", ylabel="option price")
+    right.set(title="put, strike 100, expiry 1", xlabel="spot price")
+    left.legend()
+    right.legend()
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Black-Scholes option prices")
     arguments(parser)
@@ -118,6 +140,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(state, args.plot)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=2000, help="grid points along each side")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--plot", metavar="FILE", help="draw the velocities")
 
 
 def setup(args: argparse.Namespace) -> State:
@@ -156,6 +157,31 @@ def check(state: State) -> tuple[str, float, float]:
     return "velocity differs from the exact start-up flow by", max(errors) / max(exact), bound
 
 
+def plot(state: State, path: str) -> None:
+    """The speed with arrows along the flow; and the mean velocity across the channel beside the exact one."""
+    from matplotlib.figure import Figure
+
+    n, t = state.u.shape[0], state.steps * state.dt
+    every = max(1, n // 16)
+    some = slice(every // 2, None, every)
+    places = [i * state.d for i in range(every // 2, n, every)]
+    figure = Figure(figsize=(11, 5), layout="constrained")
+    field, profile = figure.subplots(1, 2)
+    speed = field.imshow(np.sqrt(state.u**2 + state.v**2), origin="lower", cmap="viridis",
+                         extent=(0.0, LENGTH, 0.0, LENGTH))
+    field.quiver(places, places, state.u[some, some], state.v[some, some], color="white")
+    figure.colorbar(speed, label="speed")
+    field.set(title=f"velocity at t = {t:.3g}", xlabel="x", ylabel="y")
+    rows = range(0, n, max(1, n // 40))
+    heights = [row * state.d for row in rows]
+    exact, computed = [start_up_profile(y, t) for y in heights], [float(state.u[row].mean()) for row in rows]
+    profile.plot(exact, heights, "k-", linewidth=0.8, label="exact, undisturbed")
+    profile.plot(computed, heights, "o", markersize=3, label="computed")
+    profile.set(title="mean velocity along the channel", xlabel="u", ylabel="y")
+    profile.legend()
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="channel flow")
     arguments(parser)
@@ -171,6 +197,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(state, args.plot)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=2000, help="inner points along each side")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=50)
+    parser.add_argument("--plot", metavar="FILE", help="draw the residual of each iteration")
 
 
 def parabola(n: int, dtype: Any) -> np.ndarray:
@@ -106,14 +107,31 @@ def check(state: State) -> tuple[str, float, float]:
     return "residual off the true one, or error above the method's bound, by", max(drift, excess), bound
 
 
+def plot(history: list[float], path: str) -> None:
+    """The relative residual after each iteration."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.semilogy(range(1, len(history) + 1), history, marker=".")
+    axes.set(title="conjugate gradients", xlabel="iteration", ylabel="relative residual")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="conjugate gradients for Poisson's equation")
     arguments(parser)
     args = parser.parse_args(argv)
     state = setup(args)
+    history: list[float] = []
     start = time.perf_counter()
     for iteration in range(1, args.iterations + 1):
         step(state)
+        if args.plot:
+            history.append(math.sqrt(float(state.rr)) / norm(state.right))
         if iteration % 10 == 0 or iteration == args.iterations:
             rest = residual(state)
             print(f"iteration {iteration:4}  residual {rest:.3e}  {time.perf_counter() - start:9.3f} s")
@@ -121,6 +139,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(history, args.plot)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=8192, help="number of unknowns")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=20)
+    parser.add_argument("--plot", metavar="FILE", help="draw the residual of each iteration")
 
 
 def setup(args: argparse.Namespace) -> State:
@@ -62,14 +63,31 @@ def check(state: State) -> tuple[str, float, float]:
     return "relative residual", residual(state), max((2.2 / DIAGONAL) ** state.iterations, floor)
 
 
+def plot(history: list[float], path: str) -> None:
+    """The relative residual after each iteration."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    figure = Figure(figsize=(7, 4.5), layout="constrained")
+    axes = figure.subplots()
+    axes.semilogy(range(1, len(history) + 1), history, marker=".")
+    axes.set(title="Jacobi's method", xlabel="iteration", ylabel="relative residual")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(alpha=0.3)
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="dense Jacobi iteration")
     arguments(parser)
     args = parser.parse_args(argv)
     state = setup(args)
+    history: list[float] = []
     start = time.perf_counter()
     for iteration in range(1, args.iterations + 1):
         step(state)
+        if args.plot:
+            history.append(residual(state))
         if iteration % 5 == 0 or iteration == args.iterations:
             error = residual(state)
             print(f"iteration {iteration:4}  residual {error:.3e}  {time.perf_counter() - start:9.3f} s")
@@ -77,6 +95,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:.3g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(history, args.plot)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=2000, help="points along each side")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=100)
+    parser.add_argument("--plot", metavar="FILE", help="draw the set")
 
 
 def setup(args: argparse.Namespace) -> State:
@@ -70,6 +71,19 @@ def check(state: State) -> tuple[str, float, float]:
     return "area differs from 1.5066 by", abs(area(state) - AREA), 10.0 / state.iterations + cells
 
 
+def plot(state: State, path: str) -> None:
+    """Iterations until a point left; black for those that are still inside."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 6), layout="constrained")
+    axes = figure.subplots()
+    count = np.where(state.count == state.iterations, 0, state.count)
+    field = axes.imshow(count, cmap="magma", norm="symlog", extent=(LEFT, RIGHT, -HEIGHT, HEIGHT))
+    figure.colorbar(field, label="iterations until the point left")
+    axes.set(title=f"Mandelbrot set, {state.iterations} iterations", xlabel="Re c", ylabel="Im c")
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="Mandelbrot set")
     arguments(parser)
@@ -84,6 +98,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:.3g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(state, args.plot)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--size", type=int, default=4096, help="inner points along each side")
     parser.add_argument("--dtype", default="float64", choices=["float32", "float64"])
     parser.add_argument("--iterations", type=int, default=50)
+    parser.add_argument("--plot", metavar="FILE", help="draw the temperature")
 
 
 def setup(args: argparse.Namespace) -> State:
@@ -63,6 +64,18 @@ def check(state: State) -> tuple[str, float, float]:
     return "outside the edges' range, or left unlike right, by", max(outside, skewed), bound
 
 
+def plot(state: State, path: str) -> None:
+    """The temperature of the plate, the hot edge above."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 6), layout="constrained")
+    axes = figure.subplots()
+    field = axes.imshow(state.grid, cmap="inferno", vmin=0.0, vmax=HOT, extent=(0.0, 1.0, 0.0, 1.0))
+    figure.colorbar(field, label="temperature")
+    axes.set(title="temperature of the plate", xlabel="x", ylabel="y")
+    figure.savefig(path)
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="five-point stencil")
     arguments(parser)
@@ -78,6 +91,8 @@ def main(argv: list[str] | None = None) -> None:
     print(f"check: {what} {error:.3g} (at most {bound:g})")
     if not error <= bound:
         sys.exit("check failed")
+    if args.plot:
+        plot(state, args.plot)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -18,11 +18,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"black_scholes": 3000, "stencil": 40, "jacobi": 120, "mandelbrot": 60, "channel_flow": 41,
-         "conjugate_gradient": 40}
+         "conjugate_gradient": 40, "shallow_water": 40}
 
 # Operations of one step: calls of ufuncs and of `where`, copies, assignments to slices, matrix products.
 OPERATIONS = {"black_scholes": 65, "stencil": 6, "jacobi": 3, "mandelbrot": 12, "channel_flow": 378,
-              "conjugate_gradient": 18}
+              "conjugate_gradient": 18, "shallow_water": 748}
 
 
 def application(name: str, size: int | None = None, dtype: str = "float64") -> tuple[ModuleType, Any]:
@@ -68,6 +68,8 @@ def test_operations_of_a_step(name: str) -> None:
     for field, value in vars(state).items():
         if isinstance(value, np.ndarray):
             setattr(state, field, value.view(Counting))
+        elif isinstance(value, tuple):
+            setattr(state, field, tuple(array.view(Counting) for array in value))
     Counting.done = 0
     app.step(state)
     assert Counting.done == OPERATIONS[name]
@@ -82,6 +84,22 @@ def test_runs_alone_and_passes_its_check(name: str, dtype: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")
     assert not done.stderr
+
+
+UNDER_DIFFUSE = ["-m", "diffuse", "run"]
+
+
+@pytest.mark.parametrize("name, command", [*((name, []) for name in SMALL), ("channel_flow", UNDER_DIFFUSE),
+                                           ("shallow_water", UNDER_DIFFUSE)])
+def test_draws_a_picture(name: str, command: list[str], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "picture.png"
+    options = ["--size", str(SMALL[name]), "--iterations", "2", "--plot", str(picture)]
+    environment = {**os.environ, "DIFFUSE_CACHE_DIR": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, *command, f"apps/{name}.py", *options], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("name", SMALL)
@@ -135,6 +153,80 @@ def test_same_results_under_diffuse(name: str) -> None:
         np.testing.assert_allclose(results[key], array, rtol=tolerance, atol=100 * tolerance)
 
 
+def basin(n: int) -> tuple[ModuleType, Any]:
+    """The shallow water program, and a basin of depth 1 with a flat bed."""
+    app, state = application("shallow_water", n)
+    for array in (state.b, state.u, state.v):
+        array[:] = 0.0
+    state.h[:] = 1.0
+    return app, state
+
+
+@pytest.mark.parametrize("along", ["x", "y"])
+def test_a_standing_wave_takes_its_time(along: str) -> None:
+    """Long waves travel with sqrt(g h): half a period later the highest water is at the other wall."""
+    n, height = 32, 1e-3
+    app, state = basin(n)
+    wave = height * np.cos(np.pi * (np.arange(-2, n + 2) + 0.5) / n)
+    state.h += wave[None, :] if along == "x" else wave[:, None]
+    half = app.LENGTH / np.sqrt(app.GRAVITY)
+    steps = round(half / state.dt)
+    for _ in range(steps):
+        app.step(state)
+    profile = state.h[2:-2, 2:-2].mean(axis=0 if along == "x" else 1) - 1.0
+    np.testing.assert_allclose(profile, -wave[2:-2], atol=0.08 * height)
+
+
+@pytest.mark.parametrize("turn", [lambda a: a.T, lambda a: a[::-1], lambda a: a[:, ::-1]],
+                         ids=["transposed", "south to north", "east to west"])
+def test_water_does_not_care_how_the_map_lies(turn: Callable[[np.ndarray], np.ndarray]) -> None:
+    app, state = application("shallow_water")
+    _, turned = application("shallow_water")
+    x_to_y = np.array_equal(turn(np.arange(4).reshape(2, 2)), np.arange(4).reshape(2, 2).T)
+    turned.h, turned.b = turn(state.h).copy(), turn(state.b).copy()
+    for _ in range(10):
+        app.step(state)
+        app.step(turned)
+    np.testing.assert_allclose(turned.h, turn(state.h), rtol=1e-12, atol=1e-14)
+    u = turn(state.v if x_to_y else state.u)
+    np.testing.assert_allclose(np.abs(turned.u), np.abs(u), rtol=1e-9, atol=1e-13)
+
+
+@pytest.mark.parametrize("wrong", ["pushes", "fluxes", "minmod"])
+def test_water_that_does_not_rest_is_noticed(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The slope of the depth in place of the surface's; a flux that sees no bed; slopes without a limit."""
+    app, state = application("shallow_water")
+    right = getattr(app, wrong)
+    replacement: dict[str, Callable[..., Any]] = {
+        "pushes": lambda h, b: right(h, 0.0 * b),
+        "fluxes": lambda h, u, v, b, places: right(h, u, v, 0.0 * b, places),
+        "minmod": lambda a, b: a}
+    monkeypatch.setattr(app, wrong, replacement[wrong])
+    for _ in range(5):
+        app.step(state)
+    _, error, bound = app.check(state)
+    assert not error <= bound
+
+
+def test_shallow_water_fuses() -> None:
+    """A stage makes three tasks: faces, cells, walls."""
+    from diffuse import engine, trace
+
+    app, _ = application("shallow_water")
+    with under_diffuse(app):
+        _, state = application("shallow_water", 300)
+        for _ in range(3):
+            app.step(state)
+        engine.fence()
+        before = trace.snapshot()
+        for _ in range(4):
+            app.step(state)
+        engine.fence()
+        after = trace.snapshot()
+    assert after["recorded"] - before["recorded"] == 4 * OPERATIONS["shallow_water"]
+    assert after["launched"] - before["launched"] <= 4 * 8
+
+
 def test_runs_under_the_command(tmp_path: Path) -> None:
     program = ["apps/stencil.py", "--size", "200", "--iterations", "10"]
     command = [sys.executable, "-m", "diffuse", "run", *program]
@@ -149,3 +241,4 @@ def test_nothing_of_diffuse_inside(path: Path) -> None:
     text = path.read_text()
     assert "diffuse" not in text.lower().replace("--", "")
     assert "import numpy as np" in text
+    assert "\nimport matplotlib" not in text and "\nfrom matplotlib" not in text    # for pictures only
