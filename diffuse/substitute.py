@@ -1,14 +1,16 @@
-"""`import numpy` of the user's own files: answered by `diffuse.numpy`.
+"""`import numpy` and `import scipy` of the user's own files: answered by `diffuse.numpy` and `diffuse.scipy`.
 
 Only import statements in the program and its modules are answered; the standard library and what is installed
-(scipy, matplotlib, ...) keep the real NumPy, and meet Diffuse arrays through NumPy's protocols.  The program
-then runs as Python would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
+(SciPy's own code, matplotlib, ...) keep the real modules, and meet Diffuse arrays through NumPy's protocols.
+What Diffuse has no module for (`scipy.stats`, say) is the real one for the program, too.  The program then
+runs as Python would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
+import importlib.util
 import os
 import runpy
 import signal
@@ -20,6 +22,9 @@ from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
+
+REPLACED = ("numpy", "scipy")
+"""The packages whose imports are answered."""
 
 OWN = os.path.dirname(os.path.abspath(__file__))
 
@@ -52,24 +57,39 @@ def users(names: Mapping[str, Any] | None) -> bool:
 
 
 def _importer(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`__import__` for the user's `import numpy`; `plain` for everything else."""
+    """`__import__` for the user's `import numpy` and `import scipy`; `plain` for everything else."""
     def import_(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
                 fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
-        asked = level == 0 and (name == "numpy" or name.startswith("numpy."))
+        root = name.partition(".")[0]
         # a list comes from C code (pickle and others), which then looks for the real module by its name
-        if not asked or isinstance(fromlist, list) or not users(globals):
+        if level or root not in REPLACED or isinstance(fromlist, list) or not users(globals):
             return plain(name, globals, locals, fromlist, level)
+        if root == "scipy" and not _has(name):
+            found = plain(name, globals, locals, fromlist, level)
+            return found if fromlist else importlib.import_module("diffuse.scipy")
         if fromlist:
             return plain("diffuse." + name, None, None, fromlist, 0)
         plain("diffuse." + name, None, None, (), 0)
-        return sys.modules["diffuse.numpy"]
+        return sys.modules["diffuse." + root]
 
     return import_
 
 
+def _has(name: str) -> bool:
+    """Has Diffuse a module in the place of this one of SciPy's?  Without SciPy `diffuse.scipy` says so."""
+    if name == "scipy":
+        return True
+    try:
+        return importlib.util.find_spec("diffuse." + name) is not None
+    except ModuleNotFoundError as error:
+        if error.name == "scipy":
+            raise
+        return False
+
+
 @contextmanager
 def numpy_replaced() -> Iterator[None]:
-    """`import numpy` in the user's files means `diffuse.numpy` while this lasts."""
+    """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
     before = builtins.__import__
     builtins.__import__ = _importer(before)
     try:

@@ -29,11 +29,26 @@ Kinds of `Op`:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from struct import pack
 from typing import Any, NamedTuple
 
 from diffuse.ir import Privilege
 
 STRUCTURAL = frozenset({"load", "scalar", "const", "index", "cast", "store", "reduce", "scan", "spmv"})
+
+
+class Literal(float):
+    """A number that belongs to a kernel's structure: equal to another one if they have the same bits, so that
+    0.0 and -0.0 are two, and NaN is one."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and pack("<d", self) == pack("<d", other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(pack("<d", self))
 
 
 class Op(NamedTuple):
@@ -118,7 +133,7 @@ class Builder:
         return value if self.ops[value].dtype == dtype else self.emit("cast", dtype, value)
 
     def const(self, value: Any, dtype: str) -> int:
-        return self.emit("const", dtype, attribute=value)
+        return self.emit("const", dtype, attribute=Literal(value) if isinstance(value, float) else value)
 
     def index(self, dimension: int) -> int:
         return self.emit("index", "int64", attribute=dimension)

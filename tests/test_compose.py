@@ -8,6 +8,7 @@ from diffuse import view
 from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling
 from diffuse.kernels import loops
 from diffuse.kernels.compose import Composition, compose
+from diffuse.kernels.expr import Builder
 
 SIZE = 8
 
@@ -151,3 +152,12 @@ def test_transposed_operands_turn_the_loops() -> None:
                    for i, p in ((0, Privilege.READ), (1, Privilege.WRITE)))
     one = IndexTask("sqrt", ("float64", "float64"), (6, 10), (1,), splits, (read, write))
     assert made([one], set()).body.loops[0].order == (1, 0)
+
+
+def test_literals_are_told_apart_by_their_bits() -> None:
+    builder = Builder((), (), ())
+    for value in (0.0, -0.0, float("nan"), float("nan"), 0.0):
+        builder.const(value, "float64")
+    zero, minus, nan, again, same = builder.ops
+    assert zero == same and hash(zero) == hash(same) and nan == again
+    assert zero != minus and len({zero, minus, nan}) == 3

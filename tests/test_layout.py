@@ -16,7 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LINKS = {"runtime": "../runtime", "kernels": "../kernels"}
 HEAVY = {"numpy", "llvmlite", "numba", "scipy", "jax"}
 PURE = 10       # floors below this are plain data and functions over it
-"""Rooms: 0 the IR and its analyses; 10 kernels, and runtime beside them; 30 the stream; 50 numpy; 80 cli."""
+"""Rooms: 0 the IR and its analyses; 10 kernels, and runtime beside them; 30 the stream; 50 numpy; 63 scipy;
+80 cli."""
 
 FLOORS: dict[str, int] = {
     "diffuse.ir": 0, "diffuse.settings": 0, "diffuse.substitute": 0,
@@ -76,6 +77,11 @@ FLOORS: dict[str, int] = {
     "diffuse.numpy.methods": 60, "diffuse.numpy.scalar": 60,
     "diffuse.numpy.array": 61,
     "diffuse.numpy": 62,
+    "diffuse.scipy.fallback": 63, "diffuse.scipy.special_coefficients": 63, "diffuse.scipy.special_terms": 63,
+    "diffuse.scipy": 64, "diffuse.scipy.fft": 64, "diffuse.scipy.linalg": 64, "diffuse.scipy.ndimage": 64,
+    "diffuse.scipy.special_elementary": 64, "diffuse.scipy.special_error": 64,
+    "diffuse.scipy.special_gamma": 64,
+    "diffuse.scipy.special_bessel": 65, "diffuse.scipy.special_ufuncs": 66, "diffuse.scipy.special": 67,
     "diffuse.cli": 80, "diffuse.cli.compare": 80, "diffuse.cli.launch": 80,
     "diffuse.cli.info": 80, "diffuse.cli.measure": 80,
     "diffuse.__main__": 81, "diffuse.cli.cache": 81, "diffuse.cli.run": 81,

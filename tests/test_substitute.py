@@ -60,6 +60,95 @@ def test_every_form_of_import_in_the_program_and_its_modules(tmp_path: Path) -> 
     assert found.stdout == "done 4.0\n", found.stderr
 
 
+def test_every_form_of_import_of_scipy(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    written(tmp_path, "beside.py", """
+        from scipy.special import gamma
+        import scipy.linalg as la
+        name = la.__name__
+        """)
+    program = written(tmp_path, "program.py", """
+        import scipy.special
+        import scipy.special as sc
+        import scipy.linalg.blas as blas
+        import scipy.fft, scipy.ndimage
+        import scipy.constants
+        import scipy
+        from scipy import linalg, special, stats
+        from scipy.special import erf, gamma
+        from scipy.linalg import norm, LinAlgError
+        from scipy.optimize import minimize
+        import scipy.optimize as so
+        import numpy as np, beside
+        assert scipy.__name__ == "diffuse.scipy", scipy
+        assert sc is special is scipy.special and sc.__name__ == "diffuse.scipy.special"
+        assert gamma is sc.gamma is beside.gamma and type(gamma(np.ones(5))) is np.ndarray
+        assert linalg is scipy.linalg and beside.name == linalg.__name__ == "diffuse.scipy.linalg"
+        assert scipy.fft.__name__ == "diffuse.scipy.fft" and scipy.ndimage.__name__ == "diffuse.scipy.ndimage"
+        assert blas is scipy.linalg.blas and float(blas.ddot(np.ones(3), np.ones(3))) == 3
+        assert stats is scipy.stats and stats.__name__ == "scipy.stats"
+        assert scipy.constants.pi > 3 and so is scipy.optimize and so.minimize is minimize
+        found = minimize(lambda v: ((v - 1) ** 2).sum(), np.zeros(2)).x
+        print("done", round(float(found.sum()), 3), float(norm(np.ones(16))), float(erf(0.0)))
+        """)
+    found = run(tmp_path, program)
+    assert found.stdout == "done 2.0 4.0 0.0\n", found.stderr
+
+
+def test_sparse_modules_of_scipy_are_diffuses(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    pytest.importorskip("diffuse.scipy.sparse")
+    program = written(tmp_path, "program.py", """
+        import scipy
+        import scipy.sparse as sp
+        from scipy.sparse.linalg import cg
+        from scipy.sparse import csgraph
+        assert sp is scipy.sparse and sp.__name__ == "diffuse.scipy.sparse"
+        assert scipy.sparse.csr_array is sp.csr_array and sp.csr_array.__module__.startswith("diffuse.")
+        assert cg is scipy.sparse.linalg.cg and scipy.sparse.linalg.__name__ == "diffuse.scipy.sparse.linalg"
+        print("done")
+        """)
+    found = run(tmp_path, program)
+    assert found.stdout == "done\n", found.stderr
+
+
+def test_scipys_own_code_and_installed_libraries_keep_the_real_scipy(tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    installed = tmp_path / "lib" / "site-packages"
+    written(installed, "installed.py", """
+        import scipy.special, scipy.linalg as la
+        from scipy import fft
+        names = scipy.__name__, scipy.special.__name__, la.__name__, fft.__name__
+        """)
+    program = written(tmp_path, "program.py", """
+        import importlib, sys
+        sys.path.append(sys.argv[1])
+        import scipy.special, scipy.stats, installed
+        assert installed.names == ("scipy", "scipy.special", "scipy.linalg", "scipy.fft"), installed.names
+        assert importlib.import_module("scipy").__name__ == "scipy"
+        assert sys.modules["scipy.stats"].__name__ == "scipy.stats"
+        print("done", round(scipy.stats.norm.cdf(0.0), 3))
+        """)
+    found = run(tmp_path, program, str(installed))
+    assert found.stdout == "done 0.5\n", found.stderr
+
+
+def test_a_program_finds_that_scipy_is_not_installed(tmp_path: Path) -> None:
+    program = written(tmp_path, "program.py", """
+        import sys
+        for name in [n for n in sys.modules if n.partition(".")[0] == "scipy"]:
+            del sys.modules[name]
+        sys.modules["scipy"] = None
+        for statement in ("import scipy", "import scipy.special", "from scipy.linalg import norm",
+                          "import scipy.stats"):
+            try:
+                exec(statement)
+            except ImportError as error:
+                print(error.name, "pip install" in str(error))
+        """)
+    assert run(tmp_path, program).stdout == "scipy True\n" * 4
+
+
 def test_installed_libraries_and_c_code_keep_the_real_numpy(tmp_path: Path) -> None:
     installed = tmp_path / "lib" / "site-packages"
     written(installed, "installed.py", "import numpy\nname = numpy.__name__\n")

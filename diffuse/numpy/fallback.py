@@ -166,12 +166,12 @@ def caller() -> FrameType | None:
 
 def _report(name: str) -> None:
     trace.count("fallbacks")
-    mode = config.fallback
+    mode, library = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
     if mode == "silent":
         return
     if mode == "error":
         raise NotImplementedError(f"{name} is not implemented by Diffuse and DIFFUSE_FALLBACK=error forbids "
-                                  f"running it by NumPy; expected a function that Diffuse has, or "
+                                  f"running it by {library}; expected a function that Diffuse has, or "
                                   f"DIFFUSE_FALLBACK=warn")
     frame = caller()
     if frame is None:
@@ -181,7 +181,7 @@ def _report(name: str) -> None:
         return
     _warned.add(site)
     warnings.warn_explicit(
-        f"{name} runs by NumPy here: it waits for pending work and is not fused. "
+        f"{name} runs by {library} here: it waits for pending work and is not fused. "
         f"Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
         RuntimeWarning, site[0], site[1], module=frame.f_globals.get("__name__"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}))

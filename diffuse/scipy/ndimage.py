@@ -1,0 +1,13 @@
+"""`scipy.ndimage`: filters, measurements and interpolation on Diffuse arrays, run by SciPy."""
+
+from __future__ import annotations
+
+from diffuse.scipy import fallback as _fallback
+
+__all__ = _fallback.listing("scipy.ndimage")
+__path__: list[str] = []  # has submodules: see `fallback.Mirror`
+__getattr__ = _fallback.lookup("scipy.ndimage", globals())
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
