@@ -3,6 +3,9 @@
 Tasks of sixteen elements, one operation each, on arrays of their own and with a new array for each result.
 The main thread's share is measured inside the runtime's `launch`, `create` and `release`: what recording and
 planning cost is in overheads.py.  All of the rest of the process's time is the runtime's.
+
+Beside it stands an empty task of Legate's on three stores, made through Legate's Python interface, one after
+another: with nothing else in the processor's caches, the least that a task costs there.
 """
 
 from __future__ import annotations
@@ -64,18 +67,56 @@ class Meter:
         return {"main": self.seconds / n, "total": (total - main + self.seconds) / n, "wall": clock / n}
 
 
+def empty(runtime: Any, wait: Callable[[], None], count: int) -> Measures:
+    """Seconds a task of Legate's that does nothing: three stores, as many points as Legate processors."""
+    from diffuse.ir import Store
+    from diffuse.runtime.legate import message
+    from diffuse.runtime.legate.instances import LegateInstance
+    from diffuse.runtime.legate.requirements import tiles
+
+    place, points = runtime.placement, runtime.processors
+    parts = []
+    for _ in range(3):
+        instance = LegateInstance(Store(-1, SHAPE, "float64"))
+        place.store(instance).fill(0.0)
+        parts.append(place.part(instance, tiles(SHAPE, 0, SHAPE[0] // points), points)[:2])
+        if place.alone:
+            parts[-1] = (place.store(instance),)
+    words = message.Message(message.RUN, 0, 1, 0, 0, 0, 0, bytes(300)).pack(0, 0, False, (), b"")
+    wait()
+    main, total = time.thread_time(), time.process_time()
+    for _ in range(count):
+        task = place.task(points)
+        task.add_input(*parts[0])
+        task.add_input(*parts[1])
+        task.add_output(*parts[2])
+        place.send(task, words)
+    submitted = time.thread_time() - main
+    wait()
+    main, total = time.thread_time() - main, time.process_time() - total
+    return {"main": submitted / count, "total": (total - main + submitted) / count}
+
+
 def costs(options: Measures) -> Measures:
     """In the child: both programs, on the runtime that the environment names."""
     import diffuse.numpy as np
     from diffuse import engine
 
-    meter = Meter(engine.current().runtime)
+    runtime = engine.current().runtime
+    meter = Meter(runtime)
     a, b, c = np.ones(SHAPE), np.ones(SHAPE), np.zeros(SHAPE)
     found: Measures = {}
-    for name, operation in (("in place", lambda: np.add(a, b, out=c)), ("new array", lambda: a + b)):
-        samples = [meter.sample(operation, engine.fence, options["count"])
-                   for _ in range(options["repeats"] + 1)][1:]
-        found[name] = {key: statistics.median(sample[key] for sample in samples) for key in samples[0]}
+    programs: dict[str, Callable[[], Measures]] = {
+        "in place": lambda: meter.sample(lambda: np.add(a, b, out=c), engine.fence, options["count"]),
+        "new array": lambda: meter.sample(lambda: a + b, engine.fence, options["count"])}
+    if runtime.name == "legate":
+        programs["empty task"] = lambda: empty(runtime, engine.fence, options["count"])
+    samples: dict[str, list[Measures]] = {name: [] for name in programs}
+    for _ in range(options["repeats"] + 1):
+        for name, program in programs.items():
+            samples[name].append(program())
+    for name, (_, *rest) in samples.items():
+        found[name] = {key: statistics.median(sample[key] for sample in rest) for key in rest[0]}
     return found | {"points": meter.points}
 
 
@@ -99,10 +140,15 @@ def text(result: Measures) -> str:
     programs = ("in place", "new array")
     found = {name: c for name, c in result.items() if "absent" not in c}
     header = ("runtime", "points", *(f"{program}, {what}" for program in programs
-                                     for what in ("main", "total", "wall")))
+                                     for what in ("main", "total", "wall")),
+              "empty task, main", "total")
     rows = [[name, str(c["points"]), *(table.seconds(c[program][key]) for program in programs
-                                       for key in ("main", "total", "wall"))] for name, c in found.items()]
-    title = f"a launch of {math.prod(SHAPE)} elements, three stores; wall: with recording"
+                                       for key in ("main", "total", "wall")),
+             *(table.seconds(c["empty task"][key]) if "empty task" in c else "-"
+               for key in ("main", "total"))]
+            for name, c in found.items()]
+    title = (f"a launch of {math.prod(SHAPE)} elements, three stores; wall: with recording; "
+             "last: an empty task of Legate's")
     absent = [f"{name}: {c['absent']}" for name, c in result.items() if "absent" in c]
     return "\n".join([table.render(title, header, rows), *absent])
 

@@ -50,7 +50,7 @@ def elements(task: IndexTask, access: Access, point: Point) -> Elements:
 
 
 def image(access: Access, index: Point) -> Iterator[Point]:
-    """The coordinates that one iteration may touch: one element, but for dimensions whose coordinate is data."""
+    """The coordinates that one iteration may touch: one element, or all where a coordinate is data."""
     return product(*(range(size) if d in access.map.free else (at,)
                      for d, (at, size) in enumerate(zip(access.map(index), access.store.shape, strict=True))))
 

@@ -46,6 +46,8 @@ class Engine:
         self.epoch = 0
         """Times that the program waited for everything."""
         self._lock = threading.RLock()
+        self._torn = False
+        """Did an exception end a call at a moment when something was half done?"""
         self._launches: dict[Point, tuple[Point, tuple[Split, ...]]] = {}
 
     @property
@@ -205,32 +207,48 @@ class Engine:
         if config.check and not opaque(task):
             check(task)
         window = self.window
-        self.stores.expect(task)
+        if self._torn:
+            self._mend()
         try:
+            self.stores.expect(task)
             window.add(task)
-        except BaseException:  # an interrupt, or no stack left: what was half numbered must not go on
-            if not window.open.tasks or window.open.tasks[-1] is not task:
-                self.stores.retire([task])
-            window.close("an exception")
-            raise
-        if config.window != "auto":
-            if window.held >= int(config.window):
-                self.flush("the window is full")
-        elif window.held >= window.size:
-            while window.full():
-                self.forwarder.forward()
-            if window.held >= window.size:
-                if window.size < LARGEST_SIZE:
-                    window.size *= 2
-                else:
+            if config.window != "auto":
+                if window.held >= int(config.window):
                     self.flush("the window is full")
+            elif window.held >= window.size:
+                while window.full():
+                    self.forwarder.forward()
+                if window.held >= window.size:
+                    if window.size < LARGEST_SIZE:
+                        window.size *= 2
+                    else:
+                        self.flush("the window is full")
+        except BaseException:  # an interrupt at any moment, or no stack or memory left
+            self._torn = True
+            raise
+
+    def _mend(self) -> None:
+        """What the last exception left half done is counted anew from what is held, and so done or undone.
+
+        Not while a group is forwarded, whose host function records: that comes to its own end first.
+        """
+        if not self.forwarder.busy:
+            self.window.mend()
+            self.stores.mend([task for group in self.window.closed for task in group.tasks])
+            self._torn = False
 
     def flush(self, reason: str = "the program waits") -> None:
         """Forward every task that is held."""
         with self._lock:
-            self.window.close(reason)
-            while self.window.closed:
-                self.forwarder.forward()
+            if self._torn:
+                self._mend()
+            try:
+                self.window.close(reason)
+                while self.window.closed:
+                    self.forwarder.forward()
+            except BaseException:
+                self._torn = True
+                raise
 
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
@@ -243,7 +261,7 @@ class Engine:
 
     def settle(self) -> None:
         """Wait, unless there is nothing to wait for: floating-point errors so far are reported."""
-        if self.window.held or self.forwarder.unreported:
+        if self.window.held or self._torn or self.forwarder.unreported:
             self.fence()
 
     def use_runtime(self) -> None:

@@ -9,7 +9,7 @@ from diffuse.floaterrors import report, suspects
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.kernels import loops
 from diffuse.kernels.compiler import compiler
-from diffuse.kernels.compose import compose
+from diffuse.kernels.compose import alike, compose
 from diffuse.layout import joined, layout
 from diffuse.pipeline import Pair, begins, header, pair
 from diffuse.plan import Plan
@@ -40,13 +40,14 @@ class Forwarder:
 
     def forward(self) -> None:
         """Run the oldest group; its successor with it, where the two make one pass over memory."""
-        group = self._take()
         try:
+            group = self._take()
             if not self._with_partner(group):
                 self._run(group)
         except BaseException as error:
             for unfinished in self._taken:
-                self.stores.lose(unfinished.tasks, error)
+                if unfinished not in self.window.closed:
+                    self.stores.lose(unfinished.tasks, error)
             raise
         finally:
             self._taken.clear()
@@ -64,9 +65,15 @@ class Forwarder:
         if flags:
             report(flags, [suspects(tasks) for tasks in ran.values()])
 
+    @property
+    def busy(self) -> bool:
+        """Is a group being forwarded?"""
+        return bool(self._taken)
+
     def _take(self) -> Group:
-        group = self.window.take()
+        group = self.window.closed[0]
         self._taken.append(group)
+        self.window.take()
         self.stores.running.update(group.numbering.slots)
         self.stores.retire(group.tasks)
         return group
@@ -79,8 +86,8 @@ class Forwarder:
             if store in alive or store in pending:
                 bits |= 1 << slot
         plan: Plan | None = group.node.plans.get(bits)
-        if plan is None:
-            plan = group.node.plans[bits] = self._plan(group, bits)
+        if plan is None or not plan.holds(group.tasks):
+            plan = group.node.plans[bits] = self._plan(group, bits, plan)
         if plan.kernel is not None and plan.kernel.native is None:
             self._await(plan, group.tasks)
         return plan
@@ -99,13 +106,16 @@ class Forwarder:
             if seconds > WORTH_WAITING:
                 plan.kernel.wait(seconds)
 
-    def _plan(self, group: Group, bits: int) -> Plan:
+    def _plan(self, group: Group, bits: int, before: Plan | None = None) -> Plan:
+        """A new plan; after one whose scalars are not all equal any more, without what differs now."""
         trace.count("plans")
         live = {store for store, slot in group.numbering.slots.items() if bits >> slot & 1}
         gone = temporaries(group.tasks, (), live)
-        composition = compose(group.tasks, gone, loops.fuse)
+        equal = alike(group.tasks, None if before is None else before.equal)
+        composition = compose(group.tasks, gone, loops.fuse, equal)
         kernel = compiler.kernel(composition.body) if composition.body.loops else None
-        plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks))
+        plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
+                    equal)
         self.plans.append(plan)
         trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
                                     f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n"

@@ -21,8 +21,8 @@ from diffuse.ir import (
     Relation,
     Scalar,
     Store,
-    relation,
     concludes,
+    relation,
     volume,
 )
 from diffuse.pretty import refusal_text

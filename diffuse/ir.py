@@ -148,8 +148,8 @@ class AccessMap:
 
     rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
     free: Point = ()
-    """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an iteration
-    may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
+    """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an
+    iteration may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
 
     def __call__(self, index: Point) -> Point:
         return tuple(offset + sum(step * index[k] for k, step in terms) for offset, terms in self.rows)

@@ -48,13 +48,15 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1
     folded = {reduction.argument for reduction in abi.reductions(body)} if many else set()
+    late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
     arguments = []
     for k, ((number, position), argument, word) in enumerate(zip(composition.arguments, body.arguments,
                                                                  places.arguments, strict=True)):
         access = tasks[number].accesses[position]
         storage = storages[access.store.id]
         arguments.append(Argument(word, argument.slot, (storage.shape, storage.dtype), access,
-                                  Privilege.REDUCE if k in folded else argument.privilege))
+                                  Privilege.REDUCE if k in folded else argument.privilege,
+                                  argument.space in late))
     scratch = tuple(
         Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
                 if many else ())

@@ -6,14 +6,15 @@ stores, views, extents and scalars of the tasks at hand and hands their values t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from diffuse.ir import IndexTask, Privilege, covers, volume
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
-from diffuse.kernels.compose import Composition
+from diffuse.kernels.compose import Composition, Source, bits
 from diffuse.kernels.expr import Body
 from diffuse.runtime.base import Layout
 
@@ -24,10 +25,11 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "rowwise", "stored", "donations", "layouts", "_partials", "_complex")
+                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "_partials", "_complex")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
-                 live: Container[int], reason: str, text: str) -> None:
+                 live: Container[int], reason: str, text: str,
+                 equal: Mapping[Source, Source] = MappingProxyType({})) -> None:
         self.composition = composition
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
@@ -46,6 +48,8 @@ class Plan:
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
+        self.equal = equal
+        """Scalars that its kernel takes for one, as `compose.alike` found them."""
         self.layouts: dict[tuple[object, ...], Layout] = {}
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -57,6 +61,14 @@ class Plan:
         lines = list(dict.fromkeys(self.where))
         span = lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
         return f"{' '.join(self.operations)} [{span}]"
+
+    def holds(self, tasks: Sequence[IndexTask]) -> bool:
+        """Are the scalars equal that were when it was made?"""
+        for (t, k), (u, m) in self.equal.items():
+            one, other = tasks[t].scalars[k], tasks[u].scalars[m]
+            if one[2] is not other[2] and bits(one) != bits(other):
+                return False
+        return True
 
     def work(self, tasks: Sequence[IndexTask]) -> int:
         """Operations times elements, over the extents at hand."""

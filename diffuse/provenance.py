@@ -10,32 +10,58 @@ from diffuse.ir import Where
 
 PACKAGE = __name__.partition(".")[0]
 NOWHERE = Where("?", 0)
+NEAREST = 8
+"""Calls of the user's that tell one way to a line from another."""
+_REMEMBERED = 1 << 16
 
-_inside: dict[CodeType, bool] = {}
-"""Code seen on the way: is it ours?"""
-_lines: dict[CodeType, dict[int, Where]] = {}
+# By identity, for the hash of a code object goes through its instructions and constants; an entry holds the
+# code it is about, so that the identity is never another's while the entry stands.
+_known: dict[int, tuple[CodeType, dict[int, Where] | None]] = {}
+"""Code seen on the way: the lines of it that called, or None if it is ours."""
 
 
 def where(depth: int = 2) -> Where:
     """The user's line that led here, starting `depth` frames up."""
     frame: Any = sys._getframe(depth)
-    inside = _inside
+    known = _known
     while frame is not None:
-        code = frame.f_code
-        ours = inside.get(code)
-        if ours is None:
-            name = frame.f_globals.get("__name__") or ""
-            ours = inside[code] = name == PACKAGE or name.startswith(PACKAGE + ".")
-        if not ours:
+        entry = known.get(id(frame.f_code)) or _look(frame)
+        lines = entry[1]
+        if lines is not None:
             break
         frame = frame.f_back
     else:
         return NOWHERE
-    lines = _lines.get(code)
-    if lines is None:
-        lines = _lines[code] = {}
     line = frame.f_lineno
     found = lines.get(line)
     if found is None:
-        found = lines[line] = Where(code.co_filename, line)
+        found = lines[line] = Where(frame.f_code.co_filename, line)
     return found
+
+
+def calls(depth: int = 2) -> tuple[CodeType | int, ...]:
+    """The user's nearest calls that led here, innermost first: code and instruction of each.
+
+    Two calls of one function from one line differ in this, two turns of a loop do not.
+    """
+    frame: Any = sys._getframe(depth)
+    known = _known
+    while frame is not None and (known.get(id(frame.f_code)) or _look(frame))[1] is None:
+        frame = frame.f_back
+    found: list[CodeType | int] = []
+    for _ in range(NEAREST):
+        if frame is None:
+            break
+        found += frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return tuple(found)
+
+
+def _look(frame: Any) -> tuple[CodeType, dict[int, Where] | None]:
+    """Remember whose code a frame runs."""
+    if len(_known) >= _REMEMBERED:  # a program that makes code as it goes
+        _known.clear()
+    name = frame.f_globals.get("__name__") or ""
+    ours = name == PACKAGE or name.startswith(PACKAGE + ".")
+    entry = _known[id(frame.f_code)] = (frame.f_code, None if ours else {})
+    return entry

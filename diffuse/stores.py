@@ -113,9 +113,11 @@ class Stores:
         for n in shape:
             nbytes *= n
         self._next += 1
-        self.sizes[self._next] = nbytes
-        store = self.storages[self._next] = Store(self._next, shape, dtype)
-        return Storage(self, store, nbytes)
+        store = Store(self._next, shape, dtype)
+        storage = Storage(self, store, nbytes)
+        self.sizes[store.id] = nbytes
+        self.storages[store.id] = store
+        return storage
 
     def attach(self, array: Any) -> Storage:
         """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
@@ -159,6 +161,16 @@ class Stores:
                     pending[store] = left
                 else:
                     del pending[store]
+
+    def mend(self, tasks: list[IndexTask]) -> None:
+        """After an exception at any moment: these tasks are pending, no others, and nothing is running."""
+        self.pending.clear()
+        self.expect_all(tasks)
+        self.running.clear()
+        self.given.clear()
+        for store in list(self.sizes):
+            if not self.seen(store):
+                self.release(store)
 
     def dropped(self, store: int) -> None:
         """The application's last handle of a store is gone."""

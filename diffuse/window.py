@@ -12,26 +12,27 @@ from typing import Any
 
 from diffuse import trace
 from diffuse.canonical import Numbering
-from diffuse.fusion import Effects, Refusal, admit
+from diffuse.fusion import Effects, admit
 from diffuse.ir import IndexTask, Point, Split
 from diffuse.kernels import generators
 from diffuse.launch import ONE
 from diffuse.memo import Memo, Node
-from diffuse.settings import config
+from diffuse.provenance import calls
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
 LARGEST_SIZE = 2048
 LOOP = 64
-"""A group at least this long is closed when the stream comes back to the call that began it, so that every
-turn of the user's loop makes the same groups."""
+"""A group at least this long is closed when the stream comes back to the call that began it, through the same
+calls of the user's functions, so that every turn of the user's loop makes the same groups."""
 ONE_POINT = ONE[0]
 
 
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut", "shapes")
+    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut",
+                 "calls", "shapes")
 
     def __init__(self, node: Node) -> None:
         self.tasks: list[IndexTask] = []
@@ -41,6 +42,8 @@ class Group:
         self.analysed = 0
         self.first: tuple[Any, ...] | None = None
         """Operation, line and shape of its first task."""
+        self.calls: tuple[Any, ...] | None = None
+        """The user's calls that led to its first task; None if nobody looked."""
         self.reason: Any = ""
         """Why it was closed."""
         self.shapes: set[Point] = set()
@@ -68,6 +71,8 @@ class Window:
         self.open = Group(self.memo.root)
         self.held = 0
         self.size = FIRST_SIZE
+        self.seen_again: set[tuple[Any, ...]] = set()
+        """First tasks that a long group came back to, or seemed to."""
 
     def beside(self, shape: Point) -> tuple[Point, tuple[Split, ...]]:
         """The launch of a small task: cut like the large one before it when it has as many rows, so that the
@@ -80,7 +85,8 @@ class Window:
     def add(self, task: IndexTask) -> None:
         """The task joins the open group, or closes it and begins the next."""
         group = self.open
-        if len(group.tasks) >= LOOP and group.first == (task.operation, task.where, task.shape):
+        if (len(group.tasks) >= LOOP and group.first == (task.operation, task.where, task.shape)
+                and self._comes_back(group)):
             self.close("the loop comes back to its first call")
             group = self.open
         if task.shape not in group.shapes:
@@ -102,11 +108,26 @@ class Window:
                 edge = self._analyse(group, task, row)
         if not group.tasks:
             group.first = (task.operation, task.where, task.shape)
+            group.calls = calls() if group.first in self.seen_again else None
         if task.domain != ONE_POINT and task.splits[0].axis == 0:
             group.cut = task
         group.tasks.append(task)
         group.node = edge
         self.held += 1
+
+    def _comes_back(self, group: Group) -> bool:
+        """Is it a turn of a loop, or the user's function called from elsewhere?
+
+        Looking at all calls costs as much as half an operation, and few groups are so long: only those are
+        asked where they come from that begin as one did that was.
+        """
+        if group.calls is None:
+            if len(self.seen_again) >= LARGEST_SIZE:
+                self.seen_again.clear()
+            assert group.first is not None
+            self.seen_again.add(group.first)
+            return True
+        return group.calls == calls(3)
 
     def _analyse(self, group: Group, task: IndexTask, row: tuple[Any, ...]) -> Any:
         """Ask the constraints about a task that nobody saw in this place before."""
@@ -114,9 +135,6 @@ class Window:
             group.effects.add(earlier)
         group.analysed = len(group.tasks)
         refusal = admit(group.effects, task, opaque)
-        apart = bool(group.tasks) and task.domain != group.tasks[0].domain
-        if refusal is None and apart and config.runtime == "legate":  # which cannot run epilogues yet
-            refusal = Refusal("launch-domain equivalence", group.tasks[0], task)
         if refusal is not None:
             trace.count("refusals")
             trace.event("refusal", lambda: str(refusal))

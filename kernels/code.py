@@ -119,6 +119,14 @@ class Code:
         self.declare(f"declare {returned} @{mangled}({types})")
         return self.let(f"call {returned} @{mangled}({', '.join(typed)})")
 
+    def quiet(self, predicate: str, dtype: str, a: str, b: str) -> str:
+        """Compare floats by an instruction that raises no flag for a quiet NaN."""
+        kind, truth = self.type(dtype), self.type("bool")
+        name = f"llvm.experimental.constrained.fcmp.{self._mangle(dtype)}"
+        self.declare(f"declare {truth} @{name}({kind}, {kind}, metadata, metadata)")
+        return self.let(f'call {truth} @{name}({kind} {a}, {kind} {b}, metadata !"{predicate}", '
+                        'metadata !"fpexcept.maytrap")')
+
     def _mangle(self, dtype: str) -> str:
         element = _MANGLED[ELEMENT[dtype]]
         return element if self.lanes == 1 else f"v{self.lanes}{element}"

@@ -42,13 +42,9 @@ class Kernel:
 
     def point(self, values: tuple[Any, ...], p: int) -> None:
         """Run a point interpreted; floating-point errors go to NumPy's error callback of the moment."""
-        import numpy
-
         from diffuse.kernels import interpret
 
-        note: Any = numpy.geterrcall()
-        raised = (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None
-        interpret.point(self.body, values, p, raised)
+        interpret.point(self.body, values, p, _collector())
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
         """Smaller points, while machine code is on its way; None where only whole points make sense."""
@@ -57,7 +53,7 @@ class Kernel:
     def finish(self, values: tuple[Any, ...]) -> None:
         from diffuse.kernels import interpret
 
-        interpret.finish(self.body, values)
+        interpret.finish(self.body, values, _collector())
 
     def wait(self, seconds: float | None) -> None:
         """Until machine code is there, but no longer than that (None: however long it takes)."""
@@ -78,6 +74,14 @@ class Kernel:
             warnings.warn(f"a kernel of {size} operations did not compile ({first}); "
                           "it runs interpreted, with the same results",
                           RuntimeWarning, stacklevel=2)
+
+
+def _collector() -> Any:
+    """NumPy's error callback of the moment, for errors by their names; None where nobody listens."""
+    import numpy
+
+    note: Any = numpy.geterrcall()
+    return (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None
 
 
 class Compiler:

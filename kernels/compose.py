@@ -1,16 +1,18 @@
 """From the tasks of a prefix to one body: their fragments in program order, stores renamed to slots.
 
-Everything here is a function of the canonical form: the same tasks over other stores, extents and
-scalar values compose to an equal body.
+Everything here is a function of the canonical form, and of which scalars are said to be equal: the same tasks
+over other stores, extents and scalar values compose to an equal body.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Split, relation, volume
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
 from diffuse.kernels import generators
 from diffuse.kernels.expr import Argument, Body, Builder, Loop, Op, Output, Space
 
@@ -38,6 +40,9 @@ class Fragment:
 Nest = tuple[int, list[Op]]
 """A loop before its arguments are numbered: its space and its ops."""
 
+Source = tuple[int, int]
+"""A scalar of a window: (task, scalar)."""
+
 
 class Composition(NamedTuple):
     """A body, and where each of its parts comes from in the window."""
@@ -45,8 +50,8 @@ class Composition(NamedTuple):
     body: Body
     arguments: tuple[tuple[int, int], ...]
     """Per argument of the body: (task, access)."""
-    scalars: tuple[tuple[int, int], ...]
-    """Per scalar of the body: (task, scalar)."""
+    scalars: tuple[Source, ...]
+    """Per scalar of the body: where its value comes from."""
     spaces: tuple[int, ...]
     """Per space of the body: a task that iterates over it."""
     vanished: frozenset[int]
@@ -95,19 +100,52 @@ class Window:
         return self._relations[key]
 
 
+def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = None
+          ) -> dict[Source, Source]:
+    """Scalars that are equal by element type and bits: all but the first of each kind, with that first one.
+
+    A kernel that takes equal scalars for one shares what is computed with them, and has fewer values to hold.
+    But values are data and may differ the next time: `before` says what was equal until now, and only such
+    scalars are compared, so that a program of ever new values soon has a kernel for all of them.
+    """
+    firsts: dict[object, Source] = {}
+    found: dict[Source, Source] = {}
+    for t, task in enumerate(tasks):
+        for k, scalar in enumerate(task.scalars):
+            source = t, k
+            kind = None if before is None else before.get(source, source)
+            first = firsts.setdefault((kind, scalar.dtype, bits(scalar)), source)
+            if first is not source:
+                found[source] = first
+    return found
+
+
+def bits(scalar: Scalar) -> object:
+    """What scalars of one element type have in common if their bits are equal, and only then."""
+    _, dtype, value = scalar
+    if dtype[0] == "f":  # of whose zeros and NaNs there are several
+        return struct.pack("d", value)
+    return struct.pack("dd", value.real, value.imag) if dtype[0] == "c" else value
+
+
 Fuse = Callable[[Window, list[Fragment], frozenset[int]], list[Nest]]
 
 
-def compose(tasks: Sequence[IndexTask], temporaries: Collection[int], fuse: Fuse) -> Composition:
-    """Turn the tasks of a prefix into one body; `fuse` (loops.py) decides which fragments share a loop."""
+def compose(tasks: Sequence[IndexTask], temporaries: Collection[int], fuse: Fuse,
+            equal: Mapping[Source, Source] = MappingProxyType({})) -> Composition:
+    """Turn the tasks of a prefix into one body; `fuse` (loops.py) decides which fragments share a loop.
+
+    Scalars that are `equal` (see `alike`) become one scalar of the body.
+    """
     window = Window(tasks)
-    scalars: list[tuple[int, int]] = []
-    fragments = [_fragment(window, number, scalars) for number in range(len(tasks))]
+    scalars: dict[Source, int] = {}
+    fragments = [_fragment(window, number, scalars, equal) for number in range(len(tasks))]
     gone = frozenset(window.slots[i] for i in temporaries if i in window.slots)
-    return _number(window, fuse(window, fragments, gone), scalars, gone)
+    return _number(window, fuse(window, fragments, gone), list(scalars), gone)
 
 
-def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fragment:
+def _fragment(window: Window, number: int, scalars: dict[Source, int], equal: Mapping[Source, Source]
+              ) -> Fragment:
     task = window.tasks[number]
     name, _, attribute = task.operation.partition(":")
     outputs = [k for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ]
@@ -116,8 +154,9 @@ def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fr
     inputs, unread = [], iter(reads)
     for position in range(len(reads) + len(task.scalars)):
         if position in by_position:
-            inputs.append(Op("scalar", task.scalars[by_position[position]].dtype, (), len(scalars)))
-            scalars.append((number, by_position[position]))
+            source = number, by_position[position]
+            value = scalars.setdefault(equal.get(source, source), len(scalars))
+            inputs.append(Op("scalar", task.scalars[source[1]].dtype, (), value))
         else:
             reference = next(unread)
             dtype = window.accesses[reference.slot][reference.view].store.dtype
@@ -132,30 +171,33 @@ def _fragment(window: Window, number: int, scalars: list[tuple[int, int]]) -> Fr
                     [w for w in writes if w in reduced], any(op.kind == "scan" for op in builder.ops))
 
 
-def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
+def _number(window: Window, nests: list[Nest], scalars: list[Source],
             gone: frozenset[int]) -> Composition:
     """Number arguments, scalars and spaces by first use in the loops, and pick each loop's order."""
     references: dict[Reference, int] = {}
     kept: dict[int, int] = {}
     spaces: dict[int, int] = {}
     numbered: list[Nest] = []
-    written: set[int] = set()
-    read: set[int] = set()
+    # what the points do to a store, and what the epilogue does, are two privileges
+    late = {window.space(task) for task in window.tasks if task.domain != window.domain}
+    written: set[tuple[int, bool]] = set()
+    read: set[tuple[int, bool]] = set()
     for space, ops in nests:
+        at_end = space in late
         number = spaces.setdefault(space, len(spaces))
         out = []
         for op in ops:
             if op.kind == "scalar":
                 op = op._replace(attribute=kept.setdefault(op.attribute, len(kept)))
             elif op.kind in ("load", "store"):
-                (read if op.kind == "load" else written).add(op.attribute.slot)
+                (read if op.kind == "load" else written).add((op.attribute.slot, at_end))
                 op = op._replace(attribute=references.setdefault(op.attribute, len(references)))
             elif op.kind == "spmv":
-                read.update(r.slot for r in op.attribute)
+                read.update((r.slot, at_end) for r in op.attribute)
                 op = op._replace(attribute=tuple([references.setdefault(r, len(references))
                                                   for r in op.attribute]))
             elif op.kind == "reduce":
-                written.add(op.attribute[1].slot)
+                written.add((op.attribute[1].slot, at_end))
                 op = op._replace(attribute=(op.attribute[0],
                                             references.setdefault(op.attribute[1], len(references))))
             out.append(op)
@@ -166,8 +208,9 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
     for r in references:
         access = window.accesses[r.slot][r.view]
         shape = space_list[r.space][0]
-        stored = r.slot in written
-        privilege = (Privilege.READ_WRITE if stored and r.slot in read
+        touch = r.slot, r.space in late
+        stored = touch in written
+        privilege = (Privilege.READ_WRITE if stored and touch in read
                      else Privilege.WRITE if stored else Privilege.READ)
         arguments.append(Argument(r.slot, r.view, access.store.dtype, spaces[r.space],
                                   access.map.classes(len(shape)), privilege))
@@ -177,7 +220,7 @@ def _number(window: Window, nests: list[Nest], scalars: list[tuple[int, int]],
     body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops))
                        for s, ops in numbered)
     owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}
-    epilogue = sum(tasks[owner[s]].domain != window.domain for s, _ in nests)
+    epilogue = sum(space in late for space, _ in nests)
     body = Body(body_spaces, tuple(arguments),
                 tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops, epilogue)
     touched = {r.slot for r in references}

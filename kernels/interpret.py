@@ -127,8 +127,9 @@ def ready(body: Body) -> bool:
         for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
 
 
-def finish(body: Body, values: Values) -> None:
-    """Combine the partial results of a launch of several points and store the results; then the epilogue."""
+def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
+    """Combine the partial results of a launch of several points and store the results; then the epilogue,
+    whose floating point errors `errors` is told of."""
     launch = Launch(body, values)
     if launch.points == 1:
         return
@@ -138,8 +139,10 @@ def finish(body: Body, values: Values) -> None:
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
             _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
+    watch = Watch(errors) if errors else None
+    with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for number in range(len(body.loops) - body.epilogue, len(body.loops)):
-            _run(launch, number, 0, None)
+            _run(launch, number, 0, watch)
 
 
 @lru_cache(maxsize=256)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffuse.kernels.interpret_ops import cast
-from diffuse.kernels.interpret_reduce import Array, Ranges, multiply
+from diffuse.kernels.interpret_reduce import Array, Ranges
 
 LONG = 64
 """Elements of a row beyond which it is summed by itself."""
@@ -66,5 +66,14 @@ class Rows:
         left, right = np.empty(values.shape, dtype), np.empty(dense.shape, dtype)
         cast(values, out=left)
         cast(dense, out=right)
-        found: Array = multiply(np.ascontiguousarray(np.broadcast_to(left, right.shape)), right)
-        return found
+        return _product(left, right)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    if np.result_type(a, b).kind != "c":
+        return np.asarray(np.multiply(a, b))
+    found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+    found.real = a.real * b.real - a.imag * b.imag
+    found.imag = a.real * b.imag + a.imag * b.real
+    return found

@@ -17,6 +17,7 @@ from diffuse.kernels.expr import Body
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step, load, store
 from diffuse.kernels.lowering import cast, fold, identity
+from diffuse.kernels.lowering_instructions import compare, either
 from diffuse.launch import ROWS, SEGMENT
 
 WIDTH = 8
@@ -74,13 +75,13 @@ class Operator:
         """Is `a` found before `b`?  NaN comes before everything, then the order, then the lower index."""
         (x, i), (y, j) = a, b
         kind, truth = code.type(self.dtype), code.type("bool")
-        if isinstance(x, tuple):
+        if isinstance(x, tuple) or isinstance(y, tuple):
             raise NotImplementedError(f"{self.name} of {self.dtype}")
         word = "lt" if self.name == "argmin" else "gt"
         if self.dtype.startswith("float"):
             nan_x, nan_y = (code.let(f"fcmp uno {kind} {v}, {v}") for v in (x, y))
-            # unordered or before: true if x is NaN too; but not where y is
-            before = code.let(f"fcmp u{word} {kind} {x}, {y}")
+            # before, or NaN; but not where y is NaN
+            before = either(code, nan_x, compare(code, f"o{word}", self.dtype, x, y))
             number = code.let(f"xor {truth} {nan_y}, {code.const('bool', True)}")
             before = code.let(f"and {truth} {before}, {number}")
             equal = code.let(f"fcmp oeq {kind} {x}, {y}")

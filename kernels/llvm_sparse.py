@@ -16,6 +16,7 @@ from diffuse.kernels.code import COMPONENT, Code, Value, counted, with_lanes
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step, lane, load, load_one, splat, store_one
 from diffuse.kernels.lowering import RULES, cast
+from diffuse.kernels.lowering_complex import multiply_plain
 
 
 class Operands(NamedTuple):
@@ -54,7 +55,7 @@ def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Opera
             base = code.let(f"getelementptr inbounds i8, ptr {operands.dense.base}, i64 {down}")
         there = operands.dense._replace(base=base)
         x = cast(code, there.dtype, dtype, load(code, there, step))
-        return RULES["multiply"](code, (dtype, dtype), dtype, (splat(code, dtype, value), x))
+        return _product(code, dtype, splat(code, dtype, value), x)
 
     return _row(code, dtype, ends, term)
 
@@ -104,7 +105,14 @@ def _summed(code: Code, dtype: str, low: str, high: str) -> Iterator[tuple[str, 
 def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:
     value = _cast_one(code, operands.values, at, dtype)
     x = _cast_one(code, operands.dense, _column(code, operands, at), dtype)
-    return RULES["multiply"](code, (dtype, dtype), dtype, (value, x))
+    return _product(code, dtype, value, x)
+
+
+def _product(code: Code, dtype: str, a: Value, b: Value) -> Value:
+    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return multiply_plain(code, COMPONENT[dtype], a, b)
+    return RULES["multiply"](code, (dtype, dtype), dtype, (a, b))
 
 
 def _column(code: Code, operands: Operands, at: str) -> str:

@@ -51,14 +51,17 @@ def binary(code: Code, instruction: str, dtype: str, a: str, b: str) -> str:
 def compare(code: Code, predicate: str, dtype: str, a: str, b: str) -> str:
     """A bool; floats have the predicates oeq une olt uno ..., integers eq ne slt ult ...
 
-    The processor flags an ordering of NaN as an invalid operation, which NumPy's comparisons do not: such
-    lanes compare numbers instead for which the predicate is false.
+    LLVM writes an ordering with an instruction that flags NaN as an invalid operation, which NumPy's
+    comparisons do not do.  It takes a quiet one, where the target has it, if told that flags are looked at;
+    elsewhere lanes with NaN compare numbers instead for which the predicate is false.
     """
     kind = code.type(dtype)
     if letter(dtype) != "f":
         return code.let(f"icmp {predicate} {kind} {a}, {b}")
     if predicate not in _WHEN_UNKNOWN:
         return code.let(f"fcmp {predicate} {kind} {a}, {b}")
+    if code.module.target.quiet:
+        return code.quiet(predicate, dtype, a, b)
     known = code.let(f"fcmp ord {kind} {a}, {b}")
     x, y = (code.const(dtype, number) for number in _WHEN_UNKNOWN[predicate])
     constant = not (a.startswith("%") and b.startswith("%"))

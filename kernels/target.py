@@ -19,6 +19,10 @@ class Target(Protocol):
     def lanes(self) -> int:
         """Elements that a loop without scans computes at once."""
 
+    @property
+    def quiet(self) -> bool:
+        """Has it orderings of vectors of floats that are false for NaN and raise no flag?"""
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         """Write a call of a transcendental function of float32 or float64 values."""
 
@@ -37,9 +41,12 @@ class Host:
     halves: bool
     """Does it convert to and from float16?"""
     lanes: int = 8
+    quiet: bool = True
+    """Such as AVX's `vcmplt_oq`; SSE's `cmplt` takes any NaN for an invalid operand."""
 
     def __repr__(self) -> str:
-        described = self.triple, self.cpu, self.features, self.sets, sorted(self.symbols), self.lanes
+        described = (self.triple, self.cpu, self.features, self.sets, sorted(self.symbols), self.lanes,
+                     self.quiet)
         return f"Host{described}"
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
@@ -55,6 +62,7 @@ def host() -> Host:
     sets = [name for name, needs in (("e", ("avx512f", "avx512dq", "avx512vl")), ("d", ("avx2", "fma")))
             if all(features.get(f) for f in needs)]
     triple = llvm.get_process_triple()
-    symbols = vectormath.probe(tuple(sets)) if triple.startswith("x86_64") else frozenset()
+    x86 = triple.startswith("x86_64")
+    symbols = vectormath.probe(tuple(sets)) if x86 else frozenset()
     return Host(triple, llvm.get_host_cpu_name(), features.flatten(), tuple(sets), symbols,
-                not triple.startswith("x86_64") or bool(features.get("f16c")))
+                not x86 or bool(features.get("f16c")), quiet=x86 and bool(features.get("avx")))

@@ -105,6 +105,8 @@ class Argument(NamedTuple):
     access: Access
     privilege: Privilege
     """What the kernel does there; REDUCE: `finish` alone writes it, when all points are done."""
+    late: bool = False
+    """Is it the epilogue's, so that `finish` alone touches it?"""
 
 
 class Plane(NamedTuple):

@@ -193,6 +193,11 @@ class Pool:
         self._finalizer = weakref.finalize(self, threads.shutdown)  # also at exit
         _pools.add(threads)
 
+    def start(self) -> None:
+        """Create the threads now; the first launch does so otherwise."""
+        self.threads.start()
+        self._submit = self.threads.entry.submit
+
     def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
         """Queue a launch; returns how many launches were submitted up to it.
 
@@ -200,8 +205,7 @@ class Pool:
         """
         threads = self.threads
         if not threads.started:
-            threads.start()
-            self._submit = threads.entry.submit
+            self.start()
         sequence: int = self._submit(self.address, kernel, finish, points, block, len(block))
         while sequence <= 0:
             self._blocked(sequence, points, len(block))

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 APPS = {"black_scholes": 3000, "stencil": 60, "jacobi": 120, "mandelbrot": 60, "channel_flow": 41,
-        "conjugate_gradient": 60}
+        "conjugate_gradient": 60, "shallow_water": 40, "cg": 60, "bicgstab": 40, "gmg": 64}
 FOUND: dict[str, Callable[[], Any]] = {}
 
 

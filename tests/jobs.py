@@ -1,4 +1,4 @@
-"""Jobs of several processes, for tests: when their time is over they end, with all that they started."""
+"""Programs in processes of their own, for tests: when their time is over they end, with all they started."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,27 +17,58 @@ from typing import Any
 
 import pytest
 
-from tests.processes import ROOT, environment
+from diffuse.runtime.legate import prepare
 
-SECONDS = 240
+ROOT = Path(__file__).resolve().parent.parent
+LAUNCHERS = ("OMPI_", "PMIX_", "MV2_", "SLURM_", "LEGATE_", "REALM_", "UCX_")
+SECONDS = 120
 DISTRIBUTED = str(ROOT / "tests" / "distributed.py")
 TINY: dict[str, Any] = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64", "DIFFUSE_LEGATE_MEMORY": "512M"}
 """Settings under which tests' small arrays are recorded and cut."""
+
+ONE, SEVERAL = prepare.find().refusal(), prepare.find().refusal(several=True)
+if SEVERAL is None and not Path(sys.prefix, "bin", "mpirun").exists():
+    SEVERAL = "no mpirun beside this Python"
+needs_legate = pytest.mark.skipif(ONE is not None, reason=str(ONE))
+needs_ranks = pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))
+
+FILL = """
+import os, sys
+from diffuse.runtime.legate import prepare, ranks
+core = prepare.start()
+assert prepare.start() is core
+ranks.settle_in(prepare.rank(), prepare.ranks())
+import numpy
+legate = core.get_legate_runtime()
+store = legate.create_store(core.types.float64, (1000,))
+store.fill(3.0)
+assert numpy.asarray(store.get_physical_store())[999] == 3.0
+print(legate.node_count, prepare.inline(), prepare.memory_given() > 0)
+if sys.argv[1:] == ["fail"] and prepare.rank() == 1:
+    raise ValueError("boo")
+"""
+"""A store of Legate's, filled and read back."""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Ours, without what some launcher around the tests has said."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+    return {**kept, "PYTHONPATH": str(ROOT), **variables}
 
 
 @dataclass(frozen=True)
 class Job:
     """A command that ended, and what it said."""
 
-    status: int
-    out: str
-    err: str
+    returncode: int
+    stdout: str
+    stderr: str
 
     @property
     def tail(self) -> str:
         """The end of what it said, without the addresses of Legate's stack traces."""
-        lines = [line for line in (self.out + self.err).splitlines() if "0x0000" not in line]
-        return f"status {self.status}\n" + "\n".join(lines[-40:])
+        lines = [line for line in (self.stdout + self.stderr).splitlines() if "0x0000" not in line]
+        return f"status {self.returncode}\n" + "\n".join(lines[-40:])
 
 
 def job(*words: str, seconds: float = SECONDS, cwd: Path | None = None, **variables: Any) -> Job:
@@ -61,6 +93,16 @@ def job(*words: str, seconds: float = SECONDS, cwd: Path | None = None, **variab
     if late:
         pytest.fail(f"not done after {seconds} seconds: {shlex.join(words)}\n{done.tail}")
     return done
+
+
+def python(text: str, *words: str, **variables: Any) -> Job:
+    """Run program text."""
+    return job(sys.executable, "-c", textwrap.dedent(text), *words, **variables)
+
+
+def diffuse(*words: str, **options: Any) -> Job:
+    """Run the command line."""
+    return job(sys.executable, "-m", "diffuse", *words, **options)
 
 
 def run(*words: str) -> tuple[str, ...]:

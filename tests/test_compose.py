@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from diffuse import view
 from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling
 from diffuse.kernels import loops
-from diffuse.kernels.compose import Composition, compose
+from diffuse.kernels.compose import Composition, alike, compose
 from diffuse.kernels.expr import Builder
+from diffuse.plan import Plan
 
 SIZE = 8
 
@@ -136,6 +138,57 @@ def test_names_sizes_and_values_do_not_matter() -> None:
         return made([task("add", [a, b], t, 2), task("multiply", [t, value], c, 2)], {first + 2})
 
     assert build(0, 10, 2.0) == build(50, 400, 3.0)
+
+
+def scaled(*values: tuple[str, object]) -> list[IndexTask]:
+    """One task for each scalar, given as (dtype, value)."""
+    a = Array(0, (10,))
+    tasks = [task("multiply", [a, 0.0], Array(1 + k, (10,))) for k in range(len(values))]
+    return [t._replace(scalars=(Scalar(1, *value),)) for t, value in zip(tasks, values, strict=True)]
+
+
+def test_scalars_are_alike_if_their_bits_are() -> None:
+    one, zero, nan = ("float64", 1.0), ("float64", 0.0), ("float64", math.nan)
+    many = [one, ("int64", 1), ("bool", True), ("float32", 1.0), ("complex128", 1 + 0j), zero,
+            ("float64", -0.0), nan, ("float64", -math.nan), ("complex128", complex(1, -0.0))]
+    assert alike(scaled(*many)) == {}
+    assert alike(scaled(*many, *many)) == {(len(many) + k, 0): (k, 0) for k in range(len(many))}
+
+
+def test_what_was_different_once_is_not_compared_again() -> None:
+    """Three of one kind fall into two; those that were of different kinds stay so, equal or not."""
+    def window(*values: float) -> list[IndexTask]:
+        return scaled(*(("float64", v) for v in values))
+
+    first = alike(window(1.0, 1.0, 1.0, 2.0, 2.0))
+    assert first == {(1, 0): (0, 0), (2, 0): (0, 0), (4, 0): (3, 0)}
+    second = alike(window(3.0, 2.0, 2.0, 2.0, 2.0), first)
+    assert second == {(2, 0): (1, 0), (4, 0): (3, 0)}
+    assert alike(window(5.0, 5.0, 5.0, 5.0, 5.0), second) == second
+    assert alike(window(1.0, 2.0, 3.0, 4.0, 5.0), second) == {}
+
+
+def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
+    tasks = scaled(("float64", 2.0), ("float64", 3.0), ("float64", 2.0))
+    found = compose(tasks, (), loops.fuse, alike(tasks))
+    assert found.scalars == ((0, 0), (1, 0)) and found.body.scalars == ("float64", "float64")
+    assert kinds(found)[0].count("multiply") == 2
+    assert kinds(made(tasks, set()))[0].count("multiply") == 3
+    assert len(made(tasks, set()).scalars) == 3
+
+
+def test_a_plan_holds_as_long_as_its_equal_scalars_are_equal() -> None:
+    def plan_of(tasks: list[IndexTask]) -> Plan:
+        equal = alike(tasks)
+        return Plan(compose(tasks, (), loops.fuse, equal), None, tasks, (), "", "", equal)
+
+    def window(*values: float) -> list[IndexTask]:
+        return scaled(*(("float64", v) for v in values))
+
+    plan = plan_of(window(0.0, 1.0, 0.0))
+    assert plan.holds(window(5.0, 1.0, 5.0)) and plan.holds(window(math.nan, 1.0, math.nan))
+    assert not plan.holds(window(0.0, 1.0, -0.0)) and not plan.holds(window(0.0, 1.0, 1.0))
+    assert plan_of(window(1.0, 2.0, 3.0)).holds(window(1.0, 1.0, 1.0))
 
 
 def test_points_are_part_of_the_body() -> None:

@@ -91,3 +91,10 @@ def test_unused_epilogues_leave_nothing_behind() -> None:
     unused = np.sqrt(c @ c)
     del unused
     assert numpy.asarray(c).tobytes() == (x + y).tobytes()
+
+
+def test_errors_of_an_epilogue_are_told() -> None:
+    x = np.zeros(40000)
+    with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):
+        inverse = 1.0 / (x @ x)
+        assert float(inverse) == numpy.inf

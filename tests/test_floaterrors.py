@@ -110,3 +110,13 @@ def test_the_warning_is_at_the_line_of_this_call_not_of_the_first_like_it() -> N
             del y
         lines += [w.lineno for w in caught]
     assert lines[1] == lines[0] + 2
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_nan_is_found_without_a_warning(name: str) -> None:
+    x = numpy.arange(40000.0)
+    x[777] = numpy.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert int(getattr(diffuse.numpy.array(x), name)()) == 777
+        engine.fence()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import diffuse
+from tests.jobs import diffuse
 
 
 def shown(*words: str, **variables: Any) -> list[str]:

@@ -15,8 +15,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from tests.jobs import job
-from tests.processes import needs_legate, needs_ranks
+from tests.jobs import job, needs_legate, needs_ranks
 
 pytestmark = needs_legate
 
@@ -66,7 +65,7 @@ def child(text: str, mode: str = "alone", **variables: Any) -> None:
     done = job(sys.executable, "-c", START + text + "\nprint('done')\n",
                DIFFUSE_RUNTIME="legate", DIFFUSE_LEGATE_MEMORY="1G", DIFFUSE_FALLBACK="silent",
                **(MODES[mode] | variables))
-    assert done.status == 0 and done.out.endswith("done\n"), done.tail
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.tail
 
 
 def ranks(folder: Path, text: str, **variables: Any) -> None:
@@ -75,7 +74,7 @@ def ranks(folder: Path, text: str, **variables: Any) -> None:
     program.write_text(START + text + "\nprint('done')\n")
     done = job(sys.executable, "-m", "diffuse", "run", "--ranks", "2", "--cpus", "1", str(program),
                DIFFUSE_LEGATE_MEMORY="1G", DIFFUSE_FALLBACK="silent", **variables)
-    assert done.status == 0 and done.out.endswith("done\n"), done.tail
+    assert done.returncode == 0 and done.stdout.endswith("done\n"), done.tail
 
 
 STORES = """

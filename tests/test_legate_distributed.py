@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, SECONDS, TINY, Job, Network, job, network, run
-from tests.processes import ROOT, needs_ranks
+from tests.jobs import DISTRIBUTED, ROOT, TINY, Job, Network, job, needs_ranks, network, run
 
 pytestmark = needs_ranks
 
@@ -27,7 +26,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What one rank finds; the task of Legate's and most kernels are built on the way."""
     folder = tmp_path_factory.mktemp("one")
     done = job(*run(DISTRIBUTED, str(folder)), seconds=300, **ONE)
-    assert done.status == 0, done.tail
+    assert done.returncode == 0, done.tail
     (found,) = found_in(folder)
     assert found["ranks"] == 1 and set(found["pieces"]) == {1}
     return results(found)
@@ -81,14 +80,14 @@ def gone(folder: Path) -> bool:
 
 def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
     done = on_this_host(DISTRIBUTED, str(tmp_path))
-    assert done.status == 0, done.tail
+    assert done.returncode == 0, done.tail
     distributed(tmp_path, 2, expected)
 
 
 def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Network) -> None:
     before = two_machines.sent()
     done = on_two_machines(two_machines, DISTRIBUTED, str(tmp_path))
-    assert done.status == 0, done.tail
+    assert done.returncode == 0, done.tail
     distributed(tmp_path, 2, expected)
     sent = [after - start for start, after in zip(before, two_machines.sent(), strict=True)]
     assert min(sent) > 1 << 20, sent  # halves of arrays travelled, both ways
@@ -97,7 +96,7 @@ def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Ne
 def test_four_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None:
     chosen = "elementwise", "halos", "shifted_in_place"
     done = on_this_host(DISTRIBUTED, str(tmp_path), *chosen, ranks=4)
-    assert done.status == 0, done.tail
+    assert done.returncode == 0, done.tail
     distributed(tmp_path, 4, {name: expected[name] for name in chosen})
 
 
@@ -112,8 +111,8 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
         done = on_this_host(DISTRIBUTED, str(tmp_path), how)
     else:
         done = on_two_machines(request.getfixturevalue("two_machines"), DISTRIBUTED, str(tmp_path), how)
-    assert done.status != 0, done.tail
-    assert FAILURES[how] in done.err, done.tail
+    assert done.returncode != 0, done.tail
+    assert FAILURES[how] in done.stderr, done.tail
     found = found_in(tmp_path)
     assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
     assert gone(tmp_path)
@@ -122,16 +121,16 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
     mpirun = str(Path(sys.prefix, "bin", "mpirun"))
     done = job(mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", sys.executable,
-               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", seconds=SECONDS, cwd=ROOT,
+               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT,
                DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1", PYTHONHASHSEED="0",
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
-    assert done.status == 0 and "60 programs on 2 ranks" in done.out, done.tail
-    assert int(done.out.rpartition(" in several")[0].rpartition(" ")[2]) > 50
+    assert done.returncode == 0 and "60 programs on 2 ranks" in done.stdout, done.tail
+    assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 50
 
 
 def test_random_programs_agree_with_numpy_on_two_processors() -> None:
     done = job(sys.executable, str(ROOT / "tests" / "fuzz_ranks.py"), "100", "350", "25",
-               seconds=SECONDS, cwd=ROOT, DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1",
+               cwd=ROOT, DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1",
                LEGATE_CONFIG="--cpus 2 --gpus 0", **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
-    assert done.status == 0 and "250 programs on 1 ranks" in done.out, done.tail
+    assert done.returncode == 0 and "250 programs on 1 ranks" in done.stdout, done.tail

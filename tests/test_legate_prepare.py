@@ -14,7 +14,7 @@ import pytest
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
 from diffuse.settings import using
-from tests.processes import FILL, LAUNCHERS, diffuse, needs_legate, process, python
+from tests.jobs import FILL, LAUNCHERS, diffuse, job, needs_legate, python
 
 CC = prepare.compiler("CC", "cc", "gcc", "clang")
 needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler")
@@ -229,7 +229,7 @@ def test_legates_own_launcher_needs_nothing_of_ours(tmp_path: Path) -> None:
     program, legate = tmp_path / "x.py", Path(sys.prefix, "bin/legate")
     program.write_text(FILL)
     path = f"{legate.parent}{os.pathsep}{os.environ['PATH']}"
-    done = process(str(legate), str(program), PATH=path)
+    done = job(str(legate), str(program), PATH=path)
     assert (done.returncode, done.stdout) == (0, "1 True True\n"), done.stderr
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diffuse.runtime.legate import ranks
-from tests.processes import FILL, diffuse, environment, needs_ranks, python
+from tests.jobs import FILL, Job, diffuse, environment, needs_ranks, python
 
 RANK = """
 import os, sys, threading, warnings
@@ -28,7 +28,7 @@ print("output", end="")
 """
 
 
-def rank(number: int, text: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def rank(number: int, text: str, **variables: str) -> Job:
     return python(RANK + textwrap.dedent(text), str(number), PYTHONHASHSEED="0", **variables)
 
 

@@ -17,7 +17,7 @@ from diffuse.runtime.base import DIVIDE
 from diffuse.runtime.legate import message, variant
 from diffuse.runtime.legate.task import COMPLAINTS
 from diffuse.runtime.pool import Pool
-from tests.processes import needs_legate, python
+from tests.jobs import needs_legate, python
 
 MODES = {
     "alone": {"DIFFUSE_NUM_THREADS": "3"},

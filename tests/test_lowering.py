@@ -6,6 +6,7 @@ import ctypes
 import platform
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,18 @@ import pytest
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, jit
+from diffuse.kernels import abi, jit, llvm
 from diffuse.kernels.code import COMPONENT, Code, Module
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.lowering import RULES, fold, identity, supported
+from diffuse.kernels.lowering_integer import COMPARISONS
+from diffuse.kernels.target import Host
 
 Array = NDArray[Any]
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
           "float16", "float32", "float64", "complex64", "complex128")
+X86 = "x86_64-unknown-linux-gnu"
 CHARACTERS = {np.dtype(d).char: d for d in DTYPES}
 
 ROUNDED = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh
@@ -136,14 +140,15 @@ def body(results: list[str], inputs: tuple[str, ...], ops: list[tuple[str, str, 
     return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(text)),))
 
 
-def run(kernel: Body, inputs: list[Array], results: list[str]) -> list[Array]:
+def run(kernel: Body, inputs: list[Array], results: list[str], native: jit.Native | None = None
+        ) -> list[Array]:
     count = inputs[0].size
     outputs = [np.zeros(count, d) for d in results]
     arrays = [np.ascontiguousarray(a) for a in inputs] + outputs
     values = [1, count, count]
     for array in arrays:
         values += [array.ctypes.data, array.itemsize]
-    abi.run(jit.compile(kernel), kernel, values, 1)
+    abi.run(native or jit.compile(kernel), kernel, values, 1)
     return outputs
 
 
@@ -263,6 +268,75 @@ def test_nan_that_numpy_passes_in_silence_raises_no_flag(operation: str) -> None
     assert libm.fetestexcept(invalid)  # of -2: the flags are really read
 
 
+ORDERINGS = "less less_equal greater greater_equal maximum minimum clip".split()
+
+MACHINES = {"x86-64": Host(X86, "x86-64", "", (), frozenset(), False, quiet=False),
+            "AVX": Host(X86, "sandybridge", "", (), frozenset(), False),
+            "AVX2": Host(X86, "x86-64-v3", "", (), frozenset(), True),
+            "AVX-512": Host(X86, "x86-64-v4", "", (), frozenset(), True)}
+"""Machines whose code this one may be able to run, too."""
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_orderings_of_quiet_nan_are_silent_on_every_machine(machine: str, dtype: str, lanes: int,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infinities, zeros of both signs and NaN beside each other in one vector: NumPy's bits and no flag; of a
+    NaN that signals, the bits."""
+    target = replace(MACHINES[machine], lanes=lanes)
+    if dtype == "float16" and not target.halves:
+        pytest.skip("no conversions of float16")
+    if not runs(machine):
+        pytest.skip(f"this processor has no {machine}")
+    jit.prepare()  # as the machine that it is, with the library that others need
+    monkeypatch.setattr(jit, "host", lambda: target)
+    of = {o: (0, 2, 3) if o == "clip" else (0, 1) for o in ORDERINGS}
+    results = ["bool" if o in COMPARISONS else dtype for o in ORDERINGS]
+    kernel = body(results, (dtype,) * 4, [(o, r, of[o]) for o, r in zip(ORDERINGS, results, strict=True)])
+    native = jit._link(kernel, jit.object_code(kernel))
+    libm = ctypes.CDLL("libm.so.6")
+    for signal in (False, True):
+        line = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0], dtype)
+        if signal:
+            line[2:4] = signalling(dtype)
+        pairs = np.repeat(line, 8), np.tile(line, 8)
+        arrays = [np.concatenate([x, x[:13]]) for x in pairs]
+        arrays += [np.full(77, bound, dtype) for bound in (-1, 0.5)]
+        libm.feclearexcept(61)
+        found = run(kernel, arrays, results, native)
+        assert signal or not libm.fetestexcept(61)
+        for operation, got in zip(ORDERINGS, found, strict=True):
+            inputs = [arrays[k] for k in of[operation]]
+            check(operation, got, numpy_function(operation)(*inputs), inputs)
+
+
+def runs(machine: str) -> bool:
+    """Can this processor run code for that machine?"""
+    if platform.machine() != "x86_64":
+        return False
+    import llvmlite.binding as llvm
+
+    needs = {"x86-64": (), "AVX": ("avx",), "AVX2": ("avx2", "fma", "f16c", "bmi2"),
+             "AVX-512": ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd")}[machine]
+    return all(llvm.get_host_cpu_features().get(f) for f in needs)
+
+
+def signalling(dtype: str) -> Array:
+    """A NaN whose first bit of the mantissa is clear."""
+    bits = {"float16": (0x7D00, np.uint16), "float32": (0x7FA00000, np.uint32),
+            "float64": (0x7FF4000000000000, np.uint64)}[dtype]
+    return np.array(bits[0], bits[1]).view(dtype)
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_an_ordering_is_one_comparison_where_the_machine_has_a_quiet_one(machine: str) -> None:
+    kernel = body(["bool"], ("float64",) * 2, [("less", "bool", (0, 1))])
+    text = llvm.emit(kernel, MACHINES[machine])
+    assert ("constrained.fcmp" in text) == (machine != "x86-64")
+    assert ("fcmp ord" in text) == (machine == "x86-64")
+
+
 @pytest.mark.parametrize("operator, function", [("sum", np.add), ("prod", np.multiply), ("min", np.minimum),
                                                 ("max", np.maximum)])
 def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufunc) -> None:
@@ -276,6 +350,8 @@ def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufun
 
 class Elsewhere:
     """A target of which nothing is known but its lanes."""
+
+    quiet = False
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes

@@ -56,6 +56,18 @@ def test_a_lazy_scalar_serves_as_numpys(use: Callable[[Any, Any], Any]) -> None:
     assert use(total(), count()) == use(numpy.float64(50_000.0), numpy.int64(SIZE))
 
 
+def test_indices_of_a_lazy_scalar_are_those_of_numpys() -> None:
+    assert (total()[()], type(total()[...]), count()[None].shape) == (50_000.0, numpy.ndarray, (1,))
+    for index in (0, slice(None), (0,), 1.5):
+        with pytest.raises(IndexError, match="invalid index to scalar variable"):
+            total()[index] += 1
+    for use in (iter, list, lambda s: 1 in s):
+        with pytest.raises(TypeError, match="iterable"):
+            use(total())
+    with pytest.raises(TypeError, match="item assignment"):
+        total()[...] = 1
+
+
 FUNCTIONS: list[Callable[[Any], Any]] = [
     lambda m: m.isclose((m.ones(SIZE) * 0.5).sum(), 50_000.0),
     lambda m: m.allclose((m.ones(SIZE) * 0.5).sum(), 50_000.0),

@@ -118,8 +118,8 @@ def well_formed(task: IndexTask, without: str = "") -> bool:
 def concluding(rng: Random, number: int) -> IndexTask:
     """A task of single elements, over stores that reductions of a window may have as targets."""
     scalars = [array(id, dtype="bool") for id in (3, 4)]
-    return over((), f"op{number}", [rng.choice(scalars)], [(rng.choice(scalars), Privilege.WRITE, None)], (1,),
-                (-1,))
+    outputs = [(rng.choice(scalars), Privilege.WRITE, None)]
+    return over((), f"op{number}", [rng.choice(scalars)], outputs, (1,), (-1,))
 
 
 def window(rng: Random, without: str = "") -> list[IndexTask]:

@@ -53,6 +53,12 @@ class scalar(Operators):
             raise AttributeError(name)
         return getattr(self.value(), name)
 
+    def __getitem__(self, index: Any) -> Any:
+        """What `()`, `...` and None select; NumPy's IndexError for all else."""
+        return self.value()[index]
+
+    __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
+
     def __mul__(self, other: Any) -> Any:
         return self.value() * other if type(other) in SEQUENCES else times(self, other)
 

@@ -17,7 +17,7 @@ import numpy as np
 from diffuse.ir import ITEMSIZE, Store
 from diffuse.runtime.legate import message
 from diffuse.runtime.legate.instances import DIMENSIONS, LegateInstance
-from diffuse.runtime.legate.reuse import Piece
+from diffuse.runtime.legate.reuse import SOMEWHERE, Piece
 from diffuse.view import View
 
 
@@ -31,6 +31,8 @@ def hand_out(runtime: Any, instance: LegateInstance) -> Any:
     if instance.lent > place.fenced:  # launches read the host's copy, which will be fetched anew
         runtime.fence()
     store = place.store(instance)
+    assert instance.piece is not None
+    instance.piece.address = SOMEWHERE
     if not instance.filled:
         place.fill(instance)
     instance.filled = instance.written = instance.handed = True
@@ -46,7 +48,7 @@ def take_back(instance: LegateInstance) -> None:
 def adopt(store: Any, dtype: str) -> LegateInstance:
     """An instance over somebody else's store."""
     instance = LegateInstance(Store(-1, tuple(store.extents), dtype))
-    instance.piece = Piece(store if store.extents else store.promote(0, 1), {}, 0)
+    instance.piece = Piece(store if store.extents else store.promote(0, 1), 0, SOMEWHERE)
     instance.filled = instance.written = instance.handed = instance.foreign = True
     return instance
 

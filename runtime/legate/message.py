@@ -7,6 +7,7 @@ its block and pointers to host memory are put in front of it for each launch.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain
 from struct import Struct
 from typing import NamedTuple
@@ -37,11 +38,16 @@ class Message(NamedTuple):
         """The bytes of one launch."""
         head = HEADER.pack(self.order, kernel, finish, self.points, self.span, detached, len(pointers),
                            len(block) // 8, self.stores, self.fields, self.scratch)
-        return b"".join((head, words(pointers), block, self.tail))
+        return b"".join((head, words(pointers) if pointers else b"", block, self.tail))
 
 
 def words(values: Sequence[int]) -> bytes:
-    return Struct(f"<{len(values)}q").pack(*values)
+    return _row(len(values)).pack(*values)
+
+
+@lru_cache(256)
+def _row(length: int) -> Struct:
+    return Struct(f"<{length}q")
 
 
 def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> Message:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from diffuse.runtime import native
 from diffuse.runtime.legate import message, prepare, trampoline
 from diffuse.runtime.legate.agreement import Stream
 from diffuse.runtime.legate.instances import LegateInstance
-from diffuse.runtime.legate.requirements import WHOLE, Need
-from diffuse.runtime.legate.reuse import Piece, Reuse
+from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
+from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.task import Task
 from diffuse.runtime.legate.variant import Interpreted
 from diffuse.runtime.pool import Pool
@@ -61,7 +61,7 @@ class Placement:
         self.stream: Stream | None = None
         """To compare what ranks submit, where the settings ask for it."""
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
-        self._binary = core.types.binary_type
+        self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
         if config.memory is not None:
             most = min(most, config.memory)
@@ -71,7 +71,7 @@ class Placement:
         self._words: LegateInstance | None = None
         """One word from each Legate point; see `gather`."""
         self.lent: list[Any] = []
-        """Host memory that launches may still read."""
+        """Host memory that launches may still read, and nobody else holds."""
         self._dropped: deque[LegateInstance] = deque()
         self.launched = self.fenced = 0
         """Tasks submitted, and those of them that are done for certain."""
@@ -150,16 +150,31 @@ class Placement:
             self.store(owner).fill(np.zeros((), owner.dtype))
             owner.written = True
 
-    def part(self, owner: LegateInstance, need: Need, spread: int) -> tuple[Any, Any]:
-        """The box of a store that a need describes, or its partition, and the projection to the tiles."""
+    def address(self, owner: LegateInstance, need: Need) -> int:
+        """Where Legate's store of an instance lies, in row-major order and for good, with the data in it that
+        a launch does not make itself; alone only.  SOMEWHERE if only a task can tell.
+
+        Inline tasks would be given the same memory: Legate maps a store once, when it is first asked.
+        """
+        self.ready(owner, need)
         piece = owner.piece
         assert piece is not None
-        key = (need.low, need.high, need.axis, need.tile, spread)
-        found = piece.parts.get(key)
+        if piece.address is None:
+            piece.address = _located(piece.store, owner)
+        return piece.address
+
+    def part(self, owner: LegateInstance, need: Need, spread: int) -> tuple[Any, Any, Need]:
+        """The box that a need describes, or its partition, then the projection to the tiles, then the need.
+
+        A need belongs to one cut, and so to one spread.  It is found again by its identity, so it is kept.
+        """
+        piece = owner.piece
+        assert piece is not None
+        found: tuple[Any, Any, Need] | None = piece.parts.get(id(need))
         if found is None:
             if len(piece.parts) >= MOST_PARTS:
                 piece.parts.clear()
-            found = piece.parts[key] = self._part(piece.store, owner.shape, need, spread)
+            found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)
         return found
 
     def _part(self, box: Any, shape: Point, need: Need, spread: int) -> tuple[Any, Any]:
@@ -213,8 +228,7 @@ class Placement:
         """The address of an instance's host memory, which stays as it is until the next fence."""
         if owner.memory is None:  # never written, or no elements: whatever is there
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
-        owner.lent = self.launched
-        self.lent.append(owner.memory)
+        owner.lent = self.launched + 1
         address: int = owner.memory.__array_interface__["data"][0]
         return address
 
@@ -224,10 +238,11 @@ class Placement:
         if self.stream is not None:
             what = "reading" if order == message.GET else "writing"
             self.stream.compare(f"{what} an array of shape {instance.shape}, {instance.dtype}")
+        if order == message.PUT:
+            self.lend(instance)
         self._copy(order, instance, instance.memory)
         if order == message.PUT:
             instance.filled = instance.written = True
-            self.lend(instance)
 
     def _copy(self, order: int, owner: LegateInstance, memory: NDArray[Any]) -> None:
         shape, spread = owner.shape, self.processors
@@ -246,8 +261,7 @@ class Placement:
             tile = -(-shape[0] // spread)
             spread = -(-shape[0] // tile)
             task = self.task(spread)
-            need = Need(-1, (0,) * len(shape), shape, 0, tile, False, True)
-            task.add_output(*self.part(owner, need, spread))
+            task.add_output(*self.part(owner, tiles(shape, 0, tile), spread)[:2])
         self.send(task, words)
 
     def gather(self, word: int, flags: bool = False) -> list[int]:
@@ -258,9 +272,19 @@ class Placement:
             self.store(self._words)
         found = np.zeros(self.processors, np.int64)
         task = self.task(self.processors)
-        need = Need(-1, (0,), (self.processors,), 0, 1, False, True)
-        task.add_output(*self.part(self._words, need, self.processors))
+        task.add_output(*self.part(self._words, tiles((self.processors,), 0, 1), self.processors)[:2])
         self.send(task, message.saying(word, flags))
         self._copy(message.GET, self._words, found)
         self.legate.issue_execution_fence(block=True)
         return [int(n) for n in found]
+
+
+def _located(store: Any, owner: LegateInstance) -> int:
+    """The address of a store's first element; SOMEWHERE if its elements do not lie in row-major order."""
+    memory = store.get_physical_store().get_inline_allocation()
+    pitch = ITEMSIZE[owner.dtype]
+    for size, stride in zip(reversed(owner.shape), reversed(memory.strides), strict=True):
+        if size > 1 and stride != pitch:
+            return SOMEWHERE
+        pitch *= size
+    return int(memory.ptr)

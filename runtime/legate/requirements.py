@@ -12,6 +12,7 @@ Pure functions over plain data: nothing here knows Legate.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
@@ -35,6 +36,12 @@ class Need(NamedTuple):
     writes: bool
 
 
+@lru_cache(1024)
+def tiles(shape: Point, axis: int, tile: int) -> Need:
+    """A whole store, of which each Legate point writes its own indices of one dimension."""
+    return Need(-1, (0,) * len(shape), shape, axis, tile, False, True)
+
+
 class Cut(NamedTuple):
     """How a launch is put to Legate."""
 
@@ -48,7 +55,7 @@ class Cut(NamedTuple):
     of: tuple[int, ...]
     """For each argument of the layout the need it is part of; -1: only `finish` touches it."""
     results: tuple[Need, ...]
-    """What `finish` writes, as a launch of its own; empty when the one Legate point finishes by itself."""
+    """What `finish` touches, as a launch of its own; empty when the one Legate point finishes by itself."""
 
 
 def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
@@ -78,11 +85,14 @@ def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) 
     results: list[Need] = []
     of = [-1] * len(arguments)
     index = {id(a): k for k, a in enumerate(arguments)}
-    for group in _groups(arguments):
-        if any(a.privilege is Privilege.REDUCE for a in group):
-            if any(a.privilege is not Privilege.REDUCE for a in group):
+    for members in _groups(arguments):
+        last = [a for a in members if a.late or a.privilege is Privilege.REDUCE]
+        group = [a for a in members if not (a.late or a.privilege is Privilege.REDUCE)]
+        if last:
+            if group and any(a.privilege is Privilege.REDUCE for a in last):
                 return None
-            results.append(_need(group, *_bounds(group), WHOLE, 0))
+            results.append(_need(last, *_bounds(last), WHOLE, 0))
+        if not group:
             continue
         parts: dict[tuple[Point, Point, int, int], list[Argument]] = {}
         writes = any(a.privilege is not Privilege.READ for a in group)
@@ -99,10 +109,10 @@ def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) 
             if merged is None:
                 return None
             parts = merged
-        for (low, high, axis, tile), members in parts.items():
-            for a in members:
+        for (low, high, axis, tile), same in parts.items():
+            for a in same:
                 of[index[id(a)]] = len(needs)
-            needs.append(_need(members, low, high, axis, tile))
+            needs.append(_need(same, low, high, axis, tile))
     return Cut(spread, span, points, tuple(needs), tuple(of), tuple(results))
 
 

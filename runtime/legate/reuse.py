@@ -8,17 +8,26 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from diffuse.ir import Point
 
+SOMEWHERE = 0
+"""The address of what Legate moves about, or has not in row-major order: ask at each launch."""
 
-class Piece(NamedTuple):
-    """A store of Legate's, its partitions so far, and its size."""
 
-    store: Any
-    parts: dict[Any, Any]
-    nbytes: int
+class Piece:
+    """A store of Legate's and what is known of it."""
+
+    __slots__ = ("store", "nbytes", "parts", "address")
+
+    def __init__(self, store: Any, nbytes: int, address: int | None = None) -> None:
+        self.store = store
+        self.nbytes = nbytes
+        self.parts: dict[int, Any] = {}
+        """Its partitions so far."""
+        self.address = address
+        """Of its first element, where that stays the same; None: nobody asked yet."""
 
 
 class Reuse:
@@ -53,7 +62,7 @@ class Reuse:
                               f"given {self._most} bytes for arrays, of which {self.bytes_used} are in use; "
                               "give it more with DIFFUSE_LEGATE_MEMORY (or --sysmem in LEGATE_CONFIG), "
                               "or use more ranks")
-        piece = Piece(self._make(shape, dtype), {}, nbytes)
+        piece = Piece(self._make(shape, dtype), nbytes)
         self.bytes_used += nbytes
         return piece, False
 

@@ -1,9 +1,10 @@
 """The legate runtime: launches become tasks of Legate, over stores that Legate places and moves.
 
-With one rank that has one Legate processor the process is *alone*: a launch is one task over whole stores,
-run inline, whose points our own thread pool takes while the program records on.  Otherwise a launch is an
-index launch over all Legate processors of all ranks, each of which runs its share of our points; every rank
-runs the same program and submits the same launches.
+With one rank that has one Legate processor the process is *alone*: our own thread pool takes the points of a
+launch while the program records on.  All that Legate has to say there is where stores lie, whole; it does so
+once for a store, and in an inline task at each launch for stores that other libraries hold, too.  Otherwise a
+launch is an index launch over all Legate processors of all ranks, each of which runs its share of our points;
+every rank runs the same program and submits the same launches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from struct import pack_into
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,12 +25,12 @@ from diffuse.runtime.legate import message, prepare, ranks
 from diffuse.runtime.legate.agreement import Stream
 from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
-from diffuse.runtime.legate.requirements import Cut, Need, cut
+from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
 from diffuse.runtime.pool import Pool
 from diffuse.runtime.reference import Memory, attached
 
 MOST_LENT = 4096
-"""Pieces of host memory that launches may use before the runtime waits for them, to let go of it."""
+"""Pieces of host memory, of stores that are gone, that launches may use: with more the runtime waits."""
 NOTHING = nullcontext()
 
 
@@ -43,6 +43,9 @@ class Prepared(NamedTuple):
     results: tuple[int, ...]
     layout: Layout
     """With the shapes that Legate's stores have."""
+    direct: tuple[tuple[int, Need, bool, tuple[int, ...]], ...]
+    """For each need the place of its store among the launch's instances, the need, whether it writes, and the
+    words of the block that are its arguments' addresses."""
     messages: dict[tuple[bool, ...], message.Message]
     folding: message.Message | None
 
@@ -121,6 +124,8 @@ class Legate:
         place, layout, instances = self.placement, launch.layout, launch.instances
         place.check_thread()
         place.sweep()
+        if len(place.lent) > MOST_LENT:
+            self.fence()
         assert layout is not None
         if launch.kernel.native is None:
             self._interpret(launch)
@@ -131,11 +136,13 @@ class Legate:
         ranks.tick()
         if place.stream is not None:
             place.stream.compare(layout.title, prepared.cut, launch.values)
+        if place.alone and self._run_directly(launch, prepared):
+            return
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
         # what only the host has, and is only read, is read there: every rank has it
-        hosted = tuple([not n.writes and (o.home or not o.nbytes)
-                        for n, o in zip(needs, owners, strict=True)])
+        hosted = tuple([not need.writes and (owner.home or not owner.nbytes)
+                        for need, owner in zip(needs, owners, strict=True)])
         words = prepared.messages.get(hosted)
         if words is None:
             words = message.running(prepared.layout, prepared.cut, hosted, not place.alone)
@@ -145,8 +152,31 @@ class Legate:
                 self._run_alone(launch, words, needs, owners, hosted)
             else:
                 self._run(launch, prepared, words, owners, hosted)
-        if len(place.lent) > MOST_LENT:
-            self.fence()
+
+    def _run_directly(self, launch: Launch, prepared: Prepared) -> bool:
+        """Alone: hand the launch to the pool.  False if only a task of Legate's knows where a store lies."""
+        place, layout, native = self.placement, launch.layout, launch.kernel.native
+        assert layout is not None and place.pool is not None and native is not None
+        instances: Any = launch.instances
+        block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
+        for k, need, writes, words in prepared.direct:
+            owner: LegateInstance = instances[k]
+            if not writes and (owner.home or not owner.nbytes):
+                address = place.lend(owner)
+            else:
+                piece = owner.piece if owner.filled else None
+                if not (address := piece and piece.address or place.address(owner, need)):
+                    return False
+            for word in words:
+                block[word] += address
+        place.launched += 1
+        finish = native.finish if launch.points > 1 else 0
+        scratch = _scratch(layout, block) if layout.scratch else ()
+        place.pool.submit(native.address, finish, launch.points, bytes(block), (native, launch.keep, scratch))
+        for k, _, writes, _ in prepared.direct:
+            if writes:
+                _written(instances[k])
+        return True
 
     def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
                    owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
@@ -165,18 +195,12 @@ class Legate:
             if need.writes:
                 task.add_output(store)
             keep.append(store)
-        block = launch.kernel.pack(launch.values)
-        if layout.scratch:
-            held = bytearray(block)
-            for piece in layout.scratch:
-                memory = np.empty(max(piece.nbytes, 8), np.uint8)
-                keep.append(memory)
-                pack_into("<q", held, piece.word * 8, memory.__array_interface__["data"][0])
-            block = bytes(held)
+        block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
+        keep += _scratch(layout, block)
         finish = native.finish if launch.points > 1 else 0
-        place.send(task, words.pack(native.address, finish, True, pointers, block))
+        place.send(task, words.pack(native.address, finish, True, pointers, bytes(block)))
         place.pool.keep(keep)
-        _written(needs, owners)
+        _all_written(needs, owners)
 
     def _run(self, launch: Launch, prepared: Prepared, words: message.Message,
              owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
@@ -189,8 +213,9 @@ class Legate:
             if at_home:
                 pointers.append(place.lend(owner))
                 continue
-            place.ready(owner, need)
-            part, projection = place.part(owner, need, spread)
+            if owner.piece is None or not owner.filled:
+                place.ready(owner, need)
+            part, projection, _ = place.part(owner, need, spread)
             if need.reads:
                 task.add_input(part, projection)
             if need.writes:
@@ -199,8 +224,8 @@ class Legate:
         block = launch.kernel.pack(launch.values)
         finish = native.finish if launch.points > 1 and spread == 1 else 0
         place.send(task, words.pack(native.address, finish, False, pointers, block))
-        _written(prepared.cut.needs, owners)
-        if partials:
+        _all_written(prepared.cut.needs, owners)
+        if prepared.folding is not None:
             self._fold(launch, prepared, partials, block)
 
     def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
@@ -210,8 +235,8 @@ class Legate:
             shape = (plane.outer, plane.middle, plane.inner)
             owner = LegateInstance(Store(-1, shape, "uint8"))
             place.store(owner)
-            tiles = Need(-1, (0, 0, 0), shape, 1, plane.tile * prepared.cut.span, False, True)
-            task.add_output(*place.part(owner, tiles, prepared.cut.spread))
+            need = tiles(shape, 1, plane.tile * prepared.cut.span)
+            task.add_output(*place.part(owner, need, prepared.cut.spread)[:2])
             found.append(owner)
         return found
 
@@ -224,14 +249,15 @@ class Legate:
         owners: list[Any] = [launch.instances[k] for k in prepared.results]
         for need, owner in zip(prepared.cut.results, owners, strict=True):
             place.ready(owner, need)
-            part, _ = place.part(owner, need, 1)
+            part, *_ = place.part(owner, need, 1)
             if need.reads:
                 task.add_input(part)
-            task.add_output(part)
+            if need.writes:
+                task.add_output(part)
         for partial in partials:
             task.add_input(place.store(partial))
         place.send(task, prepared.folding.pack(native.address, native.finish, False, (), block))
-        _written(prepared.cut.results, owners)
+        _all_written(prepared.cut.results, owners)
         for partial in partials:
             self.release(partial)
 
@@ -266,7 +292,10 @@ class Legate:
         for k, a in enumerate(arguments):
             places.setdefault(a.slot, k)
         return Prepared(found, tuple(places[n.slot] for n in found.needs),
-                        tuple(places[n.slot] for n in found.results), layout, {},
+                        tuple(places[n.slot] for n in found.results), layout,
+                        tuple((places[need.slot], need, need.writes,
+                               tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
+                              for n, need in enumerate(found.needs)), {},
                         message.folding(layout, found) if found.results else None)
 
     # -- waiting -------------------------------------------------------------------------------------------
@@ -309,9 +338,22 @@ def threads(place: Placement) -> int:
     return max(1, machine.processors() // sharing)
 
 
-def _written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
-    """What a task writes is in Legate's stores now, and nowhere else."""
+def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
+    """Memory for a launch's scratch, with its addresses written into the launch's block."""
+    found = []
+    for piece in layout.scratch:
+        found.append(np.empty(max(piece.nbytes, 8), np.uint8))
+        block[piece.word] = found[-1].__array_interface__["data"][0]
+    return found
+
+
+def _written(owner: LegateInstance) -> None:
+    """What a launch writes is in Legate's store now, and nowhere else."""
+    owner.filled = owner.written = True
+    owner.home = owner.fresh = False
+
+
+def _all_written(needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
     for need, owner in zip(needs, owners, strict=True):
         if need.writes:
-            owner.filled = owner.written = True
-            owner.home = owner.fresh = False
+            _written(owner)

@@ -41,8 +41,8 @@ struct Pool {
   void* address{};
   Submit submit{};
   Wait wait{};
+  const Word* submitted{};             // launches so far, from wherever
   Word room{};                         // launches to leave in a full queue: with them the threads stay busy
-  Word last{};                         // launches submitted
   std::mutex lock{};                   // one launch at a time
 } pool;
 
@@ -262,12 +262,11 @@ bool submit(void* kernel, void* finish, Word points, const void* block, Word byt
 {
   Word sequence = 0;
   while (!(sequence = pool.submit(pool.address, kernel, finish, points, block, bytes)))
-    drain(pool.last - pool.room);  // the queue is full
+    drain(*pool.submitted - pool.room);  // the queue is full
   if (sequence < 0) {
     complain(sequence == -2 ? NO_MEMORY : REFUSED);
     return false;
   }
-  pool.last = sequence;
   return true;
 }
 
@@ -297,7 +296,7 @@ void run(const Header& header, Word* block, Word first, Word last)
     const std::lock_guard<std::mutex> hold{pool.lock};
     Shifted whole{kernel, first, block};
     if (!submit(reinterpret_cast<void*>(&shifted), nullptr, last - first, &whole, sizeof whole)) return;
-    drain(pool.last);
+    drain(*pool.submitted);
     first = last;
   }
   if (finish || first < last) execute(kernel, finish, block, first, last);
@@ -341,7 +340,7 @@ void launch(const legate::TaskContext& context, const Header& header, Reader wor
   // a task of one point has no index, which reads as 0
   const Word first = context.get_task_index()[0] * header.span;
   run(header, block.data(), first, std::min(first + header.span, header.points));
-  if (header.detached && !odds.empty()) drain(pool.last);
+  if (header.detached && !odds.empty()) drain(*pool.submitted);
   share(true);
   restore();
 }
@@ -398,9 +397,10 @@ extern "C" void diffuse_register(void* library)
   Trampoline::register_variants(*static_cast<legate::Library*>(library));
 }
 
-extern "C" void diffuse_pool(void* address, void* submit, void* wait, Word room)
+extern "C" void diffuse_pool(void* address, void* submit, void* wait, void* submitted, Word room)
 {
   pool.room = room;
+  pool.submitted = static_cast<const Word*>(submitted);
   pool.address = address;
   pool.submit = reinterpret_cast<Submit>(submit);
   pool.wait = reinterpret_cast<Wait>(wait);

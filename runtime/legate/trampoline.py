@@ -39,7 +39,7 @@ class Native:
         pointer = ctypes.c_void_p
         library.diffuse_register.argtypes = [pointer]
         library.diffuse_register.restype = None
-        library.diffuse_pool.argtypes = [pointer, pointer, pointer, ctypes.c_int64]
+        library.diffuse_pool.argtypes = [pointer, pointer, pointer, pointer, ctypes.c_int64]
         library.diffuse_pool.restype = None
         library.diffuse_flags.restype = ctypes.c_uint
         library.diffuse_complaint.restype = ctypes.c_int64
@@ -52,11 +52,12 @@ class Native:
 
     def pool(self, pool: Pool) -> None:
         self._pool = pool
-        pool.threads.start()
+        pool.start()
         entry = pool.threads.entry
         submit, wait = (ctypes.cast(function, ctypes.c_void_p) for function in (entry.submit, entry.wait))
         room = pool.threads.field(ctypes.c_uint64, "mask").value // 2
-        self._library.diffuse_pool(pool.threads.address, submit, wait, room)
+        submitted = ctypes.addressof(pool.threads.submitted)
+        self._library.diffuse_pool(pool.threads.address, submit, wait, submitted, room)
 
     def execute(self, task: Any) -> None:
         task.execute()

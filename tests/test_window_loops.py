@@ -1,0 +1,98 @@
+"""Loops of the user's, as the window sees them: what comes back to its first call, and what only looks so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import diffuse.numpy as np
+from diffuse import engine, provenance, settings
+from diffuse.window import LOOP
+
+Array = Any
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    engine.fence()
+    with settings.using(compile="off", window="auto", small=0):
+        yield
+        engine.fence()
+
+
+def groups(run: Callable[[], object]) -> list[int]:
+    """Lengths of the groups that a program makes before anything is forwarded, when the window knows it."""
+    window = engine.current().window
+    for _ in range(2):
+        engine.fence()
+        with settings.using(window="2000"):
+            kept = run()
+            found = [len(group.tasks) for group in (*window.closed, window.open)]
+        del kept
+    return found
+
+
+def worked(x: Array, turns: int) -> Array:
+    for _ in range(turns):
+        x = x * 0.5
+    return x
+
+
+def test_a_function_called_twice_in_a_row_is_no_loop() -> None:
+    x = np.ones((8, 8))
+    engine.fence()
+
+    def run() -> Array:
+        first = worked(x, LOOP)
+        second = worked(x, LOOP)
+        return first, second
+
+    assert groups(run) == [2 * LOOP]
+
+
+def test_nor_is_one_that_a_line_calls_twice() -> None:
+    x = np.ones((8, 8))
+    engine.fence()
+    assert groups(lambda: (worked(x, LOOP), worked(x, LOOP))) == [2 * LOOP]
+
+
+def test_every_turn_of_a_loop_that_calls_it_is_a_group() -> None:
+    x = np.ones((8, 8))
+    engine.fence()
+
+    def run() -> Array:
+        y = x
+        for _ in range(3):
+            y = worked(worked(y, LOOP) - y, 2)
+        return y
+
+    assert groups(run) == [LOOP + 3] * 3
+
+
+def test_a_loop_inside_of_the_function_is_cut_where_it_is_long_enough() -> None:
+    x = np.ones((8, 8))
+    engine.fence()
+    assert groups(lambda: worked(x, 2 * LOOP + 5)) == [LOOP, LOOP, 5]
+
+
+def test_the_nearest_call_is_known_by_line_and_instruction() -> None:
+    def here() -> tuple[Any, Any]:
+        return provenance.where(1), provenance.calls(1)
+
+    (line, calls), (same, others) = here(), here()
+    assert line is same and line.file == __file__
+    assert calls[:2] == others[:2] and calls[2] is others[2] and calls[3] != others[3]
+    again = [here() for _ in range(2)]
+    assert again[0] == again[1]
+
+
+def test_code_made_as_the_program_goes_is_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_REMEMBERED", 20)
+    monkeypatch.setattr(provenance, "_known", {})
+    for number in range(50):
+        namespace: dict[str, Any] = {"where": provenance.where, "__name__": "program"}
+        exec(compile("\n" * number + "found = where(1)", f"file{number}", "exec"), namespace)
+        assert namespace["found"] == (f"file{number}", number + 1)
+        assert len(provenance._known) <= 20
