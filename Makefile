@@ -1,6 +1,7 @@
 # make run    the demonstration: one program under NumPy and under Diffuse
 # make test   ruff, mypy, pytest
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
+# make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
 # make bench-legate   the same programs on Legate; CUPYNUMERIC=python names an interpreter that has cuPyNumeric
 
 PYTHON ?= python3
@@ -10,7 +11,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SOURCES = pyproject.toml
 
-.PHONY: run test lint bench bench-legate clean
+.PHONY: run test lint bench figures bench-legate clean
 
 run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
@@ -24,6 +25,11 @@ lint: $(INSTALLED)-test
 
 bench: $(INSTALLED)-bench
 	$(BIN)/python bench/all.py
+
+figures: $(INSTALLED)-bench
+	$(BIN)/python bench/figure13.py --quick
+	$(BIN)/python bench/figure14.py --quick
+	$(BIN)/python bench/figure15.py --quick
 
 bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
 	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))

@@ -12,8 +12,8 @@ import sys
 import report
 from case import ROOT
 
-BENCHES = ("black_scholes", "channel_flow", "stencil", "conjugate_gradient", "jacobi", "mandelbrot",
-           "overheads", "compile")
+BENCHES = ("black_scholes", "channel_flow", "shallow_water", "stencil", "conjugate_gradient", "cg", "cgs",
+           "bicgstab", "gmg", "jacobi", "mandelbrot", "overheads", "compile")
 
 
 def main() -> int:

@@ -18,6 +18,8 @@ def processors(count: int) -> dict[str, str]:
 
 
 LOCAL, LEGATE, MANY, UNFUSED = "local", "legate", "legate, processors", "legate, unfused"
+FUSED, SINGLY = "diffuse", "diffuse, unfused"
+"""Diffuse as it comes on this machine's threads, and with every task on its own."""
 
 RUNTIMES = (LOCAL, LEGATE, MANY, UNFUSED)
 """Threads of this process; Legate with one processor and our threads; with several; the first, unfused."""
@@ -27,6 +29,8 @@ def environment(name: str, threads: int, cache: str) -> dict[str, str]:
     """The variables of one way to run a program on so many threads, whatever the caller's say."""
     chosen: dict[str, dict[str, str]] = {
         LOCAL: {"DIFFUSE_RUNTIME": "local"},
+        FUSED: {"DIFFUSE_RUNTIME": "local"},
+        SINGLY: {"DIFFUSE_RUNTIME": "local", "DIFFUSE_WINDOW_SIZE": "1"},
         LEGATE: {"DIFFUSE_RUNTIME": "legate"},
         MANY: {"DIFFUSE_RUNTIME": "legate", **processors(threads)},
         UNFUSED: {"DIFFUSE_RUNTIME": "legate", "DIFFUSE_WINDOW_SIZE": "1"},

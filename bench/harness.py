@@ -11,13 +11,14 @@ import argparse
 import contextlib
 import json
 import select
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import machine
 import report
@@ -87,18 +88,62 @@ def chunks(path: Path) -> Iterator[Any]:
 
 
 def difference(folder: Path, reference: Path) -> Measures:
-    """How results differ from NumPy's: same bits, largest absolute and relative difference."""
+    """How results differ from NumPy's: same bits, and the largest difference, absolute, relative to the
+    element and relative to the largest element of the array ("scaled"); infinite where only one is nan."""
     import numpy as np
 
-    same, largest, relative = True, 0.0, 0.0
+    same, largest, relative, scaled = True, 0.0, 0.0, 0.0
     for path in sorted(reference.glob("*.npy")):
+        gaps, sizes = [0.0], [0.0]
         for ours, theirs in zip(chunks(folder / path.name), chunks(path), strict=True):
             same = same and ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes()
-            gap = np.abs(ours.astype(np.float64) - theirs.astype(np.float64))
-            largest = max(largest, float(gap.max(initial=0.0)))
-            scale = np.maximum(np.abs(theirs.astype(np.float64)), np.finfo(np.float64).tiny)
-            relative = max(relative, float((gap / scale).max(initial=0.0)))
-    return {"same bits": same, "largest": largest, "relative": relative}
+            one, other = ours.astype(np.float64), theirs.astype(np.float64)
+            alike = (one == other) | (np.isnan(one) & np.isnan(other))
+            with np.errstate(invalid="ignore"):
+                gap = np.where(alike, 0.0, np.nan_to_num(np.abs(one - other), nan=np.inf))
+            size = np.nan_to_num(np.abs(other))
+            gaps.append(float(gap.max(initial=0.0)))
+            sizes.append(float(size.max(initial=0.0)))
+            gap /= np.maximum(size, np.finfo(np.float64).tiny)
+            relative = max(relative, float(gap.max(initial=0.0)))
+        largest = max(largest, *gaps)
+        scaled = max(scaled, max(gaps) / max(sizes) if max(gaps) else 0.0)
+    return {"same bits": same, "largest": largest, "relative": relative, "scaled": scaled}
+
+
+class Entry(NamedTuple):
+    """One process of a comparison: whom it runs, and under which variables."""
+
+    contender: str
+    environment: dict[str, str]
+
+
+@contextlib.contextmanager
+def field(case: Case, entries: Mapping[str, Entry], options: Measures, args: argparse.Namespace
+          ) -> Iterator[tuple[dict[str, Worker], dict[str, Measures]]]:
+    """Every entry started, warmed up and, those behind "numpy", compared with it; all end with the block.
+
+    Gives the processes of those that run, and what was found of all by label: {"absent": why} or the first
+    iteration's cost and the difference from NumPy's results.
+    """
+    workers: dict[str, Worker] = {}
+    found: dict[str, Measures] = {}
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
+        try:
+            for label, (contender, environment) in entries.items():
+                folder = Path(scratch) / label
+                workers[label] = Worker(case, contender, options, environment)
+                found[label] = warm_up(workers[label], args, folder)
+                if "absent" in found[label]:
+                    workers.pop(label).close()
+                elif "numpy" in workers:
+                    found[label] |= difference(folder, Path(scratch) / "numpy")
+                if label != "numpy":
+                    shutil.rmtree(folder, ignore_errors=True)
+            yield workers, found
+        finally:
+            for worker in workers.values():
+                worker.close()
 
 
 def warm_up(worker: Worker, args: argparse.Namespace, folder: Path) -> Measures:
@@ -157,25 +202,15 @@ def second_process(case: Case, options: Measures, environment: dict[str, str]) -
 def measure(case: Case, args: argparse.Namespace) -> Measures:
     size = args.size or (case.quick if args.quick else case.size)
     options = {"size": size, "dtype": args.dtype, "iterations": 0}
-    names = [name for name in case.contenders if not args.only or name in args.only]
-    found: dict[str, Measures] = {}
-    workers: dict[str, Worker] = {}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
-        environment = machine.environment(args.threads, f"{scratch}/cache")
-        try:
-            for name in names:
-                workers[name] = Worker(case, name, options, environment)
-                found[name] = warm_up(workers[name], args, Path(scratch) / name)
-                if "absent" in found[name]:
-                    workers.pop(name).close()
-                elif "numpy" in workers:
-                    found[name] |= difference(Path(scratch) / name, Path(scratch) / "numpy")
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+        environment = machine.environment(args.threads, cache)
+        entries = {name: Entry(name, environment) for name in case.contenders
+                   if not args.only or name in args.only}
+        with field(case, entries, options, args) as (workers, found):
             for name, samples in rounds(case, workers, args).items():
                 found[name] |= settled(workers[name], samples)
-        finally:
-            for worker in workers.values():
-                worker.close()
-        again = second_process(case, options, environment) if "diffuse" in workers else {}
+        ours = "diffuse" in found and "absent" not in found["diffuse"]
+        again = second_process(case, options, environment) if ours else {}
     bandwidth = machine.copy_bandwidth(args.threads, 4 if args.quick else 400)
     itemsize = 4 if args.dtype == "float32" else 8
     return {"bench": case.name, "size": size, "dtype": args.dtype, "rounds": args.rounds,

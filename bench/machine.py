@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import statistics
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -38,6 +40,18 @@ def bind(threads: int) -> None:
     """Keep this process and those it starts to `threads` cores: XLA takes as many threads as it may use."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, cpus()[:threads])
+
+
+@contextlib.contextmanager
+def bound(threads: int) -> Iterator[None]:
+    """The same for the processes that are started in the block."""
+    before = cpus()
+    bind(threads)
+    try:
+        yield
+    finally:
+        if hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, before)
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ A process of its own makes the peak of memory, the first call and the environmen
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import json
 import os
@@ -35,6 +36,14 @@ def memory(field: str) -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def forget() -> dict[str, Any]:
+    """The peak so far; from here on "VmHWM" is that of what follows, where the system allows it."""
+    peak = memory("VmHWM")
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+    return {"peak": peak}
+
+
 def timed(peer: Peer, iterations: int) -> dict[str, Any]:
     """Seconds an iteration, and what the counters gained an iteration."""
     before = peer.counters()
@@ -58,6 +67,12 @@ def save(peer: Peer, folder: str) -> dict[str, Any]:
     return {}
 
 
+def window() -> int | None:
+    """Tasks that Diffuse's window holds by now; None where there is no Diffuse."""
+    engine = sys.modules.get("diffuse.engine")
+    return engine.current().window.size if engine else None
+
+
 def serve(peer: Peer, commands: Any, answers: Any) -> None:
     for line in commands:
         command = json.loads(line)
@@ -65,8 +80,11 @@ def serve(peer: Peer, commands: Any, answers: Any) -> None:
             answer = timed(peer, command["run"])
         elif "save" in command:
             answer = save(peer, command["save"])
+        elif "forget" in command:
+            answer = forget()
         else:
-            answer = {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters()}
+            answer = {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters(),
+                      "window": window()}
         print(json.dumps(answer), file=answers, flush=True)
 
 

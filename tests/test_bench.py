@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-APPLICATIONS = ("black_scholes", "channel_flow", "stencil", "conjugate_gradient", "jacobi", "mandelbrot")
+APPLICATIONS = ("black_scholes", "channel_flow", "shallow_water", "stencil", "conjugate_gradient", "jacobi",
+                "mandelbrot")
 
 
 def bench(name: str, folder: Path, *options: str) -> tuple[dict[str, Any], str]:

@@ -66,6 +66,10 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         found = _small_total(operator, a)
         if found is not None:
             return found
+    if not isinstance(a, base.Array | numpy.ndarray | numpy.generic) and hasattr(a, operator):
+        # NumPy's rule for what is no array (a sparse one, say): it is asked itself
+        given = {} if dtype is None else {"dtype": dtype}
+        return getattr(a, operator)(axis=axis, out=out, **given)
     x = creation.asarray(a)
     target = adopt(out, writing=True)
     mask = adopt(where)

@@ -1,0 +1,126 @@
+"""What the benchmarks of the sparse solvers share: applications to peers, kernels for Numba, JAX's product.
+
+The applications are the programs of apps/ that have `np` and `sp` for NumPy and scipy.sparse; the options
+that the harness does not name are the applications' own defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import time
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+from case import Peer, application
+
+Start = Callable[[argparse.Namespace], Peer]
+BLOCK = 1024
+"""Rows whose products one thread adds up; blocks are added in order, so that threads change no bit."""
+
+
+def options(app: ModuleType, args: argparse.Namespace) -> argparse.Namespace:
+    """The application's defaults, then what the harness says."""
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    return argparse.Namespace(**{**vars(parser.parse_args([])), **vars(args)})
+
+
+def prepared(name: str, args: argparse.Namespace) -> tuple[ModuleType, Any]:
+    """An application and its state, with NumPy and SciPy."""
+    app = application(name)
+    return app, app.setup(options(app, args))
+
+
+def diffused(name: str, args: argparse.Namespace, window: int | None) -> tuple[ModuleType, Any, float]:
+    """The same with Diffuse in the place of both, and the seconds that it took to start."""
+    began = time.perf_counter()
+    import diffuse.numpy
+    from diffuse import engine, settings
+
+    if window is not None:
+        settings.config.window = window
+    sparse = importlib.import_module("diffuse.scipy.sparse")
+    engine.current().runtime.fence()
+    started = time.perf_counter() - began
+    app = application(name)
+    setattr(app, "np", diffuse.numpy)
+    setattr(app, "sp", sparse)
+    return app, app.setup(options(app, args)), started
+
+
+def lazy(app: ModuleType, state: Any, step: Callable[[], None], started: float) -> Peer:
+    """Diffuse at work."""
+    from diffuse import engine, trace
+
+    return Peer(step, lambda: app.results(state), engine.fence, trace.snapshot, app, started)
+
+
+def natural(name: str) -> Start:
+    """The program as it is."""
+
+    def start(args: argparse.Namespace) -> Peer:
+        app, state = prepared(name, args)
+        return Peer(lambda: app.step(state), lambda: app.results(state), app=app)
+
+    return start
+
+
+def fused(name: str, window: int | None = None) -> Start:
+    """The program under Diffuse; a window of 1 fuses nothing."""
+
+    def start(args: argparse.Namespace) -> Peer:
+        app, state, started = diffused(name, args, window)
+        return lazy(app, state, lambda: app.step(state), started)
+
+    return start
+
+
+def unsigned(A: Any) -> tuple[Any, Any, Any]:
+    """CSR as Numba likes it: with signed indices it would provide for negative ones, at twice the time."""
+    import numpy as np
+
+    return A.indptr.astype(np.uint32), A.indices.astype(np.uint32), A.data
+
+
+def numba_kernels() -> SimpleNamespace:
+    """Loops over rows: sums in blocks of fixed size, added in order; matrices are (indptr, indices, data).
+
+    The product's own sum keeps its order, as SciPy's does; dot products of vectors may be reordered within
+    a block, as without that no compiler vectorises them.
+    """
+    import numba
+
+    inline = numba.njit(error_model="numpy", inline="always")
+    exact = numba.njit(error_model="numpy", parallel=True)
+    loose = numba.njit(error_model="numpy", parallel=True, fastmath={"reassoc", "nsz"})
+
+    @inline
+    def row(A, i, x):  # type: ignore[no-untyped-def]
+        total = x.dtype.type(0)
+        for k in range(A[0][i], A[0][i + 1]):
+            total += A[2][k] * x[A[1][k]]
+        return total
+
+    return SimpleNamespace(row=row, exact=exact, loose=loose, prange=numba.prange)
+
+
+def jax_product(A: Any) -> Callable[[Any], Any]:
+    """x to A x: rows filled up to one length (ELL), one gather for each place in a row."""
+    import jax.numpy as jnp
+    import numpy as np
+
+    lengths = np.diff(A.indptr)
+    width = int(lengths.max())
+    columns = np.zeros((width, A.shape[0]), dtype=np.int32)
+    values = np.zeros((width, A.shape[0]), dtype=A.dtype)
+    rows = np.repeat(np.arange(A.shape[0]), lengths)
+    places = np.arange(A.nnz) - np.repeat(A.indptr[:-1], lengths)
+    columns[places, rows], values[places, rows] = A.indices, A.data
+    filled = [(jnp.asarray(columns[place]), jnp.asarray(values[place])) for place in range(width)]
+
+    def product(x: Any) -> Any:
+        return sum(value * x[column] for column, value in filled)
+
+    return product

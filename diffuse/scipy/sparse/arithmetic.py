@@ -1,0 +1,195 @@
+"""New values for the same structure: scaling, casts and functions that keep zeros, recorded like others.
+
+Source: SciPy's `_data_matrix`, whose methods give a matrix with copies of the indices.  Methods that
+first add duplicates together do so here, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import scipy.sparse
+
+import diffuse.numpy as np
+from diffuse.numpy import base, elementwise
+from diffuse.numpy.base import Array
+from diffuse.scipy.sparse import checks, conversion
+from diffuse.scipy.sparse.matmul import NUMBERS
+from diffuse.scipy.sparse.state import Kept, Sparse, made, shell, stand_in
+
+FUNCTIONS = """sin tan arcsin arctan sinh tanh arcsinh arctanh rint sign expm1 log1p deg2rad rad2deg floor
+ceil trunc sqrt""".split()
+"""NumPy's functions with a fixed point at zero, which are methods of sparse arrays."""
+
+
+def scalar(x: Any) -> bool:
+    """A number that operations may take: Python's, NumPy's, or a Diffuse array or lazy scalar of none."""
+    kind = type(x)
+    if kind in base.ARRAYS:
+        return not x.form.ndim
+    return kind in elementwise.WEAK or kind in elementwise.STRONG
+
+
+def recordable(a: Sparse) -> bool:
+    """May an operation on the values be recorded?"""
+    values = a._part("data")
+    if not isinstance(values, Array) or values.form.dtype.char not in NUMBERS:
+        return False
+    if a._held.format == "dia":
+        return values.form.ndim == 2
+    rest = {name: a._part(name) for name in a._part_names() if name != "data"}
+    if isinstance(a, scipy.sparse.spmatrix) and any(part.dtype.itemsize > 4 for part in rest.values()):
+        return False  # SciPy gives the new matrix smaller indices if they fit
+    return all(values.form.shape[0] == len(part) for name, part in rest.items() if name != "indptr")
+
+
+def canonical(a: Sparse) -> bool:
+    """Are there no duplicates to add together first?"""
+    return a._held.format == "dia" or bool(a._structured().has_canonical_format)
+
+
+def deduplicated(a: Sparse) -> bool:
+    """May an operation be recorded on values of which no two have the same place?  Adds up those that have,
+    in the matrix itself, as SciPy's methods do."""
+    if not recordable(a):
+        return False
+    if not canonical(a):
+        conversion.method(a, "sum_duplicates")
+    return True
+
+
+def with_values(a: Sparse, values: Any) -> Any:
+    """A matrix of the same structure, in copies, and other values."""
+    held = shell(a._held)
+    parts = {name: _copy(a._part(name)) for name in a._part_names() if name != "data"}
+    held.data = stand_in(values)
+    found = made(held, {"data": values, **parts})
+    inherit(a, found)
+    return found
+
+
+def inherit(a: Sparse, found: Any) -> None:
+    """What is known of the structure holds for its copy."""
+    if a._held.ndim != 2:
+        return
+    names = checks.STRUCTURE[a._held.format]
+    stamp = a._stamp(*names)
+    if a._checked == stamp:
+        found.__dict__["_checked"] = found._stamp(*names)
+    order = a._kept.get("order")
+    if order is not None and order.stamp == stamp:
+        found._kept["order"] = Kept(found._stamp(*names), order.value)
+
+
+def _copy(part: Any) -> Any:
+    return elementwise.duplicate(part) if isinstance(part, Array) else part.copy()
+
+
+def _plain_values(values: Any) -> bool:
+    return isinstance(values, Array) and values.form.dtype.char in NUMBERS
+
+
+def mapped(a: Sparse, function: Callable[[Any], Any]) -> Any:
+    """The matrix of `function(values)`, or None if it has element types that are SciPy's affair."""
+    values = function(a._part("data"))
+    return with_values(a, values) if _plain_values(values) else None
+
+
+class Arithmetic(Sparse):
+    """Methods of formats whose values are one array."""
+
+    def _mul_scalar(self, other: Any) -> Any:
+        if scalar(other) and recordable(self):
+            found = mapped(self, lambda values: values * other)
+            if found is not None:
+                return found
+        return conversion.method(self, "_mul_scalar", other)
+
+    def _scaled(self, name: str, other: Any) -> Any:
+        return self._mul_scalar(other) if scalar(other) else conversion.method(self, name, other)
+
+    def __truediv__(self, other: Any) -> Any:
+        if not scalar(other) or not recordable(self):
+            return conversion.method(self, "__truediv__", other)
+        if numpy.can_cast(self.dtype, numpy.float64):
+            return self.astype(numpy.float64, copy=False)._mul_scalar(1 / other)
+        return self._mul_scalar(1 / other)
+
+    def __neg__(self) -> Any:
+        if recordable(self) and self.dtype.kind != "b":
+            return mapped(self, lambda values: -values)
+        return conversion.method(self, "__neg__")
+
+    def __abs__(self) -> Any:
+        return mapped(self, abs) if deduplicated(self) else conversion.method(self, "__abs__")
+
+    def _in_place(self, name: str, other: Any, function: Callable[[Any], Any]) -> Any:
+        if scalar(other) and recordable(self):
+            self._replace("data", function(self._shown("data")))
+            return self
+        return conversion.method(self, name, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self._in_place("__imul__", other, lambda values: values.__imul__(other))
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self._in_place("__itruediv__", other, lambda values: values.__imul__(1.0 / other))
+
+    def astype(self, dtype: Any, casting: str = "unsafe", copy: bool = True) -> Any:
+        wanted = numpy.dtype(dtype)
+        if wanted == self.dtype:
+            return self.copy() if copy else self
+        if wanted.char in NUMBERS and recordable(self) and canonical(self):
+            return mapped(self, lambda values: values.astype(wanted, casting=casting, copy=True))
+        return conversion.method(self, "astype", dtype, casting=casting, copy=copy)
+
+    def copy(self) -> Any:
+        return mapped(self, _copy) if recordable(self) else conversion.method(self, "copy")
+
+    def conjugate(self, copy: bool = True) -> Any:
+        if self.dtype.kind != "c":
+            return self.copy() if copy else self
+        found = mapped(self, lambda values: values.conj()) if copy and recordable(self) else None
+        return conversion.method(self, "conjugate", copy=copy) if found is None else found
+
+    def power(self, n: Any, dtype: Any = None) -> Any:
+        if dtype is None and type(n) in (int, float) and n and deduplicated(self):
+            found = mapped(self, lambda values: values ** n)
+            if found is not None:
+                return found
+        return conversion.method(self, "power", n, dtype=dtype)
+
+    def _component(self, name: str) -> Any:
+        if self.dtype.kind == "c" and recordable(self):
+            return mapped(self, lambda values: getattr(values, name).copy())
+        return conversion.method(self, "_" + name)
+
+    def _real(self) -> Any:
+        return self._component("real")
+
+    def _imag(self) -> Any:
+        return self._component("imag")
+
+    @property
+    def dtype(self) -> Any:
+        return self._part("data").dtype
+
+    @dtype.setter
+    def dtype(self, kind: Any) -> None:
+        self._replace("data", self._part("data").view(kind))
+
+
+def _function(name: str) -> Callable[[Any], Any]:
+    def apply(self: Any) -> Any:
+        found = mapped(self, getattr(np, name)) if deduplicated(self) else None
+        return conversion.method(self, name) if found is None else found
+
+    apply.__name__ = apply.__qualname__ = name
+    apply.__doc__ = f"Element-wise {name}; see `numpy.{name}`."
+    return apply
+
+
+for _name in FUNCTIONS:
+    setattr(Arithmetic, _name, _function(_name))

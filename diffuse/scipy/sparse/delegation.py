@@ -1,0 +1,104 @@
+"""Methods of SciPy's classes as ours: arguments are lowered, the held object is asked, results are raised.
+
+They are made from SciPy's own classes, so that what a release of SciPy adds is there.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from types import FunctionType
+from typing import Any
+
+import scipy.sparse
+
+from diffuse.scipy.sparse import conversion
+from diffuse.scipy.sparse.state import Sparse, made, shell
+
+KEPT = frozenset("""__init__ __new__ __dict__ __weakref__ __doc__ __module__ __slots__ __init_subclass__
+__subclasshook__ __hash__ __abstractmethods__ __class_getitem__ __setstate__ __getstate__ __reduce__
+__reduce_ex__ __iter__ __annotations__ __static_attributes__ __firstlineno__ __parameters__""".split())
+"""Names that are not a matter of the held object."""
+
+DESCRIBING = frozenset("""__repr__ nnz size _getnnz getnnz ndim shape format getformat get_shape getmaxprint
+_getmaxprint has_sorted_indices has_canonical_format __len__ __bool__ _shape_as_2d""".split())
+"""What asks for structure alone: nobody waits for values."""
+
+REFLECTED = {"__radd__": operator.add, "__rsub__": operator.sub, "__rmul__": operator.mul,
+             "__rmatmul__": operator.matmul, "__rtruediv__": operator.truediv}
+
+
+def delegate(ours: type, real: type) -> None:
+    """Give a class of ours each method and property of SciPy's that it has not got itself."""
+    own = {name for kind in ours.__mro__ if kind.__module__.startswith("diffuse.") for name in vars(kind)}
+    for kind in real.__mro__:
+        if not kind.__module__.startswith("scipy."):
+            continue
+        for name, value in vars(kind).items():
+            if name in KEPT or name in own:
+                continue
+            if isinstance(value, FunctionType):
+                setattr(ours, name, _method(name, value))
+            elif isinstance(value, property):
+                setattr(ours, name, _property(name, value))
+            else:
+                continue
+            own.add(name)
+
+
+def _method(name: str, real: FunctionType) -> Callable[..., Any]:
+    def run(self: Sparse, *args: Any, **kwargs: Any) -> Any:
+        if name in DESCRIBING and not args and not kwargs:
+            return getattr(self._structured(), name)()
+        return conversion.method(self, name, *args, **kwargs)
+
+    def reflect(self: Sparse, other: Any) -> Any:
+        if scipy.sparse.issparse(other):  # SciPy's own, to the left of a class derived from it
+            return conversion.call(REFLECTED[name], (other, self), {}, name)
+        return conversion.method(self, name, other)
+
+    return named(reflect if name in REFLECTED else run, real)
+
+
+def named(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
+    """Name, signature and documentation of SciPy's."""
+    for attribute in ("__name__", "__qualname__", "__doc__"):
+        setattr(function, attribute, getattr(real, attribute))
+    function.__wrapped__ = real  # type: ignore[attr-defined]
+    return function
+
+
+def _property(name: str, real: property) -> property:
+    def get(self: Sparse) -> Any:
+        if name in DESCRIBING:
+            return getattr(self._structured(), name)
+        return conversion.call(lambda held: getattr(held, name), (self,), {}, name)
+
+    def put(self: Sparse, value: Any) -> None:
+        conversion.call(lambda held, new: setattr(held, name, new), (self, value), {}, "set " + name)
+
+    return property(get, put if real.fset is not None else None, None, real.__doc__)
+
+
+class Common(Sparse):
+    """What the sparse arrays of all formats have."""
+
+    def __iter__(self) -> Iterator[Any]:
+        lowering = conversion.Lowering()
+        return (lowering.raised(row) for row in lowering.lowered(self))
+
+    def __copy__(self) -> Any:
+        for name in self._part_names():
+            self._part(name)  # one store for the memory that both have
+        return made(shell(self.plain()), dict(self._parts))
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        from copy import deepcopy
+
+        return made(deepcopy(self.plain(), memo))
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return made, (self.plain(),)
+
+    def __reduce__(self) -> Any:
+        return self.__reduce_ex__(2)

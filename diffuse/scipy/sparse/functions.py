@@ -1,0 +1,36 @@
+"""The functions of `scipy.sparse`: SciPy's, with our arrays in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from diffuse.scipy.sparse import conversion
+
+KEPT = frozenset("""issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr
+isspmatrix_dia isspmatrix_dok isspmatrix_lil get_index_dtype""".split())
+"""Functions that know our arrays as they are."""
+
+
+def wrapped(real: Any, module: str) -> Callable[..., Any]:
+    """A function of SciPy's as ours: same name, signature and documentation."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return conversion.call(real, args, kwargs, real.__name__)
+
+    for attribute in ("__name__", "__qualname__", "__doc__"):
+        setattr(run, attribute, getattr(real, attribute, None))
+    run.__module__ = f"diffuse.{module}"
+    run.__wrapped__ = real  # type: ignore[attr-defined]
+    run.fallback = True  # type: ignore[attr-defined]
+    return run
+
+
+def fill(namespace: dict[str, Any], real: ModuleType) -> None:
+    """The public names of a module of SciPy's that `namespace` has not got itself."""
+    for name in real.__all__:
+        value = vars(real).get(name)  # submodules that nobody has asked for are not loaded
+        if value is None or name in namespace or isinstance(value, ModuleType):
+            continue
+        function = callable(value) and not isinstance(value, type) and name not in KEPT
+        namespace[name] = wrapped(value, real.__name__) if function else value

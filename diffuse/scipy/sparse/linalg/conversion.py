@@ -1,0 +1,164 @@
+"""A call on Diffuse's operators, sparse arrays and vectors to the same call of SciPy's, and back.
+
+Operators become SciPy's whose products are ours, sparse arrays SciPy's over the same memory, Diffuse arrays
+NumPy's; results come back as Diffuse's.  One warning a call site says so, by the mechanism of
+`diffuse.numpy.fallback`.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import scipy.sparse
+import scipy.sparse.linalg
+
+import diffuse.numpy as np
+from diffuse.numpy import base, fallback
+from diffuse.scipy.sparse.conversion import Lowering
+from diffuse.scipy.sparse.state import CLASSES, Sparse
+from diffuse.settings import config
+
+NAME = "scipy.sparse.linalg"
+PRODUCTS = ("matvec", "rmatvec", "matmat", "rmatmat")
+
+
+class Operator:
+    """What `interface.LinearOperator` is to this module."""
+
+    dtype: Any
+    shape: Any
+    matrix: Any = None
+    """The matrix that an operator stands for, if it is one."""
+
+
+def is_integer(x: Any) -> bool:
+    """A whole number of Python's or NumPy's, as `operator.index` takes it; no truth value."""
+    try:
+        operator.index(x)
+    except TypeError:
+        return False
+    return not isinstance(x, bool)
+
+
+def vector(x: Any) -> Any:
+    """An array that solvers may record operations on: Diffuse's as it is, everything else as a copy.
+
+    Operations on a NumPy array that the program keeps would run at once.
+    """
+    if isinstance(x, base.Array):
+        return x if type(x) is base.array_class else np.asarray(x)
+    return np.array(x) if isinstance(x, numpy.ndarray) else np.asarray(x)
+
+
+def is_sparse(x: Any) -> bool:
+    """A sparse array or matrix, of Diffuse's or of SciPy's."""
+    return isinstance(x, Sparse) or bool(scipy.sparse.issparse(x))
+
+
+def is_scipys(x: Any) -> bool:
+    """A sparse array or matrix of SciPy's."""
+    return is_sparse(x) and not isinstance(x, Sparse)
+
+
+def recorded(x: Any) -> Any:
+    """A sparse matrix of SciPy's as one of Diffuse's, whose products are recorded; as it is if it has not two
+    dimensions.  The product that a solver takes again and again is worth the copy."""
+    return CLASSES[scipy.sparse.csr_array](x) if x.ndim == 2 else x
+
+
+class Conversion(Lowering):
+    """The arrays, sparse arrays and operators among some arguments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.work = 0
+        """Stored elements of the largest sparse array, rows of the largest operator."""
+
+    def lowered(self, value: Any) -> Any:
+        if isinstance(value, Operator):
+            self.work = max(self.work, value.shape[0])
+            return self._operator(value)
+        if is_sparse(value):
+            self.work = max(self.work, value.nnz)
+        return super().lowered(value)
+
+    def _operator(self, value: Any) -> Any:
+        """An operator of SciPy's with our products."""
+        if value.matrix is not None:
+            return scipy.sparse.linalg.aslinearoperator(self.lowered(value.matrix))
+        products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
+        return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
+
+    def raised(self, value: Any) -> Any:
+        if type(value).__name__ == "SuperLU":
+            return Factorization(value)
+        if callable(value) and not isinstance(value, type | Operator):
+            return _solving(value)
+        return super().raised(value)
+
+
+def _plainly(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: numpy.asarray(function(x))
+
+
+def _solving(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that SciPy returned (`factorized`), with Diffuse arrays in and out."""
+    def solve(*args: Any, **kwargs: Any) -> Any:
+        return call(function, args, kwargs)
+
+    return solve
+
+
+class Factorization:
+    """An LU factorization of SciPy's (`SuperLU`), its arrays Diffuse's."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def solve(self, rhs: Any, trans: str = "N") -> Any:
+        """The solution of A x = rhs, of A^T x = rhs (`trans` "T") or of A^H x = rhs ("H")."""
+        return call(self._real.solve, (rhs, trans), {})
+
+    def __getattr__(self, name: str) -> Any:
+        return Conversion().raised(getattr(self._real, name))
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], name: str = "") -> Any:
+    """SciPy's `function` on Diffuse's arguments.  Given a `name`, warns of large ones, once a call site."""
+    conversion = Conversion()
+    lowered = [conversion.lowered(value) for value in args]
+    named = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    if name and max(conversion.elements, conversion.work) > config.small:
+        fallback._report(name)
+    try:
+        found = function(*lowered, **named)
+    finally:
+        conversion.put_back()
+        for m in conversion.matrices:
+            m._changed(False)
+    return conversion.raised(found)
+
+
+def scipys(name: str, *args: Any, **kwargs: Any) -> Any:
+    """The function of this name of scipy.sparse.linalg on Diffuse's arguments."""
+    return call(getattr(scipy.sparse.linalg, name), args, kwargs, f"{NAME}.{name}")
+
+
+def wrapped(name: str) -> Callable[..., Any]:
+    """SciPy's function as Diffuse offers it: same name and documentation, Diffuse arrays in and out."""
+    real = getattr(scipy.sparse.linalg, name)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return scipys(name, *args, **kwargs)
+
+    run.__name__ = run.__qualname__ = name
+    run.__doc__, run.__module__ = real.__doc__, f"diffuse.{NAME}"
+    run.__wrapped__ = real  # type: ignore[attr-defined]
+    run.fallback = True  # type: ignore[attr-defined]
+    return run

@@ -1,0 +1,141 @@
+"""Products of sparse and dense: from `A @ x` to the task `spmv`, to sums of diagonals, or to SciPy at once.
+
+A product of csr, csc, coo, dia or bsr with a dense vector (n,) or (n, 1) or matrix (n, k) is recorded.
+Everything else (other formats and operands, products of two sparse arrays, errors) is SciPy's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+import diffuse.numpy as np
+from diffuse import engine
+from diffuse.numpy import base, elementwise, operands
+from diffuse.numpy.base import Array
+from diffuse.numpy.forms import row_major
+from diffuse.scipy.sparse import checks, conversion, products, rows
+from diffuse.scipy.sparse.state import Sparse
+
+NUMBERS = frozenset("?bBhHiIlLqQfdFD")
+"""Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""
+
+DIAGONALS = 64
+"""Diagonals of an array beyond which a product is one call to SciPy and not a task for each."""
+
+FORMATS = ("csr", "csc", "coo", "dia", "bsr")
+
+
+def matmul(a: Sparse, x: Any) -> Any:
+    """`a @ x` for anything but a scalar."""
+    dense = _dense(x)
+    found = None if dense is None else product(a, dense)
+    return conversion.method(a, "_matmul_dispatch", x) if found is None else found
+
+
+def rmatmul(a: Sparse, x: Any) -> Any:
+    """`x @ a` for anything but a scalar."""
+    dense = _dense(x)
+    if dense is not None and a._held.format in FORMATS and a._held.ndim == 2 and not _soon(a, dense):
+        if checks.integers(a):
+            checks.check(a)
+        turned = a._held.format == "dia"
+        found = product(a if turned else a.transpose(), dense.T, turned)
+        if found is not None:
+            return found.T
+    return conversion.method(a, "_rmatmul_dispatch", x)
+
+
+def product(a: Sparse, x: Any, turned: bool = False) -> Any:
+    """The lazy product with a dense array of one or two dimensions, or None where SciPy has to be asked.
+
+    `turned`: of the transpose; for diagonals only.
+    """
+    held = a._held
+    if held.format not in FORMATS or held.ndim != 2:
+        return None
+    m, n = held.shape[::-1] if turned else held.shape
+    if (x.shape[0] != n or x.ndim > 2 or not x.size
+            or m < (2 if held.format == "coo" else 1) or _soon(a, x)):
+        return None
+    values: Any = a._part("data")
+    if not isinstance(values, Array) or not {values.form.dtype.char, x.dtype.char} <= NUMBERS:
+        return None
+    column = x.shape == (n, 1)
+    dense = x.reshape(-1) if column else x
+    try:
+        found = _diagonals(a, dense, turned) if held.format == "dia" else _product(a, dense)
+    except base.Unaddressable:
+        return None
+    return found.reshape(m, 1) if column and found is not None else found
+
+
+def _dense(x: Any) -> Any:
+    """A dense operand of a product that may be recorded, as a Diffuse array; else None."""
+    kind = type(x)
+    if kind is base.array_class or (kind is numpy.ndarray and x.dtype.char in NUMBERS):
+        found = operands.adopt(x)
+        return found if isinstance(found, Array) and found.form.ndim else None
+    return None
+
+
+def _soon(a: Sparse, x: Any) -> bool:
+    """Is everything here already, and so little that SciPy is done before a task would be recorded?"""
+    if elementwise.eager_errors:
+        return True
+    small = elementwise.SMALL
+    if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= small:
+        return False
+    return base.ready(x) and all(base.ready(part) for part in a._parts.values())
+
+
+def _product(a: Sparse, x: Any) -> Any:
+    values = a._part("data")
+    if not values.size or not checks.integers(a):
+        return None
+    checks.check(a)
+    if a._held.format == "bsr":
+        return _called(a, x, ("data", "indices", "indptr"))
+    return products.spmv(*rows.rows_of(a), x)
+
+
+def _diagonals(a: Sparse, x: Any, turned: bool) -> Any:
+    """Diagonal after diagonal is added to zeros, as SciPy's `dia_matvec` does: tasks that fuse."""
+    (m, n), values = a._held.shape, a._part("data")
+    offsets = a._structured().offsets
+    if values.ndim != 2 or not values.size or offsets.shape != values.shape[:1]:
+        return None
+    dtype = numpy.result_type(values.dtype, x.dtype)
+    complexes = values.dtype.kind == x.dtype.kind == "c"  # NumPy's products are rounded otherwise
+    if turned and (len(offsets) > DIAGONALS or complexes or values.shape[1] > max(m, n)):
+        return None  # SciPy transposes first, and takes other elements where diagonals are longer than rows
+    if len(offsets) > DIAGONALS or complexes:
+        return _called(a, x, ("data", "offsets"))
+    y = np.zeros((n if turned else m, *x.shape[1:]), dtype)
+    x = x.astype(dtype, copy=False)
+    for k, offset in enumerate(offsets.tolist()):
+        first, last = max(0, offset), min(m + offset, n, values.shape[1])
+        if first < last:
+            diagonal = values[k, first:last].astype(dtype, copy=False)
+            diagonal = diagonal[:, None] if x.ndim == 2 else diagonal
+            here, there = slice(first, last), slice(first - offset, last - offset)
+            here, there = (there, here) if turned else (here, there)
+            y[there] += diagonal * x[here]
+    return y
+
+
+def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
+    """SciPy's product, in stream order."""
+    kind, shape = type(a._held), a._held.shape
+    dtype = numpy.result_type(a._part("data").dtype, x.dtype)
+    out = base.recorded(row_major((shape[0], *x.shape[1:]), dtype))
+
+    def run(*arrays: Any) -> None:
+        *stored, dense, result = arrays
+        result[...] = kind((stored[0], *stored[1:]), shape=shape) @ dense
+
+    operands = tuple([(base.storage_of(part), base.view_of(part))
+                      for part in (*[a._part(name) for name in names], x)])
+    engine.call("sparse_product", run, operands, ((base.storage_of(out), base.view_of(out)),))
+    return out

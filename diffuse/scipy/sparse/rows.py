@@ -1,0 +1,87 @@
+"""From csr, csc and coo to rows that the task `spmv` can go along: positions, columns and values.
+
+A csr array is rows already.  The others are sorted by row once, and the order is kept while their structure
+stays as it is.  Within a row the elements keep the order in which SciPy's `csc_matvec` and `coo_matvec` add
+them: by column and as stored, so that sums have SciPy's bits, with duplicates and unsorted indices, too.
+Values follow in that order when a product needs them, as a task in the stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy
+import scipy.sparse
+
+from diffuse import engine
+from diffuse.numpy import base
+from diffuse.numpy.forms import row_major
+from diffuse.numpy.operands import wrap
+from diffuse.scipy.sparse.state import Kept, Name, Sparse
+
+
+class Order(NamedTuple):
+    """Rows of a matrix: where each begins, the column of each element, and which element it is."""
+
+    positions: Any
+    columns: Any
+    order: Any
+    """Numbers of the elements by row; None if they are stored in this order."""
+
+
+def rows_of(a: Sparse) -> tuple[Any, Any, Any]:
+    """Positions, columns and values by row of a checked matrix of two dimensions; values may be lazy."""
+    if a._held.format == "csr":
+        return contiguous(a._part("indptr")), contiguous(a._part("indices")), contiguous(a._part("data"))
+    structure: tuple[Name, ...] = ("indptr", "indices") if a._held.format == "csc" else (0, 1)
+    found = _kept(a, "order", a._stamp(*structure), lambda: _order(a))
+    values = a._part("data")
+    if found.order is not None:
+        values = _kept(a, "values", a._stamp(*structure, "data"), lambda: _ordered(values, found.order))
+    return found.positions, found.columns, contiguous(values)
+
+
+def contiguous(x: Any) -> Any:
+    """The array itself if its elements lie one after another, else a copy of it."""
+    return x if x.form.ordered else x.copy()
+
+
+def _kept(a: Sparse, name: str, stamp: Any, make: Any) -> Any:
+    """What was made of the structure before, if that is as it was."""
+    if a._held.format == "coo":
+        name = f"{name} by {id(a._part(0))}"  # a transpose has the same arrays in other places
+    before = a._kept.get(name)
+    if before is None or before.stamp != stamp:
+        before = a._kept[name] = Kept(stamp, make())
+    return before.value
+
+
+def _order(a: Sparse) -> Order:
+    """The elements of a csc or coo array by row, in stored order within each."""
+    held = a._structured()
+    count, rows = held.data.shape[0], held.shape[0]
+    numbers = numpy.arange(count, dtype=numpy.int32 if count < 2**31 else numpy.int64)
+    if held.format == "csc":
+        by_column = scipy.sparse.csc_array((numbers, held.indices, held.indptr), shape=held.shape)
+        by_row = by_column.tocsr()
+        return Order(wrap(by_row.indptr), wrap(by_row.indices), wrap(by_row.data))
+    row, col = held.coords
+    if bool((row[1:] >= row[:-1]).all()):
+        ends = numpy.searchsorted(row, numpy.arange(rows + 1, dtype=row.dtype)).astype(row.dtype)
+        return Order(wrap(ends), a._part(1), None)
+    # one element a column: SciPy's conversion then sorts stably, and adds nothing together
+    each = scipy.sparse.csc_array((numbers, row, numpy.arange(count + 1, dtype=numbers.dtype)),
+                                  shape=(rows, count)).tocsr()
+    return Order(wrap(each.indptr), wrap(col[each.indices]), wrap(each.data))
+
+
+def _ordered(values: Any, order: Any) -> Any:
+    """`values[order]`, in stream order."""
+    out = base.recorded(row_major(order.shape, values.dtype))
+    operands = tuple([(base.storage_of(x), base.view_of(x)) for x in (values, order)])
+    engine.call("take", _take, operands, ((base.storage_of(out), base.view_of(out)),))
+    return out
+
+
+def _take(values: Any, order: Any, out: Any) -> None:
+    numpy.take(values, order, out=out)

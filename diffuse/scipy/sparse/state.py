@@ -1,0 +1,239 @@
+"""What a sparse array is made of: a SciPy object, and Diffuse arrays in place of the arrays that it holds.
+
+`held` is a genuine SciPy matrix over NumPy memory and knows shape, format and flags.  `parts` are Diffuse
+arrays by the name that SciPy gives them (`data`, `indices`, `indptr`, `offsets`; of coordinates the number),
+made when somebody asks.  An array that is among the parts is the truth, and what the held object has in its
+place may be out of date, or stand for elements that are not computed yet; `plain` brings it up to date.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.numpy import base
+from diffuse.numpy.base import Array
+from diffuse.numpy.fallback import looking_into
+from diffuse.numpy.operands import wrap
+
+CLASSES: dict[type, type] = {}
+"""Our class for each of SciPy's; `classes` fills it in."""
+
+Name = str | int
+Stamp = tuple[Any, ...]
+
+
+class Kept(NamedTuple):
+    """Something made of arrays, and what they were then."""
+
+    stamp: Stamp
+    value: Any
+
+
+class Sparse:
+    """The state that all formats have; a mixin of the classes that also derive from SciPy's."""
+
+    _names: tuple[Name, ...] = ()
+    _held: Any
+    _parts: dict[Name, Any]
+    _kept: dict[str, Kept]
+    """What was derived from the structure; shared between a matrix and its transpose."""
+    _read: dict[Name, _Version]
+    """What the arrays of the held object are up to date with."""
+    _checked: Stamp | None
+    """The stamp of the structure when somebody last looked through it."""
+
+    def _become(self, held: Any, parts: dict[Name, Any] | None = None) -> None:
+        """Be the matrix that a SciPy object describes."""
+        state = self.__dict__
+        state["_held"], state["_parts"] = held, {} if parts is None else parts
+        state["_kept"], state["_read"], state["_checked"] = {}, {}, None
+
+    def _part_names(self) -> tuple[Name, ...]:
+        return self._names
+
+    def _part(self, name: Name) -> Any:
+        """The Diffuse array of this name; a NumPy array if its element type has no kernels."""
+        found = self._parts.get(name)
+        if found is None:
+            found = wrap(fetched(self._held, name))
+            if isinstance(found, Array):
+                self._share(name, found)
+        return found
+
+    def _share(self, name: Name, part: Any) -> None:
+        """An array over the memory that the held object has, which is up to date."""
+        self._parts[name] = part
+        self._read[name] = _version(part)
+
+    def _shown(self, name: Name) -> Any:
+        """The array of this name for the program, which may write to it: writes are counted from now on."""
+        found = self._part(name)
+        if isinstance(found, Array):
+            base.storage_of(found)
+        return found
+
+    def _replace(self, name: Name, value: Any) -> None:
+        """The program assigns another array."""
+        if isinstance(value, Array):
+            self._parts[name] = value
+            return
+        self._parts.pop(name, None)
+        array = numpy.array(value) if isinstance(value, numpy.ndarray) else numpy.asarray(value)
+        stored(self._held, name, array)
+
+    def plain(self, reading: bool = False) -> Any:
+        """The SciPy object with everything that was recorded for its arrays done: waits.
+
+        Only for `reading`: waits for those who write, not for those who read, too.
+        """
+        for name in self._parts:
+            if not (reading and self._current(name)):
+                self._update(name)
+        return self._held
+
+    to_scipy = plain
+
+    def _structured(self) -> Any:
+        """The SciPy object without waiting for values: others stand in for those that are being computed."""
+        for name, part in self._parts.items():
+            if self._current(name):
+                continue
+            if name != "data" or base.ready(part):
+                self._update(name)
+            else:
+                stored(self._held, name, stand_in(part))
+                self._read.pop(name, None)
+        return self._held
+
+    def _current(self, name: Name) -> bool:
+        """Has the held object the elements that an array has after all that was recorded?"""
+        part = self._parts[name]
+        read = self._read.get(name)
+        return read is not None and read == _version(part) and fetched(self._held, name) is part.memory
+
+    def _update(self, name: Name) -> None:
+        part = self._parts[name]
+        memory = memory_of(part)
+        if fetched(self._held, name) is not memory:
+            stored(self._held, name, memory)
+        self._read[name] = _version(part)
+
+    def _changed(self, written: bool) -> None:
+        """SciPy worked on the held object: take over the arrays that are new, and count writes to the old."""
+        for name, part in list(self._parts.items()):
+            memory, now = part.memory, _present(self._held, name)
+            if now is None:
+                del self._parts[name]
+            elif now is not memory:
+                if now.size and numpy.may_share_memory(now, memory):
+                    self._share(name, looking_into(part, memory, now))
+                else:
+                    del self._parts[name]
+            if written and part.storage is not None:
+                part.storage.version += 1
+                base.wrote(part)
+                if name in self._parts:
+                    self._read[name] = _version(self._parts[name])
+        if written:
+            self.__dict__["_kept"], self.__dict__["_checked"] = {}, None
+
+    def _stamp(self, *names: Name) -> Stamp:
+        """What these arrays are now: equal stamps, equal elements."""
+        return tuple([_version(self._part(name)) for name in names])
+
+    # -- attributes that SciPy's objects have of their own -------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        held = self.__dict__.get("_held")
+        if held is None or name.startswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name,
+                                 obj=self)
+        return getattr(held, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        held = self.__dict__.get("_held")
+        if held is not None and name in vars(held) and not hasattr(type(self), name):
+            setattr(held, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def _shape(self) -> Any:
+        return self._held._shape
+
+    @_shape.setter
+    def _shape(self, shape: Any) -> None:
+        self._held._shape = shape
+        self.__dict__["_kept"], self.__dict__["_checked"] = {}, None
+
+
+def fetched(held: Any, name: Name) -> Any:
+    """The array of this name of a SciPy object."""
+    return getattr(held, name) if isinstance(name, str) else held.coords[name]
+
+
+def stored(held: Any, name: Name, array: Any) -> None:
+    """Give a SciPy object another array."""
+    if isinstance(name, str):
+        setattr(held, name, array)
+    else:
+        held.coords = (*held.coords[:name], array, *held.coords[name + 1:])
+
+
+def shell(held: Any) -> Any:
+    """Another SciPy object with the same arrays and flags."""
+    kind: Any = type(held)
+    other = kind.__new__(kind)
+    vars(other).update(vars(held))
+    return other
+
+
+def _present(held: Any, name: Name) -> Any:
+    """The array of this name if the object has one still."""
+    if not isinstance(name, str) and name >= len(held.coords):
+        return None
+    return fetched(held, name)
+
+
+def memory_of(part: Any) -> Any:
+    """The memory of an array, which SciPy may write to."""
+    handed = part.storage is not None and part.storage.handed
+    return base.writable(part) if handed else base.host(part)
+
+
+def stand_in(part: Any) -> Any:
+    """An array of the same shape and type in which nobody may look for elements."""
+    return numpy.broadcast_to(numpy.zeros((), part.dtype), part.shape)
+
+
+def _version(part: Any) -> Any:
+    if not isinstance(part, Array):
+        return object()
+    storage = base.storage_of(part)
+    if storage.exported and storage.shown():
+        return object()  # somebody else may write at any time
+    return _Version(part, storage.version)
+
+
+class _Version:
+    """An array at one time."""
+
+    __slots__ = ("part", "version")
+
+    def __init__(self, part: Any, version: int) -> None:
+        self.part, self.version = part, version
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Version) and self.part is other.part and self.version == other.version
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def made(held: Any, parts: dict[Name, Any] | None = None) -> Any:
+    """A sparse array of ours over a SciPy object."""
+    kind: Any = CLASSES[type(held)]
+    found = kind.__new__(kind)
+    found._become(held, parts)
+    return found

@@ -1,0 +1,118 @@
+"""Sparse rows times dense operands: the task against SciPy, compiled and interpreted, alone and fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+import scipy.sparse
+
+import diffuse
+import diffuse.numpy as np
+from diffuse import engine, trace
+from diffuse.scipy.sparse.products import spmv
+
+Matrix = Any
+
+
+@pytest.fixture(params=["wait", "off"])
+def everything_recorded(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tasks for the smallest arrays, over as many points as there are threads; compiled or interpreted."""
+    config = diffuse.config
+    before = config.small, config.min_chunk, config.compile, config.check
+    config.small, config.min_chunk, config.compile, config.check = 0, 1, request.param, True
+    yield
+    config.small, config.min_chunk, config.compile, config.check = before
+
+
+def matrix(rows: int, columns: int, dtype: str, index: str, seed: int, density: float = 0.06) -> Matrix:
+    draw = numpy.random.default_rng(seed)
+    found = scipy.sparse.random_array((rows, columns), density=density, rng=draw, format="csr")
+    data = found.data * 10 - 5
+    found.data = (data + 1j * data[::-1]).astype(dtype) if dtype.startswith("c") else data.astype(dtype)
+    found.indices, found.indptr = found.indices.astype(index), found.indptr.astype(index)
+    return found
+
+
+def stores(a: Matrix) -> tuple[Any, Any, Any]:
+    return np.array(a.indptr), np.array(a.indices), np.array(a.data)
+
+
+def same_bits(ours: Any, expected: numpy.ndarray[Any, Any]) -> None:
+    found = numpy.asarray(ours)
+    assert found.dtype == expected.dtype and found.shape == expected.shape
+    assert found.tobytes() == expected.tobytes()
+
+
+@pytest.mark.usefixtures("everything_recorded")
+@pytest.mark.parametrize("dtype", "float64 float32 complex128 complex64 int64 int32 int8 uint16 bool".split())
+@pytest.mark.parametrize("index", ["int32", "int64"])
+@pytest.mark.parametrize("columns", [None, 1, 3, 17])
+def test_products_have_the_bits_of_scipy(dtype: str, index: str, columns: int | None) -> None:
+    a = matrix(201, 103, dtype, index, seed=1)
+    draw = numpy.random.default_rng(2)
+    for kind in {dtype, "float64", "float32"}:
+        x = (draw.standard_normal((103,) if columns is None else (103, columns)) * 3).astype(kind)
+        same_bits(spmv(*stores(a), np.array(x)), a @ x)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (50, 1), (7, 7), (33, 1000), (1025, 3)])
+def test_shapes_and_row_lengths(shape: tuple[int, int]) -> None:
+    for density in (0.0, 0.3, 1.0):  # no element, some rows empty, rows longer than the interpreter's steps
+        a = matrix(*shape, "float64", "int32", seed=3, density=density)
+        x = numpy.random.default_rng(4).standard_normal(shape[1])
+        same_bits(spmv(*stores(a), np.array(x)), a @ x)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+def test_duplicates_and_any_order_within_a_row() -> None:
+    data, columns = numpy.array([1e16, 1.0, -1e16, 3.0, -0.0]), numpy.array([2, 0, 2, 1, 1])
+    a = scipy.sparse.csr_array((data, columns, numpy.array([0, 4, 5])), shape=(2, 3))
+    x = numpy.array([1.0, 2.0, 3.0])
+    same_bits(spmv(*stores(a), np.array(x)), a @ x)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+def test_parts_of_larger_arrays_as_operands() -> None:
+    a = matrix(60, 40, "float64", "int32", seed=5)
+    whole = numpy.random.default_rng(6).standard_normal((3, 80))
+    lazy = np.array(whole)
+    for part in (numpy.s_[1, 7:47], numpy.s_[2, ::2], numpy.s_[0, 39::-1]):
+        same_bits(spmv(*stores(a), lazy[part]), a @ whole[part])
+    wide = numpy.random.default_rng(7).standard_normal((40, 9))
+    for columns in (numpy.s_[:, 2:5], numpy.s_[::-1, ::3]):
+        same_bits(spmv(*stores(a), np.array(wide)[columns]), a @ wide[columns])
+    same_bits(spmv(*stores(a), np.array(wide.T).T), a @ wide)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+def test_a_vector_that_is_still_being_made_is_waited_for() -> None:
+    a = matrix(300, 300, "float64", "int32", seed=8)
+    parts, x = stores(a), numpy.linspace(0.0, 1.0, 300)
+    lazy, expected = np.array(x), x
+    for _ in range(4):  # writes before the product, reads it in the product, overwrites it afterwards
+        lazy = lazy * 0.5 + 1.0
+        product = spmv(*parts, lazy)
+        lazy += product * 0.01
+        expected = expected * 0.5 + 1.0
+        expected = expected + (a @ expected) * 0.01
+    same_bits(lazy, expected)
+
+
+def test_a_product_fuses_with_the_dot_behind_it() -> None:
+    n = 1 << 16
+    a = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n)).tocsr()
+    parts, p = stores(a), np.array(numpy.random.default_rng(9).standard_normal(n))
+    engine.fence()
+    before = trace.counters["launched"]
+    q = spmv(*parts, p)
+    curvature = p @ q
+    r = q * 2.0 + p
+    engine.fence()
+    assert trace.counters["launched"] - before == 1
+    exact = numpy.asarray(p) @ (a @ numpy.asarray(p))
+    assert abs(float(curvature) - exact) <= 1e-12 * abs(exact)
+    same_bits(r, (a @ numpy.asarray(p)) * 2.0 + numpy.asarray(p))
