@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ import pytest
 if "DIFFUSE_CACHE_DIR" not in os.environ:
     os.environ["DIFFUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="diffuse-tests-")
     atexit.register(shutil.rmtree, os.environ["DIFFUSE_CACHE_DIR"], ignore_errors=True)
+
+# A job that a shell runs in the background ignores interrupts, and its children do; some tests send them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 GOLDEN = Path(__file__).parent / "golden"
 
