@@ -95,3 +95,22 @@ def test_graphs() -> None:
         found, wanted = (getattr(m, name)(a) for m, a in ((csgraph, ours), (scipy.sparse.csgraph, real)))
         for one, other in zip(*[x if isinstance(x, tuple) else (x,) for x in (found, wanted)], strict=True):
             same(one, other)
+
+
+@pytest.mark.parametrize("kind", ["array", "matrix"])
+@pytest.mark.parametrize("dtypes", [("float64", "float64"), ("int32", "float32"), ("float64", "complex128")])
+def test_kronecker_sums_in_blocks_are_scipys(kind: str, dtypes: tuple[str, str],
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("diffuse.scipy.sparse.construct.BLOCK", 20)
+    draw = numpy.random.default_rng(11)
+    for n, m in ((1, 40), (6, 7), (13, 4), (40, 1), (50, 3)):
+        a, b = (scipy.sparse.random_array((k, k), density=0.3, rng=draw).astype(dtype)
+                for k, dtype in zip((n, m), dtypes, strict=True))
+        a, b = (getattr(scipy.sparse, f"csr_{kind}")(x) for x in (a, b))
+        found, wanted = sp.kronsum(a, b, format="csr"), scipy.sparse.kronsum(a, b, format="csr")
+        assert type(found) is getattr(sp, type(wanted).__name__)
+        for name in ("data", "indices", "indptr"):
+            ours, theirs = numpy.asarray(getattr(found, name)), getattr(wanted, name)
+            assert ours.dtype == theirs.dtype and ours.tobytes() == theirs.tobytes(), (name, n, m)
+    with pytest.raises(ValueError, match="not square"):
+        sp.kronsum(scipy.sparse.csr_array((30, 2)), scipy.sparse.csr_array((3, 3)), format="csr")

@@ -13,9 +13,12 @@ from typing import Any as _Any
 import scipy.sparse as _real
 
 from diffuse.scipy.sparse.classes import NAMES as _NAMES
+from diffuse.scipy.sparse.construct import kronsum as _kronsum
 from diffuse.scipy.sparse.functions import fill as _fill
+from diffuse.scipy.sparse.functions import wrapped as _wrapped
 
 globals().update(_NAMES)
+kronsum = _wrapped(_kronsum, "scipy.sparse")
 _fill(globals(), _real)
 
 __all__ = list(_real.__all__)
