@@ -1,7 +1,7 @@
 """Large Kronecker sums, row block by row block: SciPy's result without the two products that it adds up.
 
-A discretised Laplacian of many dimensions is such a sum, and as a rule the largest thing that its program ever
-holds: SciPy's way there takes several times the memory of the result.
+A discretised Laplacian of many dimensions is such a sum, and as a rule the largest thing that its program
+ever holds: SciPy's way there takes several times the memory of the result.
 """
 
 from __future__ import annotations
