@@ -7,8 +7,8 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer
-from krylov import BLOCK, fused, jax_product, natural, numba_kernels, prepared, unsigned
+from case import Case, Goal, Peer, fused, plain
+from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
 def numba_products() -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ CASE = Case(
     name="bicgstab", size=2000, quick=96, batch=5,
     elements=lambda n: 36 * n * n,
     contenders={
-        "numpy": natural("bicgstab"), "numba": numba_peer, "jax": jax_peer,
+        "numpy": plain("bicgstab"), "numba": numba_peer, "jax": jax_peer,
         "petsc": petsc.contender("bicgstab", "bcgs", 1),
         "petsc, 2 ranks": petsc.contender("bicgstab", "bcgs", 2),
         "diffuse": fused("bicgstab"), "diffuse, unfused": fused("bicgstab", window=1),

@@ -70,6 +70,13 @@ def application(name: str) -> ModuleType:
     return module
 
 
+def options(app: ModuleType, args: argparse.Namespace) -> argparse.Namespace:
+    """The application's defaults, then what the harness says."""
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    return argparse.Namespace(**{**vars(parser.parse_args([])), **vars(args)})
+
+
 def plain(name: str) -> Callable[[argparse.Namespace], Peer]:
     """The program as it is."""
 
@@ -77,27 +84,46 @@ def plain(name: str) -> Callable[[argparse.Namespace], Peer]:
         began = time.perf_counter()
         app = application(name)
         started = time.perf_counter() - began
-        state = app.setup(args)
+        state = app.setup(options(app, args))
         return Peer(lambda: app.step(state), lambda: app.results(state), app=app, started=started)
 
     return start
 
 
-def fused(name: str) -> Callable[[argparse.Namespace], Peer]:
-    """The same program with Diffuse in NumPy's place."""
+def diffused(name: str, args: argparse.Namespace, window: int | None = None
+             ) -> tuple[ModuleType, Any, float]:
+    """An application with Diffuse in the place of NumPy and SciPy, its state, and the seconds that Diffuse
+    took to start."""
+    began = time.perf_counter()
+    import diffuse.numpy
+    from diffuse import engine, settings
+
+    if window is not None:
+        settings.config.window = window
+    engine.current().runtime.fence()
+    started = time.perf_counter() - began
+    app = application(name)
+    setattr(app, "np", diffuse.numpy)
+    if hasattr(app, "sp"):
+        began = time.perf_counter()
+        setattr(app, "sp", importlib.import_module("diffuse.scipy.sparse"))
+        started += time.perf_counter() - began
+    return app, app.setup(options(app, args)), started
+
+
+def lazy(app: ModuleType, state: Any, step: Callable[[], None], started: float) -> Peer:
+    """Diffuse at work."""
+    from diffuse import engine, trace
+
+    return Peer(step, lambda: app.results(state), engine.fence, trace.snapshot, app, started)
+
+
+def fused(name: str, window: int | None = None) -> Callable[[argparse.Namespace], Peer]:
+    """The same program under Diffuse; a window of 1 fuses nothing."""
 
     def start(args: argparse.Namespace) -> Peer:
-        began = time.perf_counter()
-        import diffuse.numpy
-        from diffuse import engine, trace
-
-        engine.current().runtime.fence()
-        started = time.perf_counter() - began
-        app = application(name)
-        setattr(app, "np", diffuse.numpy)
-        state = app.setup(args)
-        return Peer(lambda: app.step(state), lambda: app.results(state), engine.fence, trace.snapshot, app,
-                    started)
+        app, state, started = diffused(name, args, window)
+        return lazy(app, state, lambda: app.step(state), started)
 
     return start
 

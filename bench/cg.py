@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer
-from krylov import (
-    BLOCK,
-    Start,
-    diffused,
-    fused,
-    jax_product,
-    lazy,
-    natural,
-    numba_kernels,
-    prepared,
-    unsigned,
-)
+from case import Case, Goal, Peer, diffused, fused, lazy, plain
+from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
 def in_place(app: ModuleType, state: Any) -> None:
@@ -48,7 +38,7 @@ def scipy_by_hand(args: argparse.Namespace) -> Peer:
 
 
 def diffuse_by_hand(args: argparse.Namespace) -> Peer:
-    app, state, started = diffused("cg", args, None)
+    app, state, started = diffused("cg", args)
     state.work = app.np.empty_like(state.b)
     return lazy(app, state, lambda: in_place(app, state), started)
 
@@ -131,8 +121,8 @@ def jax_peer(args: argparse.Namespace) -> Peer:
     return Peer(step, lambda: {"x": found[0]}, lambda: jax.block_until_ready(found))
 
 
-CONTENDERS: dict[str, Start] = {
-    "numpy": natural("cg"), "numpy, by hand": scipy_by_hand, "numba": numba_peer, "jax": jax_peer,
+CONTENDERS: dict[str, Callable[[argparse.Namespace], Peer]] = {
+    "numpy": plain("cg"), "numpy, by hand": scipy_by_hand, "numba": numba_peer, "jax": jax_peer,
     "petsc": petsc.contender("cg", "cg", 1), "petsc, 2 ranks": petsc.contender("cg", "cg", 2),
     "diffuse": fused("cg"), "diffuse, unfused": fused("cg", window=1), "diffuse, by hand": diffuse_by_hand,
 }

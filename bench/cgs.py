@@ -7,8 +7,8 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer
-from krylov import BLOCK, fused, jax_product, natural, numba_kernels, prepared, unsigned
+from case import Case, Goal, Peer, fused, plain
+from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
 def numba_loops() -> tuple[Any, Any, Any, Any]:
@@ -109,7 +109,7 @@ CASE = Case(
     name="cgs", size=2000, quick=96, batch=5,
     elements=lambda n: 38 * n * n,
     contenders={
-        "numpy": natural("cgs"), "numba": numba_peer, "jax": jax_peer,
+        "numpy": plain("cgs"), "numba": numba_peer, "jax": jax_peer,
         "petsc": petsc.contender("cgs", "cgs", 1), "petsc, 2 ranks": petsc.contender("cgs", "cgs", 2),
         "diffuse": fused("cgs"), "diffuse, unfused": fused("cgs", window=1),
     },

@@ -8,8 +8,8 @@ from typing import Any
 
 import harness
 import petsc
-from case import Case, Goal, Peer
-from krylov import BLOCK, fused, jax_product, natural, numba_kernels, prepared, unsigned
+from case import Case, Goal, Peer, fused, plain
+from krylov import BLOCK, jax_product, numba_kernels, prepared, unsigned
 
 
 def numba_loops() -> SimpleNamespace:
@@ -178,7 +178,7 @@ CASE = Case(
     name="gmg", size=2048, quick=128, batch=2,
     elements=lambda n: (19 + 4 / 3 * 66) * n * n,
     contenders={
-        "numpy": natural("gmg"), "numba": numba_peer, "jax": jax_peer,
+        "numpy": plain("gmg"), "numba": numba_peer, "jax": jax_peer,
         "petsc": petsc.contender("gmg", "fcg", 1), "petsc, 2 ranks": petsc.contender("gmg", "fcg", 2),
         "diffuse": fused("gmg"), "diffuse, unfused": fused("gmg", window=1),
     },

@@ -1,80 +1,22 @@
-"""What the benchmarks of the sparse solvers share: applications to peers, kernels for Numba, JAX's product.
-
-The applications are the programs of apps/ that have `np` and `sp` for NumPy and scipy.sparse; the options
-that the harness does not name are the applications' own defaults.
-"""
+"""What the benchmarks of the sparse solvers share: their start, kernels for Numba, JAX's product."""
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import time
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from case import Peer, application
+from case import application, options
 
-Start = Callable[[argparse.Namespace], Peer]
 BLOCK = 1024
 """Rows whose products one thread adds up; blocks are added in order, so that threads change no bit."""
-
-
-def options(app: ModuleType, args: argparse.Namespace) -> argparse.Namespace:
-    """The application's defaults, then what the harness says."""
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
-    return argparse.Namespace(**{**vars(parser.parse_args([])), **vars(args)})
 
 
 def prepared(name: str, args: argparse.Namespace) -> tuple[ModuleType, Any]:
     """An application and its state, with NumPy and SciPy."""
     app = application(name)
     return app, app.setup(options(app, args))
-
-
-def diffused(name: str, args: argparse.Namespace, window: int | None) -> tuple[ModuleType, Any, float]:
-    """The same with Diffuse in the place of both, and the seconds that it took to start."""
-    began = time.perf_counter()
-    import diffuse.numpy
-    from diffuse import engine, settings
-
-    if window is not None:
-        settings.config.window = window
-    sparse = importlib.import_module("diffuse.scipy.sparse")
-    engine.current().runtime.fence()
-    started = time.perf_counter() - began
-    app = application(name)
-    setattr(app, "np", diffuse.numpy)
-    setattr(app, "sp", sparse)
-    return app, app.setup(options(app, args)), started
-
-
-def lazy(app: ModuleType, state: Any, step: Callable[[], None], started: float) -> Peer:
-    """Diffuse at work."""
-    from diffuse import engine, trace
-
-    return Peer(step, lambda: app.results(state), engine.fence, trace.snapshot, app, started)
-
-
-def natural(name: str) -> Start:
-    """The program as it is."""
-
-    def start(args: argparse.Namespace) -> Peer:
-        app, state = prepared(name, args)
-        return Peer(lambda: app.step(state), lambda: app.results(state), app=app)
-
-    return start
-
-
-def fused(name: str, window: int | None = None) -> Start:
-    """The program under Diffuse; a window of 1 fuses nothing."""
-
-    def start(args: argparse.Namespace) -> Peer:
-        app, state, started = diffused(name, args, window)
-        return lazy(app, state, lambda: app.step(state), started)
-
-    return start
 
 
 def unsigned(A: Any) -> tuple[Any, Any, Any]:

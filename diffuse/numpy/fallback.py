@@ -197,6 +197,11 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
     def run(*args: Any, **kwargs: Any) -> Any:
         return call(function, args, kwargs, name, silent)
 
+    return dressed(run, function, name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
+
+
+def dressed(run: Callable[..., Any], function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """`run` with the name, signature and documentation of the function that it falls back to."""
     for attribute in ("__name__", "__qualname__", "__doc__", "__text_signature__"):
         try:
             setattr(run, attribute, getattr(function, attribute))
@@ -204,5 +209,5 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
             pass
     run.__wrapped__ = function  # type: ignore[attr-defined]
     run.fallback = True  # type: ignore[attr-defined]
-    run.__module__ = name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1)
+    run.__module__ = module
     return run

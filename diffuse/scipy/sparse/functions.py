@@ -6,6 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from diffuse.numpy.fallback import dressed
 from diffuse.scipy.sparse import conversion
 
 KEPT = frozenset("""issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr
@@ -18,12 +19,7 @@ def wrapped(real: Any, module: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         return conversion.call(real, args, kwargs, real.__name__)
 
-    for attribute in ("__name__", "__qualname__", "__doc__"):
-        setattr(run, attribute, getattr(real, attribute, None))
-    run.__module__ = f"diffuse.{module}"
-    run.__wrapped__ = real  # type: ignore[attr-defined]
-    run.fallback = True  # type: ignore[attr-defined]
-    return run
+    return dressed(run, real, f"diffuse.{module}")
 
 
 def fill(namespace: dict[str, Any], real: ModuleType) -> None:

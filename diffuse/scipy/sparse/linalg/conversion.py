@@ -157,8 +157,4 @@ def wrapped(name: str) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         return scipys(name, *args, **kwargs)
 
-    run.__name__ = run.__qualname__ = name
-    run.__doc__, run.__module__ = real.__doc__, f"diffuse.{NAME}"
-    run.__wrapped__ = real  # type: ignore[attr-defined]
-    run.fallback = True  # type: ignore[attr-defined]
-    return run
+    return fallback.dressed(run, real, f"diffuse.{NAME}")
