@@ -34,6 +34,8 @@ GRAIN = 64 << 10
 """Mapped blocks are multiples of this."""
 KEPT = 256 << 20
 """Bytes kept for reuse, besides a quarter of what is in use."""
+HEAP_KEPT = 16 << 20
+"""Free bytes that malloc may hold when a mapping is made."""
 RESERVE = 64 << 20
 """Available bytes that are never handed out: the program's other needs."""
 
@@ -171,6 +173,8 @@ class Allocator:
         """A block from the system, or MemoryError when even an empty cache does not leave room for it."""
         self._unchecked += size
         checked = size >= MAPPED or self._unchecked >= KEPT // 4
+        if size >= MAPPED:
+            _trim_heap()
         for attempt in range(3):
             if attempt == 1:
                 self._trim(0)
@@ -236,6 +240,36 @@ def _libc() -> Any:
         function = getattr(libc, name)
         function.restype, function.argtypes = result, arguments
     return libc
+
+
+class _Heap(ctypes.Structure):
+    """What `mallinfo2` tells of malloc's memory (man 3 mallinfo2)."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+        "keepcost")]
+
+
+@cache
+def _tells() -> bool:
+    """Is malloc glibc's, 2.33 or newer?"""
+    libc = _libc()
+    try:
+        libc.mallinfo2.restype, libc.mallinfo2.argtypes = _Heap, []
+        libc.malloc_trim.restype, libc.malloc_trim.argtypes = ctypes.c_int, [ctypes.c_size_t]
+    except AttributeError:
+        return False
+    return True
+
+
+def _trim_heap() -> None:
+    """Have malloc give back the pages that it holds for nobody, if they are many.
+
+    A program that sets up its arrays by NumPy and SciPy leaves them behind, as temporaries that were too
+    small to be mappings of their own; what comes after has its memory from here.
+    """
+    if _tells() and _libc().mallinfo2().fordblks > HEAP_KEPT:
+        _libc().malloc_trim(0)
 
 
 def _allocate(size: int) -> int:

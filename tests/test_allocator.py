@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from diffuse import settings
+from diffuse.runtime import allocator as allocator_module
 from diffuse.runtime import machine
 from diffuse.runtime.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
 
@@ -82,6 +83,32 @@ def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
     other = allocator.take(16 * MIB)
     assert other.address != block.address
     assert allocator.take(30 * MIB).address == block.address
+
+
+def test_pages_that_malloc_holds_for_nobody_go_back_before_a_mapping_is_made() -> None:
+    libc = allocator_module._libc()
+    if not allocator_module._tells():
+        pytest.skip("malloc is not glibc's")
+    malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+    malloc.restype, malloc.argtypes, free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    pieces = [malloc(100_000) for _ in range(1000)]      # below the threshold of malloc's own mappings
+    for piece in pieces:
+        ctypes.memset(piece, 1, 100_000)
+    for piece in pieces[:-1]:                            # what follows the last one could go by itself
+        free(piece)
+    assert libc.mallinfo2().fordblks > 90 * MIB
+    before = resident()
+    allocator = Allocator()
+    allocator.give(allocator.take(2 * MIB))
+    assert resident() > before - 10 * MIB
+    allocator.give(allocator.take(8 * MIB))
+    assert resident() < before - 80 * MIB
+    free(pieces[-1])
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_usage_counts_bytes_in_use_the_peak_and_the_cache() -> None:
