@@ -1,23 +1,24 @@
 """The stream: operations come in as index tasks, fused tasks go out to the runtime.
 
-`record` chooses a task's points and partitions and hands it to the window (window.py); when the window is
-full, or the program wants a value, groups of tasks are forwarded (forward.py).  The functions of this module
-are those of the one engine that a program has.
+`record` finds the pattern of a task (pattern.py), or chooses its points and partitions when it is new, and
+hands it to the window (window.py); when the window is full, or the program wants a value, groups of tasks are
+forwarded (forward.py).  The functions of this module are those of the one engine that a program has.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
 from diffuse import trace
 from diffuse.check import check
 from diffuse.forward import Forwarder
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, Store, disjoint, relation
+from diffuse.ir import Access, Point, Privilege, Relation, Scalar, Split, Store, disjoint, relation
 from diffuse.kernels import generators
 from diffuse.launch import ONE, launch
+from diffuse.pattern import REMEMBERED, Pattern, Recorded, Use
 from diffuse.plan import Plan
 from diffuse.provenance import where
 from diffuse.runtime.base import Runtime
@@ -27,7 +28,7 @@ from diffuse.view import View
 from diffuse.window import LARGEST_SIZE, Window, opaque
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange", "spmv"})
+PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange", "spmv", "reduceat"})
 """Operations that go through every element once, in any order."""
 
 ONE_POINT = ONE[0]
@@ -41,14 +42,17 @@ class Engine:
 
     def __init__(self) -> None:
         self.stores = Stores()
-        self.window = Window()
+        self.window = Window(self.stores.pending)
         self.forwarder = Forwarder(self.stores, self.window)
         self.epoch = 0
         """Times that the program waited for everything."""
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
-        self._launches: dict[Point, tuple[Point, tuple[Split, ...]]] = {}
+        self._patterns: dict[tuple[Any, ...], Pattern] = {}
+        """By all that they depend on; views by identity, which is theirs alone while a pattern holds them."""
+        self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = {}
+        """How two views of one store meet, by their identities, with the views."""
 
     @property
     def runtime(self) -> Runtime:
@@ -95,16 +99,7 @@ class Engine:
         return exchange.overlap(first, second)
 
     def forget_launches(self) -> None:
-        self._launches.clear()
-
-    def _plain(self, shape: Point) -> tuple[Point, tuple[Split, ...]]:
-        """Launch domain and splits of an elementwise operation."""
-        found = self._launches.get(shape)
-        if found is None:
-            if len(self._launches) > 4096:
-                self._launches.clear()
-            found = self._launches[shape] = launch(shape, self.runtime.points, config.min_chunk)
-        return self.window.beside(shape) if found is ONE and self.window.open.cut is not None else found
+        self._patterns.clear()
 
     def record(self, operation: str, signature: tuple[str, ...], shape: Point,
                inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...],
@@ -115,33 +110,78 @@ class Engine:
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
         """
         with self._lock:
-            partial = False
-            if operator is None and operation in PLAIN:
-                domain, splits = self._plain(shape)
-            else:
-                domain, splits, partial = self._folding(operation, shape, outputs, operator)
-            if domain is not ONE_POINT and not _disjoint(outputs, domain, splits):
-                (domain, splits), partial = ONE, False
-            accesses, scalars, exported = [], [], False
-            epoch = self.epoch
+            epoch, exported = self.epoch, False
+            key: list[Any] = [operation, signature, shape]
+            stores, scalars = [], []
             for operand in inputs:
                 if isinstance(operand, Scalar):
                     scalars.append(operand)
+                    key += operand[:2]
                     continue
                 storage, view = operand
-                accesses.append(_tuple(Access, (*_seen(storage, view, splits), READ, None)))
+                stores.append(storage.id)
+                key.append(id(view))
                 storage.touched = epoch
-                exported = exported or storage.exported
+                if storage.exported:
+                    exported = True
+            key.append(operator)
             for storage, view in outputs:
-                privilege = (REDUCE, operator) if partial else (WRITE, None)
-                accesses.append(_tuple(Access, (*_seen(storage, view, splits), *privilege)))
+                stores.append(storage.id)
+                key.append(id(view))
                 storage.touched = epoch
                 storage.version += 1
-                exported = exported or storage.exported
-            self._submit(_tuple(IndexTask, (operation, signature, shape, domain, splits, tuple(accesses),
-                                            tuple(scalars), where())))
+                if storage.exported:
+                    exported = True
+            name = tuple(key)
+            pattern = self._patterns.get(name)
+            if pattern is None:
+                pattern = self._pattern(name, operation, signature, shape, inputs, outputs, operator)
+            if pattern.adapts:
+                cut = self.window.open.cut
+                if cut is not None:
+                    pattern = pattern.variants.get(cut) or self._beside(pattern, cut)
+            self._submit(_tuple(Recorded, (pattern, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
+
+    def _pattern(self, name: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
+                 inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...], operator: str | None
+                 ) -> Pattern:
+        """The pattern of an operation that is new in this place."""
+        partial, plain = False, operator is None and operation in PLAIN
+        if plain:
+            domain, splits = launch(shape, self.runtime.points, config.min_chunk)
+        else:
+            domain, splits, partial = self._folding(operation, shape, outputs, operator)
+        reads = [operand[1] for operand in inputs if not isinstance(operand, Scalar)]
+        writes = [view for _, view in outputs]
+        adapts = plain and domain is ONE_POINT
+        uses = _uses(reads, writes, splits, REDUCE if partial else WRITE, operator if partial else None)
+        if not _disjoint(uses, domain):
+            domain, splits = ONE
+            uses = _uses(reads, writes, splits, WRITE)
+        return self._remembered(name, Pattern(operation, signature, shape, domain, splits, uses,
+                                              domain is ONE_POINT, adapts))
+
+    def _remembered(self, key: tuple[Any, ...], pattern: Pattern) -> Pattern:
+        if len(self._patterns) >= REMEMBERED:
+            self._patterns.clear()
+        self._patterns[key] = pattern
+        return pattern
+
+    def _beside(self, pattern: Pattern, cut: Pattern) -> Pattern:
+        """A small task, cut like the large one before it when it has as many rows, so that the columns at a
+        border join the interior."""
+        found = pattern
+        if pattern.shape and pattern.shape[0] == cut.shape[0]:
+            reads = [use.map for use in pattern.uses if use.privilege is READ]
+            writes = [use.map for use in pattern.uses if use.privilege is not READ]
+            uses = _uses(reads, writes, cut.splits, WRITE)
+            if _disjoint(uses, cut.domain):
+                found = Pattern(pattern.operation, pattern.signature, pattern.shape, cut.domain, cut.splits,
+                                uses, single=False, adapts=False)
+        pattern.variants[cut] = found
+        return found
 
     def _folding(self, operation: str, shape: Point, outputs: tuple[Operand, ...], operator: str | None
                  ) -> tuple[Point, tuple[Split, ...], bool]:
@@ -161,21 +201,24 @@ class Engine:
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
         with self._lock:
-            domain, splits = ONE
-            accesses = tuple(Access(*_seen(s, v, splits), p)
-                             for group, p in ((inputs, READ), (outputs, WRITE)) for s, v in group)
+            operands = (*inputs, *outputs)
+            key = (operation, len(inputs), *[id(view) for _, view in operands])
+            pattern = self._patterns.get(key)
+            if pattern is None:
+                # each view is over its own space; the largest stands for the task
+                shape = max((v.shape for _, v in operands), key=len, default=())
+                uses = _uses([v for _, v in inputs], [v for _, v in outputs], ONE[1], WRITE)
+                pattern = self._remembered(key, Pattern(operation, (), shape, *ONE, uses, True, False))
             exported = False
-            for storage, _ in (*inputs, *outputs):
+            for storage, _ in operands:
                 storage.touched = self.epoch
                 exported = exported or storage.exported
             for storage, _ in outputs:
                 storage.version += 1
-            # each view is over its own space; the largest stands for the task
-            shape = max((v.shape for _, v in (*inputs, *outputs)), key=len, default=())
-            self._submit(IndexTask(operation, (), shape, domain, splits, accesses,
-                                   (Scalar(-1, "function", function),), where()))
+            self._submit(Recorded(pattern, tuple([storage.id for storage, _ in operands]),
+                                  (Scalar(-1, "function", function),), where()))
             if exported:
-                self._expose((*inputs, *outputs))
+                self._expose(operands)
 
     def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
         """Bring the memory up to date that code outside sees; what others do with a store comes next."""
@@ -194,24 +237,25 @@ class Engine:
     def overlap(self, a: Operand, b: Operand) -> str:
         """Do two operands share elements: "same" view, "apart", or "overlap"?"""
         (one, view), (other, theirs) = a, b
-        if one.store.id != other.store.id:
+        if one.id != other.id:
             return "apart"
-        if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
-            return "same"
-        domain, splits = ONE
-        first, second = (Access(*_seen(s, v, splits), READ) for s, v in (a, b))
-        return "apart" if relation(first, second, domain) is Relation.APART else "overlap"
+        name = id(view), id(theirs)
+        found = self._overlaps.get(name)
+        if found is None:
+            if len(self._overlaps) >= REMEMBERED:
+                self._overlaps.clear()
+            found = self._overlaps[name] = _overlap(view, theirs), view, theirs
+        return found[0]
 
-    def _submit(self, task: IndexTask) -> None:
+    def _submit(self, recorded: Recorded) -> None:
         trace.counters["recorded"] += 1
-        if config.check and not opaque(task):
-            check(task)
+        if config.check and not opaque(recorded.pattern):
+            check(recorded.task())
         window = self.window
         if self._torn:
             self._mend()
         try:
-            self.stores.expect(task)
-            window.add(task)
+            window.add(recorded)
             if config.window != "auto":
                 if window.held >= int(config.window):
                     self.flush("the window is full")
@@ -234,7 +278,7 @@ class Engine:
         """
         if not self.forwarder.busy:
             self.window.mend()
-            self.stores.mend([task for group in self.window.closed for task in group.tasks])
+            self.stores.mend([group.slots for group in self.window.closed])
             self._torn = False
 
     def flush(self, reason: str = "the program waits") -> None:
@@ -269,20 +313,30 @@ class Engine:
         self.fence()
         self.stores.change_runtime()
         self.epoch += 1
-        self._launches.clear()
+        self._patterns.clear()
 
 
-def _seen(storage: Storage, view: View, splits: tuple[Split, ...]) -> tuple[Any, Any, Any]:
-    """Store frame, map and partition of an operand."""
-    store = storage.store
-    if view.frame != store.shape or view.dtype != store.dtype:
-        store = Store(store.id, view.frame, view.dtype)
-    return store, view, view.partition(store, splits)
+def _uses(reads: Sequence[Any], writes: Sequence[Any], splits: tuple[Split, ...], privilege: Privilege,
+          operator: str | None = None) -> tuple[Use, ...]:
+    """Views with the partitions that `splits` give them; `privilege` and `operator` are of the writes."""
+    accesses = [(v, READ, None) for v in reads] + [(v, privilege, operator) for v in writes]
+    return tuple([Use(view.frame, view.dtype, view, view.partition(Store(-1, view.frame, view.dtype), splits),
+                      privilege, operator) for view, privilege, operator in accesses])
 
 
-def _disjoint(outputs: tuple[Operand, ...], domain: Point, splits: tuple[Split, ...]) -> bool:
+def _overlap(view: View, theirs: View) -> str:
+    """How two views of one store meet; see `Engine.overlap`."""
+    if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
+        return "same"
+    domain, splits = ONE
+    first, second = (Access(Store(-1, *use[:2]), *use[2:]) for use in _uses((view, theirs), (), splits, READ))
+    return "apart" if relation(first, second, domain) is Relation.APART else "overlap"
+
+
+def _disjoint(uses: tuple[Use, ...], domain: Point) -> bool:
     """May several points write these?  Not views in which rows interleave (of another element type)."""
-    return all(view.simple or disjoint(_seen(storage, view, splits)[2], domain) for storage, view in outputs)
+    return domain is ONE_POINT or all([use.map.simple or disjoint(use.partition, domain)  # type: ignore[attr-defined]
+                                       for use in uses if use.privilege is not READ])
 
 
 _engine = Engine()

@@ -26,9 +26,10 @@ _DIVIDES = frozenset("divide floor_divide remainder fmod reciprocal power log lo
                      "logaddexp logaddexp2".split())
 _INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subtract multiply copy sum dot "
                                 "prod exp square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 "
-                                "exp2".split())
+                                "exp2 reduceat".split())
 _OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod "
-                       "tan logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute".split())
+                       "tan logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute "
+                       "reduceat".split())
 
 KINDS = {
     DIVIDE: Kind("divide", "divide by zero", _DIVIDES),

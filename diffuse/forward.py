@@ -14,8 +14,9 @@ from diffuse.layout import joined, layout
 from diffuse.pipeline import Pair, begins, header, pair
 from diffuse.plan import Plan
 from diffuse.pretty import window_text
+from diffuse.replay import Replay
 from diffuse.runtime.base import Instance, Launch, Layout
-from diffuse.stores import Stores
+from diffuse.stores import Stores, nbytes
 from diffuse.temporaries import temporaries
 from diffuse.window import Group, Window
 
@@ -33,8 +34,8 @@ class Forwarder:
         self.stores = stores
         self.window = window
         self.plans: list[Plan] = []
-        self._ran: dict[tuple[Plan, Any], list[IndexTask]] = {}
-        """What ran since floating-point errors were asked for: of each plan and line, the last tasks."""
+        self._ran: dict[tuple[Plan, Any], Group] = {}
+        """What ran since floating-point errors were asked for: of each plan and line, the last group."""
         self._taken: list[Group] = []
         """Groups that are neither in the window any more nor launched."""
 
@@ -63,7 +64,7 @@ class Forwarder:
         ran, self._ran = self._ran, {}
         flags = self.stores.runtime.flags()
         if flags:
-            report(flags, [suspects(tasks) for tasks in ran.values()])
+            report(flags, [suspects(group.tasks) for group in ran.values()])
 
     @property
     def busy(self) -> bool:
@@ -74,31 +75,34 @@ class Forwarder:
         group = self.window.closed[0]
         self._taken.append(group)
         self.window.take()
-        self.stores.running.update(group.numbering.slots)
-        self.stores.retire(group.tasks)
+        self.stores.running.update(group.slots)
+        self.stores.retire(group.slots)
         return group
 
-    def _planned(self, group: Group) -> Plan:
-        """The plan of a group, for what is live now."""
+    def _planned(self, group: Group) -> Replay:
+        """The plan of a group, for what is live now and for its views."""
         alive, pending = self.stores.alive, self.stores.pending
-        bits = 0
-        for store, slot in group.numbering.slots.items():
-            if store in alive or store in pending:
-                bits |= 1 << slot
-        plan: Plan | None = group.node.plans.get(bits)
-        if plan is None or not plan.holds(group.tasks):
-            plan = group.node.plans[bits] = self._plan(group, bits, plan)
+        live = bytes([store in alive or store in pending for store in group.slots])
+        trail = group.trail
+        plan: Plan | None = trail.node.plans.get(live)
+        if plan is None or not plan.holds(group.recorded):
+            plan = trail.node.plans[live] = self._plan(group, live, plan)
         if plan.kernel is not None and plan.kernel.native is None:
             self._await(plan, group.tasks)
-        return plan
+        replay: Replay | None = trail.replays.get(plan)
+        if replay is None:
+            replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
+        return replay
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
-        """Wait for a plan's machine code: as long as interpreting would take, if that is worth it at all.
+        """Have a plan's machine code made, and wait for it: as long as interpreting would take, if that is
+        worth it at all.
 
         Where memory is not shared every rank waits until it is there: interpreting would take the data to
         the host and back.
         """
         assert plan.kernel is not None
+        compiler.kernel(plan.kernel.body)  # again: `compile` may have been off when the plan was made
         if not self.stores.runtime.shared:
             plan.kernel.wait(None)
         elif self.stores.runtime.name == "local":
@@ -106,10 +110,10 @@ class Forwarder:
             if seconds > WORTH_WAITING:
                 plan.kernel.wait(seconds)
 
-    def _plan(self, group: Group, bits: int, before: Plan | None = None) -> Plan:
+    def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
         """A new plan; after one whose scalars are not all equal any more, without what differs now."""
         trace.count("plans")
-        live = {store for store, slot in group.numbering.slots.items() if bits >> slot & 1}
+        live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
         composition = compose(group.tasks, gone, loops.fuse, equal)
@@ -127,41 +131,44 @@ class Forwarder:
             if group.opaque:
                 self._call(group.tasks[0])
             else:
-                self._run_plan(self._planned(group), group.tasks)
+                self._run_plan(self._planned(group), group)
         self._taken.remove(group)
 
-    def _run_plan(self, plan: Plan, tasks: list[IndexTask]) -> None:
+    def _run_plan(self, replay: Replay, group: Group) -> None:
+        plan, stores = replay.plan, self.stores
         if plan.kernel is None:
             return
-        self._count(plan, tasks)
-        if not self.stores.runtime.shared:
-            self._distribute(plan, tasks)
+        self._count(plan, group)
+        if not stores.runtime.shared:
+            self._distribute(replay, group)
             return
-        if plan.donations and plan.kernel.native is not None:
-            self._donate(plan, tasks)
-        create = self.stores.runtime.create
-        partials = [create(n) for n in plan.partial_bytes(tasks)]
-        values = plan.values(tasks, self.stores.address, [p.address for p in partials])
-        keep = (*self._touched(plan, tasks), *partials)
-        self._launch(Launch(plan.kernel, values, values[0], keep), partials)
+        ids = list(group.slots)
+        if replay.donations and plan.kernel.native is not None:
+            self._donate(replay, ids)
+        create = stores.runtime.create
+        partials = [create(n) for n in replay.partials]
+        used = [stores.instance(ids[slot]) for slot in replay.used]
+        values = replay.values(group.recorded, [x.address for x in used], [p.address for p in partials])
+        self._launch(Launch(plan.kernel, values, replay.points, (*used, *partials)), partials)
 
-    def _distribute(self, plan: Plan, tasks: list[IndexTask]) -> None:
+    def _distribute(self, replay: Replay, group: Group) -> None:
         """Launch with offsets in the place of addresses: the runtime knows where stores lie."""
+        plan, tasks = replay.plan, group.tasks
         assert plan.kernel is not None
         found = layout(plan, tasks, self.stores.storages)
-        values = plan.values(tasks, lambda _: 0, (0,) * len(found.scratch))
+        values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
         sources = plan.composition.arguments
-        instances = tuple(self.stores.instance(tasks[t].accesses[k].store.id) for t, k in sources)
-        self.stores.runtime.launch(Launch(plan.kernel, values, values[0], (), found, instances))
+        instances = tuple(self.stores.instance(group.recorded[t].stores[k]) for t, k in sources)
+        self.stores.runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances))
 
-    def _donate(self, plan: Plan, tasks: list[IndexTask]) -> None:
+    def _donate(self, replay: Replay, ids: list[int]) -> None:
         """Let new stores take over the memory of those that end here."""
         stores = self.stores
-        for (t, k), (u, m) in plan.donations:
-            old, fresh = tasks[t].accesses[k].store.id, tasks[u].accesses[m].store.id
+        for end, begin in replay.donations:
+            old, fresh = ids[end], ids[begin]
             instance = stores.instances.get(old)
             if (instance is not None and instance.private and fresh not in stores.instances
-                    and not stores.seen(old) and instance.nbytes == stores.sizes[fresh]):
+                    and not stores.seen(old) and instance.nbytes == nbytes(stores.storages[fresh])):
                 stores.given[old] = stores.instances[fresh] = stores.instances.pop(old)
                 trace.counters["donated"] += 1
 
@@ -171,22 +178,15 @@ class Forwarder:
         for instance in scratch:
             runtime.release(instance)
 
-    def _count(self, plan: Plan, tasks: list[IndexTask]) -> None:
-        """One more launch of a plan, whose kernel gets compiled if it is not yet."""
+    def _count(self, plan: Plan, group: Group) -> None:
+        """One more launch of a plan."""
         if plan.launches:
             trace.counters["replays"] += 1
         plan.launches += 1
-        self._ran[plan, tasks[0].where] = tasks
+        self._ran[plan, group.recorded[0].where] = group
         trace.counters["launched"] += 1
         if plan.kernel is not None and plan.kernel.native is None:
-            compiler.kernel(plan.kernel.body)
-            if plan.kernel.native is None:
-                trace.counters["interpreted"] += 1
-
-    def _touched(self, plan: Plan, tasks: list[IndexTask]) -> list[Instance]:
-        instances = self.stores.instances
-        ids = [tasks[t].accesses[k].store.id for t, k in plan.composition.arguments]
-        return [instances[store] for store in ids if store in instances]
+            trace.counters["interpreted"] += 1
 
     def _call(self, task: IndexTask) -> None:
         """A host function, over NumPy arrays of its operands."""
@@ -209,62 +209,65 @@ class Forwarder:
         closed, stores = self.window.closed, self.stores
         if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
             return False
-        domain = group.tasks[0].domain
-        if closed[0].tasks[0].domain != domain or volume(domain) <= 1 or closed[0].opaque:
+        domain = group.recorded[0].pattern.domain
+        if closed[0].recorded[0].pattern.domain != domain or volume(domain) <= 1 or closed[0].opaque:
             return False
-        plan = self._planned(group)
+        replay = self._planned(group)
+        plan = replay.plan
         if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
             return False
-        made = {group.tasks[t].accesses[k].store.id for t, k in plan.stored}
+        made = {group.recorded[t].stores[k] for t, k in plan.stored}
         if not made.isdisjoint(stores.alive):
             return False
-        uses = [access.store.id for task in closed[0].tasks for access in task.accesses]
-        if any(stores.pending.get(store) != uses.count(store) for store in made):
+        if any(store not in closed[0].slots or stores.pending[store] > 1 for store in made):
             return False
         following = self._take()
         second = self._planned(following)
-        if not self._pipelined(plan, group, second, following):
+        if not self._pipelined(replay, group, second, following):
             # the first group was planned with what it makes as live, which still is right: it runs first
-            stores.expect_all(following.tasks)
+            stores.expect(following.slots)
             self._run(group)
-            stores.retire(following.tasks)
+            stores.retire(following.slots)
             self._run(following)
         return True
 
-    def _pipelined(self, first: Plan, one: Group, second: Plan, two: Group) -> bool:
+    def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
         """Launch two groups as one pass; False where their rows do not allow it."""
-        if first.kernel is None or second.kernel is None:
+        upper, lower, stores = first.plan, second.plan, self.stores
+        if upper.kernel is None or lower.kernel is None:
             return False
-        if second.kernel.native is None or not second.rowwise:
+        if lower.kernel.native is None or not lower.rowwise:
             return False
-        shape = pair(first, one.tasks, second, two.tasks)
+        shape = pair(upper, one.tasks, lower, two.tasks)
         if shape is None:
             return False
         scratch: list[Instance] = []
-        shared = self.stores.runtime.shared
-        inner = {one.tasks[t].accesses[k].store.id for t, k in first.stored}
+        shared = stores.runtime.shared
+        inner = {one.recorded[t].stores[k] for t, k in upper.stored}
 
         def memory(nbytes: int) -> int:
-            scratch.append(self.stores.runtime.scratch(nbytes))
+            scratch.append(stores.runtime.scratch(nbytes))
             return scratch[-1].address
 
-        def address(store: int) -> int:
-            return self.stores.address(store) if shared and store not in inner else 0
+        def block(replay: Replay, group: Group) -> bytes:
+            assert replay.plan.kernel is not None
+            ids = list(group.slots)
+            places = [stores.address(ids[slot]) if shared and ids[slot] not in inner else 0
+                      for slot in replay.used]
+            return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
 
-        blocks = (first.kernel.pack(first.values(one.tasks, address, ())),
-                  second.kernel.pack(second.values(two.tasks, address, ())))
-        values: Any = header(shape, first, one.tasks, second, two.tasks, blocks, memory)
-        self._count(first, one.tasks)
-        self._count(second, two.tasks)
+        blocks = block(first, one), block(second, two)
+        values: Any = header(shape, upper, one.tasks, lower, two.tasks, blocks, memory)
+        self._count(upper, one)
+        self._count(lower, two)
         trace.counters["pipelined"] += 1
-        points = volume(two.tasks[0].domain)
         found: Layout | None = None
         instances: tuple[Instance, ...] = ()
-        keep = (first.kernel, second.kernel, *self._touched(first, one.tasks),
-                *self._touched(second, two.tasks), *scratch)
+        touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
         if not shared:
-            found, instances = self._joined(first, one, second, two, inner)
-        self._launch(Launch(Pair(), values, points, keep, found, instances), scratch)
+            found, instances = self._joined(upper, one, lower, two, inner)
+        self._launch(Launch(Pair(), values, second.points, (upper.kernel, lower.kernel, *touched, *scratch),
+                            found, instances), scratch)
         return True
 
     def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]

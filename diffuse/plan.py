@@ -1,31 +1,29 @@
 """What one analysis decided, in slots rather than stores, ready to replay.
 
-A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay looks up the
-stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
+A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay (replay.py) looks up
+the stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
-from diffuse.ir import IndexTask, Privilege, covers, volume
+from diffuse.ir import IndexTask, Privilege, covers
 from diffuse.kernels import abi
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition, Source, bits
 from diffuse.kernels.expr import Body
+from diffuse.pattern import Recorded
 from diffuse.runtime.base import Layout
-
-Address = Callable[[int], int]
 
 
 class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "_partials", "_complex")
+                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str,
@@ -53,7 +51,6 @@ class Plan:
         self.layouts: dict[tuple[object, ...], Layout] = {}
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
-        self._complex = tuple(dtype.startswith("complex") for dtype in composition.body.scalars)
 
     @property
     def title(self) -> str:
@@ -62,11 +59,14 @@ class Plan:
         span = lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
         return f"{' '.join(self.operations)} [{span}]"
 
-    def holds(self, tasks: Sequence[IndexTask]) -> bool:
+    def holds(self, tasks: Sequence[IndexTask] | Sequence[Recorded]) -> bool:
         """Are the scalars equal that were when it was made?"""
         for (t, k), (u, m) in self.equal.items():
             one, other = tasks[t].scalars[k], tasks[u].scalars[m]
-            if one[2] is not other[2] and bits(one) != bits(other):
+            x, y = one[2], other[2]
+            if x is y or (x.__class__ is float and x == y and x):  # the common ones first: not 0.0, no NaN
+                continue
+            if bits(one) != bits(other):
                 return False
         return True
 
@@ -90,29 +90,6 @@ class Plan:
                           for r in abi.reductions(body))
             self._partials[key] = found
         return found
-
-    def values(self, tasks: Sequence[IndexTask], address: Address, partials: Sequence[int]
-               ) -> tuple[Any, ...]:
-        """The kernel's block for these tasks, in the order of `abi.layout`."""
-        composition = self.composition
-        values: list[Any] = [volume(tasks[0].domain)]
-        for number in composition.spaces:
-            task = tasks[number]
-            values.append(task.splits[0].tile)
-            values += task.shape
-        for number, position in composition.arguments:
-            access = tasks[number].accesses[position]
-            view: Any = access.map
-            values.append(address(access.store.id) + view.offset)
-            values += view.strides
-        for (number, position), two in zip(composition.scalars, self._complex, strict=True):
-            value = tasks[number].scalars[position].value
-            if two:
-                values += (value.real, value.imag)
-            else:
-                values.append(value)
-        values += partials
-        return tuple(values)
 
 
 def _rowwise(body: Body) -> bool:

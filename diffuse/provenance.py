@@ -17,7 +17,7 @@ _REMEMBERED = 1 << 16
 # By identity, for the hash of a code object goes through its instructions and constants; an entry holds the
 # code it is about, so that the identity is never another's while the entry stands.
 _known: dict[int, tuple[CodeType, dict[int, Where] | None]] = {}
-"""Code seen on the way: the lines of it that called, or None if it is ours."""
+"""Code seen on the way: who called there by instruction, and by line (as ~line); or None if it is ours."""
 
 
 def where(depth: int = 2) -> Where:
@@ -32,10 +32,11 @@ def where(depth: int = 2) -> Where:
         frame = frame.f_back
     else:
         return NOWHERE
-    line = frame.f_lineno
-    found = lines.get(line)
+    instruction = frame.f_lasti  # to ask for the line takes a walk through the code's table of lines
+    found = lines.get(instruction)
     if found is None:
-        found = lines[line] = Where(frame.f_code.co_filename, line)
+        line = frame.f_lineno
+        found = lines[instruction] = lines.setdefault(~line, Where(frame.f_code.co_filename, line))
     return found
 
 

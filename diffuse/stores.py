@@ -7,12 +7,13 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
+from math import prod
 from sys import is_finalizing
 from typing import Any
 
-from diffuse.ir import IndexTask, Point, Privilege, Store, covers
+from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
 from diffuse.runtime import make
 from diffuse.runtime.base import Instance, Runtime
 from diffuse.settings import config
@@ -22,12 +23,12 @@ from diffuse.view import View
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("store", "nbytes", "touched", "version", "exported", "handed", "scattered", "_shown",
+    __slots__ = ("id", "store", "touched", "version", "exported", "handed", "scattered", "_shown",
                  "_stores", "__weakref__")
 
-    def __init__(self, stores: Stores, store: Store, nbytes: int) -> None:
+    def __init__(self, stores: Stores, store: Store) -> None:
+        self.id = store[0]
         self.store = store
-        self.nbytes = nbytes
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running."""
         self.version = 0
@@ -39,9 +40,13 @@ class Storage:
         """Another library holds the store itself, reads and writes it: the host's copy is never current."""
         self.scattered = False
         """Part of a larger store: its memory has gaps, and only its own coordinates name its elements."""
-        self._shown: list[weakref.ref[Any]] | None = []
+        self._shown: tuple[weakref.ref[Any], ...] | None = ()
         self._stores = stores
-        stores.alive.add(store.id)
+        stores.alive.add(store[0])
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(self.store)
 
     def show(self, holder: object) -> None:
         """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
@@ -49,7 +54,7 @@ class Storage:
         if holder is None:
             self._shown = None
         elif self._shown is not None:
-            self._shown.append(weakref.ref(holder))
+            self._shown = (*self._shown, weakref.ref(holder))
 
     @property
     def pinned(self) -> bool:
@@ -60,16 +65,22 @@ class Storage:
         """Does somebody outside see the host's memory still?"""
         if self._shown is None:
             return True
-        self._shown = [holder for holder in self._shown if holder() is not None]
+        self._shown = tuple([holder for holder in self._shown if holder() is not None])
         self.exported = bool(self._shown) or self.handed
         return bool(self._shown)
 
     def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
         if not ending():  # modules are taken apart then, and the memory goes with the process
-            self._stores.dropped(self.store.id)
+            self._stores.dropped(self.id)
 
 
 Operand = tuple[Storage, View]
+_tuple = tuple.__new__
+
+
+def nbytes(store: Store) -> int:
+    """Bytes of memory that a store takes."""
+    return prod(store.shape) * ITEMSIZE[store.dtype]
 
 
 class Stores:
@@ -79,9 +90,8 @@ class Stores:
         self.alive: set[int] = set()
         """Stores that the application holds."""
         self.pending: dict[int, int] = {}
-        """Accesses by tasks not forwarded yet, per store."""
+        """Groups not forwarded yet that use a store."""
         self.instances: dict[int, Instance] = {}
-        self.sizes: dict[int, int] = {}
         self.storages: dict[int, Store] = {}
         """The frame that each store was made with."""
         self.lost: dict[int, Exception] = {}
@@ -107,21 +117,15 @@ class Stores:
                 self.instances[store] = self._runtime.attach(old.host(instance, True), self.storages[store])
                 old.release(instance)
 
-    def create(self, shape: Point, dtype: str, itemsize: int) -> Storage:
+    def create(self, shape: Point, dtype: str) -> Storage:
         """A store that no task has written yet; it takes memory when one does."""
-        nbytes = itemsize
-        for n in shape:
-            nbytes *= n
-        self._next += 1
-        store = Store(self._next, shape, dtype)
-        storage = Storage(self, store, nbytes)
-        self.sizes[store.id] = nbytes
-        self.storages[store.id] = store
-        return storage
+        self._next = id = self._next + 1
+        store = self.storages[id] = _tuple(Store, (id, shape, dtype))
+        return Storage(self, store)
 
     def attach(self, array: Any) -> Storage:
         """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
-        storage = self.create(array.shape, array.dtype.name, array.itemsize)
+        storage = self.create(array.shape, array.dtype.name)
         self.instances[storage.store.id] = self.runtime.attach(array, storage.store)
         return storage
 
@@ -129,7 +133,8 @@ class Stores:
         """The memory of a store, taken now if it has none."""
         found = self.instances.get(store) or self.given.get(store)
         if found is None:
-            found = self.instances[store] = self.runtime.create(self.sizes[store], self.storages[store])
+            frame = self.storages[store]
+            found = self.instances[store] = self.runtime.create(nbytes(frame), frame)
         return found
 
     def address(self, store: int) -> int:
@@ -139,36 +144,31 @@ class Stores:
         """Does the application or a pending task still refer to the store?"""
         return store in self.alive or store in self.pending
 
-    def expect(self, task: IndexTask) -> None:
-        """A task becomes pending."""
+    def expect(self, used: Iterable[int]) -> None:
+        """One more group that uses these stores is pending."""
         pending = self.pending
-        for access in task.accesses:
-            store = access[0][0]
+        for store in used:
             pending[store] = pending.get(store, 0) + 1
 
-    def expect_all(self, tasks: list[IndexTask]) -> None:
-        for task in tasks:
-            self.expect(task)
-
-    def retire(self, tasks: list[IndexTask]) -> None:
-        """The tasks of a group stop being pending."""
+    def retire(self, used: Iterable[int]) -> None:
+        """A group that uses these stores stops being pending."""
         pending = self.pending
-        for task in tasks:
-            for access in task.accesses:
-                store = access[0][0]
-                left = pending[store] - 1
-                if left:
-                    pending[store] = left
-                else:
-                    del pending[store]
+        for store in used:
+            left = pending[store] - 1
+            if left:
+                pending[store] = left
+            else:
+                del pending[store]
 
-    def mend(self, tasks: list[IndexTask]) -> None:
-        """After an exception at any moment: these tasks are pending, no others, and nothing is running."""
+    def mend(self, groups: Iterable[Iterable[int]]) -> None:
+        """After an exception at any moment: groups that use these stores are pending, no others, and nothing
+        is running."""
         self.pending.clear()
-        self.expect_all(tasks)
+        for used in groups:
+            self.expect(used)
         self.running.clear()
         self.given.clear()
-        for store in list(self.sizes):
+        for store in list(self.storages):
             if not self.seen(store):
                 self.release(store)
 
@@ -187,7 +187,6 @@ class Stores:
                 self.release(store)
 
     def release(self, store: int) -> None:
-        self.sizes.pop(store, None)
         self.storages.pop(store, None)
         self.lost.pop(store, None)
         instance = self.instances.pop(store, None)

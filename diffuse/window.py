@@ -1,8 +1,9 @@
 """The window: tasks in program order in, fusible prefixes (groups) out.
 
 A group is the longest fusible prefix of what follows the group before it.  It is found one task at a time by
-walking the memo (memo.py), and analysed (fusion.py) only where nobody walked before.  Closed groups wait, so
-that the program can let go of what it no longer needs before they are planned.
+walking the memo (memo.py): on a trail, if the program recorded the same before; else by the task's canonical
+row; and by analysis (fusion.py) where nobody walked at all.  Closed groups wait, so that the program can let
+go of what it no longer needs before they are planned.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from typing import Any
 from diffuse import trace
 from diffuse.canonical import Numbering
 from diffuse.fusion import Effects, admit
-from diffuse.ir import IndexTask, Point, Split
+from diffuse.ir import IndexTask, Point
 from diffuse.kernels import generators
-from diffuse.launch import ONE
-from diffuse.memo import Memo, Node
+from diffuse.memo import Memo, Trail
+from diffuse.pattern import Pattern, Recorded
 from diffuse.provenance import calls
 
 FIRST_SIZE = 64
@@ -25,21 +26,23 @@ LARGEST_SIZE = 2048
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
-ONE_POINT = ONE[0]
 
 
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("tasks", "numbering", "node", "effects", "analysed", "first", "reason", "cut",
-                 "calls", "shapes")
+    __slots__ = ("recorded", "slots", "trail", "numbering", "effects", "numbered", "analysed", "first",
+                 "reason", "cut", "calls", "shapes", "_tasks")
 
-    def __init__(self, node: Node) -> None:
-        self.tasks: list[IndexTask] = []
+    def __init__(self, start: Trail) -> None:
+        self.recorded: list[Recorded] = []
+        self.slots: dict[int, int] = {}
+        """Its stores, numbered by first use."""
+        self.trail = start
         self.numbering = Numbering()
-        self.node = node
         self.effects = Effects()
-        self.analysed = 0
+        self.numbered = self.analysed = 0
+        """Tasks that `numbering` and `effects` know of."""
         self.first: tuple[Any, ...] | None = None
         """Operation, line and shape of its first task."""
         self.calls: tuple[Any, ...] | None = None
@@ -48,72 +51,88 @@ class Group:
         """Why it was closed."""
         self.shapes: set[Point] = set()
         """Iteration spaces of its tasks."""
-        self.cut: IndexTask | None = None
+        self.cut: Pattern | None = None
         """The last task that several points share by rows."""
+        self._tasks: list[IndexTask] = []
 
-    def stranger(self, task: IndexTask) -> bool:
-        """Does a task over another space touch no store of the group?  Then fusing it would gain nothing, and
-        keep it from what comes after it."""
-        slots = self.numbering.slots
-        return not any([access.store.id in slots for access in task.accesses])
+    @property
+    def tasks(self) -> list[IndexTask]:
+        """The tasks themselves, made when somebody asks."""
+        for recorded in self.recorded[len(self._tasks):]:
+            self._tasks.append(recorded.task())
+        return self._tasks
 
     @property
     def opaque(self) -> bool:
-        return opaque(self.tasks[0])
+        return opaque(self.recorded[0].pattern)
 
 
 class Window:
-    """Tasks held back: closed groups, oldest first, and the one that is open."""
+    """Tasks held back: closed groups, oldest first, and the one that is open.
 
-    def __init__(self) -> None:
+    `pending` counts the groups that use each store, until somebody takes them.
+    """
+
+    def __init__(self, pending: dict[int, int]) -> None:
         self.memo = Memo()
+        self.pending = pending
         self.closed: deque[Group] = deque()
-        self.open = Group(self.memo.root)
+        self.open = Group(self.memo.start)
         self.held = 0
         self.size = FIRST_SIZE
         self.seen_again: set[tuple[Any, ...]] = set()
         """First tasks that a long group came back to, or seemed to."""
 
-    def beside(self, shape: Point) -> tuple[Point, tuple[Split, ...]]:
-        """The launch of a small task: cut like the large one before it when it has as many rows, so that the
-        columns at a border join the interior; else one point."""
-        cut = self.open.cut
-        if cut is not None and shape and shape[0] == cut.shape[0]:
-            return cut.domain, cut.splits
-        return ONE
-
-    def add(self, task: IndexTask) -> None:
+    def add(self, recorded: Recorded) -> None:
         """The task joins the open group, or closes it and begins the next."""
-        group = self.open
-        if (len(group.tasks) >= LOOP and group.first == (task.operation, task.where, task.shape)
+        pattern, stores, _, where = recorded
+        shape, group = pattern.shape, self.open
+        if (len(group.recorded) >= LOOP and group.first == (pattern.operation, where, shape)
                 and self._comes_back(group)):
-            self.close("the loop comes back to its first call")
-            group = self.open
-        if task.shape not in group.shapes:
-            if group.tasks and task.domain != ONE_POINT and group.stranger(task):
-                self.close("the next task shares neither iterations nor data with these")
-                group = self.open
-            group.shapes.add(task.shape)
-        row = group.numbering.row(task)
-        edge: Any = group.node.edges.get(row)
-        if edge is None:
-            edge = self._analyse(group, task, row)
-        if type(edge) is not Node:
-            self.close(edge)
-            group = self.open
-            group.shapes.add(task.shape)
-            row = group.numbering.row(task)
-            edge = group.node.edges.get(row)
-            if edge is None:
-                edge = self._analyse(group, task, row)
-        if not group.tasks:
-            group.first = (task.operation, task.where, task.shape)
+            group = self.close("the loop comes back to its first call")
+        if shape not in group.shapes:
+            if group.recorded and not pattern.single and group.slots.keys().isdisjoint(stores):
+                # over other iterations, and of other stores: fusing it would gain nothing, and keep it from
+                # what comes after it
+                group = self.close("the next task shares neither iterations nor data with these")
+            group.shapes.add(shape)
+        edge = self._edge(group, recorded)
+        if edge.__class__ is not Trail:
+            group = self.close(edge)
+            group.shapes.add(shape)
+            edge = self._edge(group, recorded)
+        if not group.recorded:
+            group.first = (pattern.operation, where, shape)
             group.calls = calls() if group.first in self.seen_again else None
-        if task.domain != ONE_POINT and task.splits[0].axis == 0:
-            group.cut = task
-        group.tasks.append(task)
-        group.node = edge
+        if pattern.by_rows:
+            group.cut = pattern
+        group.recorded.append(recorded)
+        group.trail = edge
         self.held += 1
+
+    def _edge(self, group: Group, recorded: Recorded) -> Any:
+        """Where the trail of a group leads on with a task: to another, or to a refusal."""
+        slots, pending = group.slots, self.pending
+        known = len(slots)
+        key: list[Any] = [recorded[0]]
+        for store in recorded[1]:
+            slot = slots.get(store)
+            if slot is None:
+                slot = slots[store] = len(slots)
+                pending[store] = pending.get(store, 0) + 1
+            key.append(slot)
+        name = tuple(key)
+        edge = group.trail.edges.get(name)
+        if edge is None:
+            edge = self._untrodden(group, recorded, name)
+        if edge.__class__ is not Trail:
+            for store in list(slots)[known:]:
+                del slots[store]
+                if pending[store] == 1:
+                    del pending[store]
+                else:
+                    pending[store] -= 1
+        return edge
 
     def _comes_back(self, group: Group) -> bool:
         """Is it a turn of a loop, or the user's function called from elsewhere?
@@ -129,41 +148,62 @@ class Window:
             return True
         return group.calls == calls(3)
 
-    def _analyse(self, group: Group, task: IndexTask, row: tuple[Any, ...]) -> Any:
-        """Ask the constraints about a task that nobody saw in this place before."""
-        for earlier in group.tasks[group.analysed:]:
-            group.effects.add(earlier)
-        group.analysed = len(group.tasks)
-        refusal = admit(group.effects, task, opaque)
-        if refusal is not None:
-            trace.count("refusals")
-            trace.event("refusal", lambda: str(refusal))
-            return self.memo.refused(group.node, row, refusal)
-        return self.memo.joined(group.node, row)
+    def _untrodden(self, group: Group, recorded: Recorded, name: tuple[Any, ...]) -> Any:
+        """The same by the canonical row of the task; nobody recorded this here before."""
+        tasks, task = group.tasks, recorded.task()
+        for earlier in tasks[group.numbered:]:
+            group.numbering.row(earlier)
+        row = group.numbering.row(task)
+        group.numbered = len(tasks) + 1
+        node = group.trail.node
+        edge = node.edges.get(row)
+        if edge is None:
+            for earlier in tasks[group.analysed:]:
+                group.effects.add(earlier)
+            group.analysed = len(tasks)
+            refusal = admit(group.effects, task, opaque)
+            if refusal is None:
+                edge = self.memo.joined(node, row)
+            else:
+                trace.count("refusals")
+                trace.event("refusal", lambda: str(refusal))
+                edge = self.memo.refused(node, row, refusal)
+        return self.memo.trodden(group.trail, name, edge)
 
-    def close(self, reason: Any) -> None:
-        """What comes next begins a new group."""
+    def close(self, reason: Any) -> Group:
+        """What comes next begins a new group: that one."""
         group = self.open
-        if group.tasks:
+        if group.recorded:
             group.reason = reason
             self.closed.append(group)
             self.memo.trim()
-            self.open = Group(self.memo.root)
+            self.open = Group(self.memo.start)
+        return self.open
 
     def mend(self) -> None:
         """After an exception at any moment: a task that had not joined the open group is not there, and what
         was half numbered goes no further."""
         group = self.open
         if not (self.closed and self.closed[-1] is group):
-            del group.tasks[group.node.depth:]
+            del group.recorded[group.trail.node.depth:]
+            del group._tasks[len(group.recorded):]
+            group.slots = {}
+            for recorded in group.recorded:
+                for store in recorded.stores:
+                    group.slots.setdefault(store, len(group.slots))
             self.close("an exception")
-        self.open = Group(self.memo.root)
-        self.held = sum(len(group.tasks) for group in self.closed)
+        self.open = Group(self.memo.start)
+        self.held = sum(len(group.recorded) for group in self.closed)
+
+    def forget(self) -> None:
+        """Analyse anew whatever comes; nothing may be held."""
+        self.memo.clear()
+        self.open = Group(self.memo.start)
 
     def take(self) -> Group:
         """The oldest closed group, no longer held."""
         group = self.closed.popleft()
-        self.held -= len(group.tasks)
+        self.held -= len(group.recorded)
         return group
 
     def full(self) -> bool:
@@ -174,9 +214,9 @@ class Window:
         """
         if self.held < self.size or not self.closed:
             return False
-        return len(self.closed) > 1 or len(self.open.tasks) < self.held // 2
+        return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
 
 
-def opaque(task: IndexTask) -> bool:
+def opaque(task: IndexTask | Pattern) -> bool:
     """A host function: nobody can see into it, so it fuses with nothing."""
     return not generators.fusible(task.operation)

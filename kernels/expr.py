@@ -21,7 +21,8 @@ Kinds of `Op`:
     scan      args = (value,), attribute = (operator, dimension)     value = running sum or product
     spmv      args = (low, high), attribute = (values, columns, dense), three arguments: value = the sum of
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
-              iteration dimension j, dense[columns[k], j]
+              iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
+              as `numpy.add.reduceat` adds them
     otherwise a NumPy ufunc ("add", "exp", "where", "clip" ...) computing in the dtypes of its args,
               with a result of `dtype`
 """

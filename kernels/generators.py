@@ -117,5 +117,12 @@ def spmv(b: Builder) -> None:
     b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
 
 
+@generator("reduceat")
+def reduceat(b: Builder) -> None:
+    """Sums of the elements between first and last positions; of none, zero."""
+    bounds = b.input(0), b.input(1)
+    b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=(b.argument(2),)))
+
+
 _scan("cumsum", "sum")
 _scan("cumprod", "prod")

@@ -12,12 +12,14 @@ nothing else), at the head of a row (what does not change along it), or in the i
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels import abi, llvm_memory, llvm_reduce, llvm_sparse
 from diffuse.kernels.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body, Loop, Op
 from diffuse.kernels.llvm_block import Block
+from diffuse.kernels.llvm_flags import unflagged
 from diffuse.kernels.llvm_memory import Place, Step
 from diffuse.kernels.lowering import RULES, cast, fold, identity
 from diffuse.kernels.target import Target
@@ -113,6 +115,8 @@ class _Nest:
         self.order = order_of(body, loop)
         self.inner = self.order[-1] if self.order else -1
         self.places = places(body, loop, self.inner)
+        self.silent = llvm_sparse.alone(loop.ops)
+        """Are sparse products all that could raise a flag?"""
         self.values: dict[int, Value] = {}
         self.index: dict[int, str] = {}
         self.accesses: dict[int, Place] = {}
@@ -158,7 +162,8 @@ class _Nest:
 
     def _head(self, bases: dict[int, str]) -> None:
         self._write_ops(HEAD, Step("0"))
-        self._dimension(0, bases)
+        with unflagged(self.code, self.block) if self.silent else nullcontext():
+            self._dimension(0, bases)
 
     def _dimension(self, depth: int, bases: dict[int, str]) -> None:
         """Open the loop over dimension order[depth], with the addresses where it starts."""
@@ -262,8 +267,18 @@ class _Nest:
         self.values[i] = cast(self.code, source, op.dtype, self.values[op.args[0]])
 
     def _spmv(self, i: int, op: Op, step: Step) -> None:
-        operands = llvm_sparse.Operands(*(self.accesses[a] for a in op.attribute))
+        """Flags of products are taken back, once for the whole nest where nothing else raises any."""
+        within = not self.silent and llvm_sparse.silent(op)
+        with unflagged(self.code, self.block) if within else nullcontext():
+            self._write_spmv(i, op, step)
+
+    def _write_spmv(self, i: int, op: Op, step: Step) -> None:
         low, high = (self.values[a] for a in op.args)
+        if len(op.attribute) == 1:
+            self.values[i] = llvm_sparse.totals(self.code, self.block, op.dtype, (str(low), str(high)),
+                                                self.accesses[op.attribute[0]])
+            return
+        operands = llvm_sparse.Operands(*(self.accesses[a] for a in op.attribute))
         if self.space.rank == 1:
             bounds = str(low), str(high)
             self.values[i] = llvm_sparse.rows(self.code, self.block, op.dtype, bounds, operands)

@@ -7,14 +7,16 @@ measured slower.  Over a matrix the lanes are its columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from diffuse.kernels import llvm_reduce
 from diffuse.kernels.code import COMPONENT, Code, Value, counted, with_lanes
+from diffuse.kernels.expr import Op
 from diffuse.kernels.llvm_block import Block
 from diffuse.kernels.llvm_memory import Place, Step, lane, load, load_one, splat, store_one
+from diffuse.kernels.llvm_pairwise import pairwise
 from diffuse.kernels.lowering import RULES, cast
 from diffuse.kernels.lowering_complex import multiply_plain
 
@@ -29,6 +31,25 @@ class Operands(NamedTuple):
 
 def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands: Operands) -> Value:
     """The sums of one row per lane; `bounds` are the first and last positions of the lanes' rows, int64."""
+    sums = _by_row(code, block, dtype, bounds,
+                   lambda ends: _row(code, dtype, ends, lambda at: _term(code, dtype, operands, at)))
+    return load(code, Place(dtype, "1", sums), Step("0"))
+
+
+def totals(code: Code, block: Block, dtype: str, bounds: tuple[str, str], values: Place) -> Value:
+    """The sums of the elements of one row per lane, as `numpy.add.reduceat` adds them; of none, zero."""
+    def total(ends: list[str]) -> Value:
+        if dtype.startswith(("float", "complex")):
+            return pairwise(code, dtype, _element(code, _kind(code, dtype), values.base, ends[0]),
+                            code.let(f"sub i64 {ends[1]}, {ends[0]}"))
+        return _row(code, dtype, ends, lambda at: _cast_one(code, values, at, dtype))
+
+    return load(code, Place(dtype, "1", _by_row(code, block, dtype, bounds, total)), Step("0"))
+
+
+def _by_row(code: Code, block: Block, dtype: str, bounds: tuple[str, str],
+            total: Callable[[list[str]], Value]) -> str:
+    """Where the results of one row per lane are, each computed by itself from the ends of the row."""
     width = code.lanes
     low, high, sums = block.room("int64", width), block.room("int64", width), block.room(dtype, width)
     kind = code.type("int64")
@@ -38,9 +59,8 @@ def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands
         with counted(code, "0", str(width)) as row:
             ends = [code.let(f"load i64, ptr {_element(code, 'i64', room, row)}, align 8")
                     for room in (low, high)]
-            total = _row(code, dtype, ends, lambda at: _term(code, dtype, operands, at))
-            store_one(code, dtype, _element(code, _kind(code, dtype), sums, row), total)
-    return load(code, Place(dtype, "1", sums), Step("0"))
+            store_one(code, dtype, _element(code, _kind(code, dtype), sums, row), total(ends))
+    return sums
 
 
 def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Operands, pitch: str,
@@ -58,6 +78,22 @@ def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Opera
         return _product(code, dtype, splat(code, dtype, value), x)
 
     return _row(code, dtype, ends, term)
+
+
+def silent(op: Op) -> bool:
+    """Is this a product of floats?  SciPy's loops do not look for floating-point errors."""
+    return op.kind == "spmv" and len(op.attribute) == 3 and floats(op.dtype)
+
+
+def alone(ops: Sequence[Op]) -> bool:
+    """Are these products of floats, and nothing else that could raise a flag?"""
+    return any(silent(op) for op in ops) and not any(
+        floats(op.dtype) and not silent(op) and op.kind not in ("load", "store", "scalar", "const")
+        or any(floats(ops[a].dtype) for a in op.args) and op.kind != "store" for op in ops)
+
+
+def floats(dtype: str) -> bool:
+    return dtype.startswith(("float", "complex"))
 
 
 def _row(code: Code, dtype: str, ends: list[str], term: Callable[[str], Value]) -> Value:

@@ -23,6 +23,10 @@ class Target(Protocol):
     def quiet(self) -> bool:
         """Has it orderings of vectors of floats that are false for NaN and raise no flag?"""
 
+    @property
+    def sse(self) -> bool:
+        """Does SSE's control and status register keep the flags of its arithmetic?"""
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         """Write a call of a transcendental function of float32 or float64 values."""
 
@@ -48,6 +52,10 @@ class Host:
         described = (self.triple, self.cpu, self.features, self.sets, sorted(self.symbols), self.lanes,
                      self.quiet)
         return f"Host{described}"
+
+    @property
+    def sse(self) -> bool:
+        return self.triple.startswith("x86_64")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return vectormath.call(code, self.sets, self.symbols, name, dtype, values)

@@ -39,7 +39,7 @@ def attached(array: Any) -> Storage:
 
 
 def apply(operation: str, *inputs: Storage | float, shape: tuple[int, ...] = SHAPE) -> Storage:
-    out = engine.create(shape, F, 8)
+    out = engine.create(shape, F)
     into(operation, out, *inputs, shape=shape)
     return out
 
@@ -126,7 +126,7 @@ def test_a_pending_task_keeps_its_store() -> None:
     x = attached(a)
     doubled = apply("add", x, x, shape=a.shape)
     part = view.of(a.shape, F, F, 8, 800, (800, 8), (39, 100))
-    result = engine.create((39, 100), F, 8)
+    result = engine.create((39, 100), F)
     engine.record("negative", (F, F), (39, 100), ((doubled, part),), ((result, whole((39, 100))),))
     del doubled
     np.testing.assert_array_equal(value(result, (39, 100)), -(a + a)[1:])
@@ -169,7 +169,7 @@ def test_host_functions_keep_their_place_in_the_stream() -> None:
     a, b = inputs()
     x, y = attached(a), attached(b)
     total = apply("add", x, y)
-    turned = engine.create(SHAPE, F, 8)
+    turned = engine.create(SHAPE, F)
 
     def flip(source: Any, target: Any) -> None:
         target[...] = source[::-1]
@@ -277,7 +277,7 @@ def test_a_shifted_input_is_not_written_over() -> None:
     x = apply("multiply", attached(a), 1.0)
     engine.fence()
     turned = view.of(SHAPE, F, F, 8, 8 * (300 * 200 - 1), (-1600, -8), SHAPE)
-    y = engine.create(SHAPE, F, 8)
+    y = engine.create(SHAPE, F)
     engine.record("negative", (F, F), SHAPE, ((x, turned),), ((y, whole()),))
     del x
     np.testing.assert_array_equal(value(y), -a[::-1, ::-1])
@@ -287,10 +287,10 @@ def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
     """Each point folds whole rows, but kernels combine at the end: the reader is another task."""
     a = inputs()[0]
     x = attached(a)
-    total = engine.create((300, 1), F, 8)
+    total = engine.create((300, 1), F)
     column = whole((300, 1))
     engine.record("sum", (F, F), SHAPE, ((x, whole()),), ((total, column.kept(SHAPE, (0,))),), "sum")
-    out = engine.create(SHAPE, F, 8)
+    out = engine.create(SHAPE, F)
     operands = ((x, whole()), (total, column.broadcast(SHAPE)))
     engine.record("divide", (F, F, F), SHAPE, operands, ((out, whole()),))
     before = launched()

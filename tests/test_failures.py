@@ -19,7 +19,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import canonical, engine, forward, settings, stores, window
+from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window
 from diffuse.kernels import compiler as compiling
 from diffuse.kernels import jit
 
@@ -81,8 +81,7 @@ def test_a_kernel_that_does_not_compile_runs_interpreted_with_one_warning(
 def test_a_damaged_cache_entry_costs_a_recompile(damage: str, tmp_path: Path) -> None:
     def turn() -> None:
         compiling.compiler.forget()
-        engine.current().window.memo.clear()
-        engine.current().window.open.node = engine.current().window.memo.root
+        engine.current().window.forget()
         a = np.arange(4000.0)
         numpy.testing.assert_array_equal(numpy.array(np.sqrt(a) - a * 5),
                                          numpy.sqrt(numpy.arange(4000.0)) - numpy.arange(4000.0) * 5)
@@ -281,7 +280,7 @@ def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytes
     works()
 
 
-STREAM = {module.__file__ for module in (canonical, engine, forward, stores, window)}
+STREAM = {module.__file__ for module in (canonical, engine, forward, memo, pattern, replay, stores, window)}
 FINAL = {"__del__", "__init__", "dropped", "release", "runtime"}
 """What a finalizer runs, in which Python swallows exceptions; and what makes a store, which then has one."""
 
@@ -347,7 +346,7 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
     assert set(numpy.array(x)) == {2.0}
     del x, z
     engine.fence()
-    assert set(stream.stores.sizes) == stream.stores.alive
+    assert set(stream.stores.storages) == stream.stores.alive
 
 
 def test_a_real_interrupt_leaves_a_session_that_works() -> None:
@@ -427,7 +426,7 @@ def test_an_error_in_a_host_function_comes_out_and_the_session_goes_on() -> None
         raise LookupError("not in there")
 
     a = engine.attach(numpy.arange(3000.0))
-    b, c = (engine.create((3000,), "float64", 8) for _ in range(2))
+    b, c = (engine.create((3000,), "float64") for _ in range(2))
     engine.call("lookup", fails, (whole(a),), (whole(b),))
     engine.record("add", ("float64",) * 3, (3000,), (whole(b), whole(a)), (whole(c),))
     with pytest.raises(LookupError, match="not in there"):

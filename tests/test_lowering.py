@@ -351,7 +351,7 @@ def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufun
 class Elsewhere:
     """A target of which nothing is known but its lanes."""
 
-    quiet = False
+    quiet = sse = False
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes

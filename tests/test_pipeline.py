@@ -170,6 +170,18 @@ def test_in_place_results() -> None:
     assert pipelined(program, data(75), data(75, seed=3)) == 1
 
 
+def test_plans_made_while_nothing_was_compiled_are_compiled_before_they_run() -> None:
+    def program(_: Any, p: Any) -> Any:
+        old = p * 3.5
+        p[1:-1, 1:-1] = old[1:-1, 2:] - old[1:-1, :-2] * 0.75
+        del old
+        return [p]
+
+    with settings.using(compile="off"):
+        pipelined(program, data(300))
+    assert pipelined(program, data(300)) == 1
+
+
 def test_arrays_of_one_dimension() -> None:
     def program(_: Any, p: Any) -> Any:
         old = p * 2.0

@@ -12,7 +12,7 @@ import scipy.sparse
 import diffuse
 import diffuse.numpy as np
 from diffuse import engine, trace
-from diffuse.scipy.sparse.products import spmv
+from diffuse.scipy.sparse.products import spmv, totals
 
 Matrix = Any
 
@@ -100,6 +100,27 @@ def test_a_vector_that_is_still_being_made_is_waited_for() -> None:
         expected = expected * 0.5 + 1.0
         expected = expected + (a @ expected) * 0.01
     same_bits(lazy, expected)
+
+
+@pytest.mark.usefixtures("everything_recorded")
+@pytest.mark.parametrize("dtype",
+                         "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split())
+def test_sums_of_rows_have_the_bits_of_reduceat(dtype: str) -> None:
+    """Rows without elements, up to 8, to 128 and beyond: each is added up in a way of its own."""
+    draw = numpy.random.default_rng(10)
+    chosen = [0, 65, 127, 128, 129, 130, 136, 137, 257, 1000, 3000, 0, 0, 9, 8, 1, 0]
+    lengths = numpy.concatenate((draw.integers(0, 20, 300), chosen))
+    positions = numpy.concatenate(([0], numpy.cumsum(lengths))).astype("int32")
+    values = draw.standard_normal(positions[-1]) * 10.0 ** draw.integers(-3, 4, positions[-1])
+    if dtype[0] in "iub":
+        values = draw.integers(0, 2 if dtype == "bool" else 100, positions[-1])
+    values = (values + 1j * values[::-1] if dtype[0] == "c" else values).astype(dtype)
+    values[5:40] = -0.0
+    some = numpy.flatnonzero(lengths)
+    sums = numpy.add.reduceat(values, positions[some])
+    expected = numpy.zeros(len(lengths), sums.dtype)
+    expected[some] = sums
+    same_bits(totals(np.array(positions), np.array(values)), expected)
 
 
 def test_a_product_fuses_with_the_dot_behind_it() -> None:

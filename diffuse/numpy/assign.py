@@ -10,7 +10,7 @@ from diffuse import trace
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
-from diffuse.numpy.forms import Mirror
+from diffuse.numpy.forms import NATIVE, Mirror
 from diffuse.numpy.operands import adopt, lowered
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
@@ -87,7 +87,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         return
     number = cast(source, meta.dtype)
     if meta.size:
-        elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, meta.dtype.name, number))
+        elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
 
 
 def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
@@ -101,6 +101,8 @@ def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
     """A source without the leading dimensions of extent 1 that assignment ignores; NumPy's error if it does
     not broadcast."""
+    if meta.shape == shape:
+        return meta
     source = meta
     while source.ndim > len(shape) and source.shape[0] == 1:
         source = source[0]

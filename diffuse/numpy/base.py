@@ -59,7 +59,7 @@ class Unaddressable(Exception):
 def recorded(shape_form: Form) -> Any:
     """A fresh array that a task is about to write."""
     x = _allocate(array_class)
-    x.storage = engine.create(shape_form.frame, shape_form.name, shape_form.itemsize)
+    x.storage = engine.create(shape_form.frame, shape_form.name)
     x.form = shape_form
     x.part = shape_form.root
     x.meta = shape_form.mirror

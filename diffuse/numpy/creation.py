@@ -45,6 +45,11 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
 
 
 def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
+    """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
+    if type(a) is base.array_class and dtype is None and order is None and not options:
+        return a
+    if isinstance(a, numpy.ndarray) and type(a) is not numpy.ndarray:
+        return numpy.asanyarray(a, dtype, order, **options)
     return asarray(a, dtype, order, **options)
 
 
@@ -177,7 +182,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
 
 def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
     """The form of a fresh array like another, or None for types without kernels."""
-    source = asarray(prototype)
+    source = asanyarray(prototype)
     kind = numpy.dtype(source.dtype if dtype is None else dtype)
     if not isinstance(source, Array) or kind not in NATIVE:
         return None

@@ -28,6 +28,7 @@ SILENT = {
     "library": "a whole-array library (LAPACK, pocketfft): NumPy's call is the best there is",
     "source": "fills arrays that did not exist before, at NumPy's own speed",
     "text": "ends in text or in a file",
+    "foreign": "another library's array, which NumPy's function asks itself",
 }
 """Why a call to NumPy deserves no warning: nothing is lost by it."""
 
@@ -146,6 +147,13 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     finally:
         conversion.put_back()
     return conversion.raised(found)
+
+
+def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """NumPy's function on another library's array (see `operands.foreign`), which NumPy asks itself.  Options
+    that are None or `numpy._NoValue` were not given."""
+    given = {key: v for key, v in options.items() if v is not None and v is not numpy._NoValue}
+    return call(function, args, given, silent="foreign")
 
 
 def _name(function: Callable[..., Any]) -> str:

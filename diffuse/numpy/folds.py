@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import operator as _operator
 from collections.abc import Callable
+from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy
@@ -18,8 +20,8 @@ from diffuse.kernels import routines
 from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
 from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
-from diffuse.numpy.forms import NATIVE, row_major
-from diffuse.numpy.operands import adopt, wrap
+from diffuse.numpy.forms import NATIVE, Form, row_major
+from diffuse.numpy.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 _UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
@@ -66,10 +68,9 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         found = _small_total(operator, a)
         if found is not None:
             return found
-    if not isinstance(a, base.Array | numpy.ndarray | numpy.generic) and hasattr(a, operator):
-        # NumPy's rule for what is no array (a sparse one, say): it is asked itself
-        given = {} if dtype is None else {"dtype": dtype}
-        return getattr(a, operator)(axis=axis, out=out, **given)
+    if foreign(a):
+        return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
+                              keepdims=keepdims, where=None if where is True else where)
     x = creation.asarray(a)
     target = adopt(out, writing=True)
     mask = adopt(where)
@@ -113,8 +114,7 @@ def _small_total(operator: str, x: Array) -> Any:
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
     """The elements to reduce: the identity wherever the mask is off."""
     name = wanted.name if wanted.name != "bool" else x.form.name
-    value = numpy.dtype(name).type(filler)
-    return elementwise.issue("where", ("bool", name, name, name), (mask, x, value))
+    return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
 
 
 def _stored(result: Any, target: Array, operator: str, out: Any) -> Any:
@@ -145,16 +145,15 @@ def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: 
     return fallback.call(getattr(numpy, _UFUNC[operator]).reduce, (a,), options, silent="inspection")
 
 
-def fold(
-    operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
-) -> Any:
+def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
+         ) -> Any:
     """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
     if not axes:
         return _unreduced(x, wanted)
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)
         axes = tuple(range(x.form.ndim))
-    name = wanted.name
+    name = NATIVE[wanted]
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
     if x.form.size < elementwise.SMALL and ready(x):
@@ -166,11 +165,17 @@ def _arranged(x: Array) -> Array:
     """What a full reduction goes through: the dimensions in the order of memory, short rows as one."""
     if x.form.ndim < 2:
         return x
-    strides = x.form.strides
-    order = sorted(range(x.form.ndim), key=lambda d: (strides[d] != 0, -abs(strides[d])))
-    if order != sorted(order):
+    order = _outermost_first(x.form.strides)
+    if order is not None:
         x = viewing(x, x.meta.transpose(order))
     return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
+
+
+@lru_cache(maxsize=1 << 12)
+def _outermost_first(strides: Point) -> Point | None:
+    """The dimensions in the order of memory; None if they are."""
+    order = sorted(range(len(strides)), key=lambda d: (strides[d] != 0, -abs(strides[d])))
+    return None if order == sorted(order) else tuple(order)
 
 
 def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
@@ -194,13 +199,11 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = getattr(numpy, operator)(
-            memory, axis=axes, **({"dtype": wanted} if operator in ("sum", "prod") else {})
-        )
+        typed = {"dtype": wanted} if operator in ("sum", "prod") else {}
+        found = getattr(numpy, operator)(memory, axis=axes, **typed)
     if keepdims:
-        found = numpy.asarray(found, wanted).reshape(
-            [1 if d in axes else n for d, n in enumerate(x.form.shape)]
-        )
+        shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
+        found = numpy.asarray(found, wanted).reshape(shape)
     if isinstance(found, numpy.ndarray) and found.ndim:
         return hosted(found if found.flags.forc else found.copy())
     return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
@@ -219,9 +222,8 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
               wanted: numpy.dtype[Any], keepdims: bool) -> Any:
     """Record a fold of arrays of one shape; the output's view follows only the kept dimensions."""
     shape = inputs[0].form.shape
-    full = len(axes) == len(shape)
-    final: Point = tuple([1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes])
-    if full and not keepdims and len(shape) > 1 and shape[-1] < _FLAT and all(x.form.ordered for x in inputs):
+    if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
+            and all([x.form.ordered for x in inputs])):
         inputs = tuple([views.reshape(x, -1) for x in inputs])
         shape, axes = inputs[0].form.shape, (0,)
     try:
@@ -229,34 +231,43 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     except base.Unaddressable:
         copies = tuple([wrap(host(x).copy()) for x in inputs])
         return _recorded(operation, copies, axes, signature, wanted, keepdims)
-    out = recorded(row_major(final, wanted))
-    kept = tuple([d for d in range(len(shape)) if d not in axes])
-    strides = (
-        out.form.strides if not keepdims else tuple([out.form.strides[d] for d in kept]) if not full else ()
-    )
-    rest = tuple([shape[d] for d in kept])
-    form = out.form
-    part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides, rest).kept(shape, kept)
+    form, part = _result(shape, axes, wanted, keepdims)
+    out = recorded(form)
     operator = "sum" if operation == "dot" else operation
     engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
-    return out if final or keepdims else base.scalar_class.of(out)
+    return out if form.shape or keepdims else base.scalar_class.of(out)
+
+
+@lru_cache(maxsize=1 << 12)
+def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool
+            ) -> tuple[Form, view.View]:
+    """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
+    form = row_major(tuple([1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes]),
+                     wanted)
+    kept = tuple([d for d in range(len(shape)) if d not in axes])
+    strides = tuple([form.strides[d] for d in kept]) if keepdims else form.strides
+    part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides,
+                   tuple([shape[d] for d in kept]))
+    return form, part.kept(shape, kept)
 
 
 def product(a: Array, b: Array) -> Any:
     """The sum of products of two arrays of one shape: `dot` and `vdot` of real vectors."""
     wanted = numpy.result_type(a.form.dtype, b.form.dtype)
-    name = wanted.name if wanted.name != "float16" else "float32"
+    name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
     return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
 
 
 def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """`argmin` and `argmax`."""
+    if foreign(a):
+        return fallback.asked(getattr(numpy, operation), a, axis=axis, out=out, keepdims=keepdims)
     x = creation.asarray(a)
     keep = False if keepdims is _NoValue else bool(keepdims)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
             or (x.form.size < elementwise.SMALL and ready(x)) or elementwise.eager_errors):
-        found = getattr(numpy, operation)(host(x) if isinstance(x, Array) else x, axis, keepdims=keep)
-        result = wrap(found)
+        memory = host(x) if isinstance(x, Array) else x
+        result = wrap(getattr(numpy, operation)(memory, axis, keepdims=keep))
     else:
         axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
         result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
@@ -267,6 +278,8 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
 
 def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
     """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given)."""
+    if foreign(a):
+        return fallback.asked(getattr(numpy, operation), a, axis=axis, dtype=dtype, out=out)
     x = creation.asarray(a)
     numpys = getattr(numpy, operation)
     if not isinstance(x, Array):
@@ -279,13 +292,8 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     target = adopt(out, writing=True)
     asked = target.dtype if dtype is None and target is not None else dtype
     wanted = numpy.dtype(_accumulator(x.form.name, "sum") if asked is None else asked)
-    if (
-        wanted not in NATIVE
-        or wanted.name in ("float16", "bool")
-        or x.form.size == 0
-        or elementwise.eager_errors
-        or (x.form.size < elementwise.SMALL and ready(x))
-    ):
+    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
+            or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))):
         result = wrap(numpys(host(x), axis, wanted))
     else:
         try:
@@ -294,22 +302,14 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
             return scan(operation, wrap(host(x).copy()), axis, dtype, out)
         result = recorded(row_major(x.form.shape, wanted))
         name = wanted.name
-        engine.record(
-            f"{operation}:{axis}", (name, name), x.form.shape, (source,), ((result.storage, result.part),)
-        )
+        engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
+                      ((result.storage, result.part),))
     return result if out is None else _stored(result, target, operation, out)
-
-
-def _count(shape: Point, axes: tuple[int, ...]) -> int:
-    count = 1
-    for d in axes:
-        count *= shape[d]
-    return count
 
 
 def _plain(a: Any, dtype: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
-    x = creation.asarray(a)
+    x = None if foreign(a) else creation.asarray(a)
     if (not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors
             or (dtype is not None and numpy.dtype(dtype) not in NATIVE)):
         return None
@@ -349,7 +349,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     axes = axes_of(axis, x.form.ndim)
     wanted, back = _precision(x, dtype)
     total = fold("sum", x, axes, wanted, keepdims is not _NoValue and bool(keepdims))
-    return _given(_quotient(total, _count(x.form.shape, axes), wanted), back, out, "add")
+    return _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back, out, "add")
 
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
@@ -377,7 +377,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
         ddof = correction
     x = _plain(a, dtype, where)
     axes = axes_of(axis, x.form.ndim) if x is not None else ()
-    count = _count(x.form.shape, axes) if x is not None else 0
+    count = prod([x.form.shape[d] for d in axes]) if x is not None else 0
     if x is None or count - ddof <= 0 or mean is not _NoValue:
         more: dict[str, Any] = {"ddof": ddof}
         if mean is not _NoValue:

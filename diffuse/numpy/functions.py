@@ -1,7 +1,7 @@
 """NumPy's functions that are methods of arrays, and the ones that choose between elements.
 
 `np.sum(a, ...)` is `a.sum(...)`: arguments follow in the same order.  `where`, `clip`, `copyto` and their kin
-are recorded as one elementwise task each.
+are recorded as one elementwise task each.  Another library's array is asked itself, as NumPy asks it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from diffuse.numpy.base import Array, ready
 from diffuse.numpy.creation import array, asanyarray, asarray
 from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.manipulation import named
-from diffuse.numpy.operands import adopt
+from diffuse.numpy.operands import adopt, foreign
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -24,6 +24,8 @@ def _method_function(name: str) -> Callable[..., Any]:
     real = getattr(numpy, name)
 
     def run(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if foreign(a):
+            return fallback.asked(real, a, *args, **kwargs)
         x = a if isinstance(a, Array) else asanyarray(a)
         if not isinstance(x, Array):
             return fallback.call(real, (x, *args), kwargs, f"numpy.{name}", "library")
@@ -40,6 +42,8 @@ trace = _method_function("trace")
 
 @named(numpy.round)
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.round, a, decimals, out)
     x = asanyarray(a)
     options = {} if out is None else {"out": out}
     if isinstance(x, Array) and x.form.dtype.kind == "f":
@@ -57,8 +61,8 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
 
 @named(numpy.astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
-    if not isinstance(x, (Array, numpy.ndarray)):
-        raise TypeError(f"Input should be a NumPy array. It is of type {type(x)}.")
+    if not isinstance(x, Array) and type(x) is not numpy.ndarray:
+        return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
     return asarray(x).astype(dtype, copy=copy)
 
 
@@ -69,6 +73,8 @@ def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
 
 @named(numpy.fix)
 def fix(x: Any, out: Any = None) -> Any:
+    if foreign(x):
+        return fallback.asked(numpy.fix, x, out)
     return UFUNCS["trunc"](x, out=out) if out is not None else UFUNCS["trunc"](asanyarray(x))
 
 
@@ -118,6 +124,8 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
         return fallback.call(numpy.clip, (a,), {**given, **kwargs}, "numpy.clip")  # raises
     else:
         low, high = a_min, a_max
+    if foreign(a):
+        return fallback.asked(numpy.clip, a, low, high, out, **kwargs)
     return clipped(asanyarray(a), low, high, out, **kwargs)
 
 
@@ -207,11 +215,15 @@ def _is_number(value: Any) -> bool:
 
 @named(numpy.nansum)
 def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.nansum, a, axis, dtype, out, **kwargs)
     return _without_nans(a, 0).sum(axis, dtype, out, **kwargs)
 
 
 @named(numpy.nanprod)
 def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.nanprod, a, axis, dtype, out, **kwargs)
     return _without_nans(a, 1).prod(axis, dtype, out, **kwargs)
 
 
@@ -232,6 +244,8 @@ def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = No
 
 
 def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
+    if foreign(m):
+        return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
     m = asanyarray(m)
     mask = tri(*m.shape[-2:], k=k, dtype=bool) if m.ndim > 1 else tri(m.shape[0], k=k, dtype=bool)
     zero = m.dtype.type(0)

@@ -158,7 +158,7 @@ def over(store: Any, dtype: str) -> Any:
     storage = None if name is None else _known.get(name)
     if storage is None or not _same(storage, store):
         stores = engine.current().stores
-        storage = stores.create(shape, dtype, kind.itemsize)
+        storage = stores.create(shape, dtype)
         stores.instances[storage.store.id] = exchange.adopt(store, dtype)
         storage.handed = storage.exported = True
         storage.scattered = store.transformed

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy
 
+from diffuse.numpy import fallback
 from diffuse.numpy.base import unboxed
 from diffuse.numpy.creation import asanyarray, asarray
-from diffuse.numpy.manipulation import is_array, named
-from diffuse.numpy.operands import lowered
+from diffuse.numpy.manipulation import imag, is_array, named
+from diffuse.numpy.operands import foreign, lowered
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -82,11 +83,13 @@ def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
 
 @named(numpy.isreal)
 def isreal(x: Any) -> Any:
-    return asanyarray(x).imag == 0
+    return imag(x) == 0
 
 
 @named(numpy.iscomplex)
 def iscomplex(x: Any) -> Any:
+    if foreign(x):
+        return fallback.asked(numpy.iscomplex, x)
     a = asanyarray(x)
     if a.dtype.kind == "c":
         return a.imag != 0

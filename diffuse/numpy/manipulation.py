@@ -1,7 +1,7 @@
 """Functions that give views: the same elements under another shape, order or index.
 
 NumPy's own function runs on the array's description (`meta`), so views and errors are exactly NumPy's, and
-nothing waits.
+nothing waits.  Another library's array is asked itself, as NumPy asks it: `np.transpose(sparse)` is sparse.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.lib import stride_tricks
 from diffuse.numpy import base, fallback
 from diffuse.numpy.base import Array
 from diffuse.numpy.creation import asanyarray
-from diffuse.numpy.operands import lowered
+from diffuse.numpy.operands import foreign, lowered
 
 
 def is_array(x: Any) -> bool:
@@ -25,6 +25,8 @@ def is_array(x: Any) -> bool:
 
 def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A view function of NumPy, applied to an array's description; the result looks into the same store."""
+    if foreign(x):
+        return fallback.asked(function, x, *args, **kwargs)
     x = asanyarray(x)
     args = tuple([lowered(a) for a in args])
     if not is_array(x):
@@ -91,6 +93,8 @@ def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
 
 @named(numpy.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    if any(foreign(x) for x in args):
+        return fallback.asked(numpy.broadcast_arrays, *args, subok=subok)
     arrays = [asanyarray(x) for x in args]
     shape = numpy.broadcast_shapes(*[x.shape for x in arrays])
     return tuple([x if x.shape == shape else broadcast_to(x, shape) for x in arrays])
@@ -117,6 +121,8 @@ def reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = N
             copy: bool | None = None) -> Any:
     if shape is None and newshape is not None:
         shape = newshape
+    if foreign(a):
+        return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
     if shape is None:
         raise TypeError("reshape() missing 1 required positional argument: 'shape'")
     return asanyarray(a).reshape(shape, order=order, copy=copy)
@@ -124,17 +130,25 @@ def reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = N
 
 @named(numpy.ravel)
 def ravel(a: Any, order: Any = "C") -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.ravel, a, order)
     return asanyarray(a).ravel(order=order)
 
 
 @named(numpy.real)
 def real(val: Any) -> Any:
-    return asanyarray(val).real
+    return _component(val, numpy.real)
 
 
 @named(numpy.imag)
 def imag(val: Any) -> Any:
-    return asanyarray(val).imag
+    return _component(val, numpy.imag)
+
+
+def _component(val: Any, function: Callable[..., Any]) -> Any:
+    if foreign(val) or (numpy.isscalar(val) and not is_array(val)):
+        return fallback.asked(function, val)
+    return getattr(asanyarray(val), function.__name__)
 
 
 @named(numpy.shape)

@@ -10,6 +10,9 @@ from diffuse.numpy import elementwise, legate
 from diffuse.numpy.base import ARRAYS, Array, host, hosted, spanned, storage_of
 from diffuse.numpy.forms import NATIVE, form_of
 
+PLAIN = {*elementwise.WEAK, *elementwise.STRONG, numpy.ndarray, list, tuple}
+"""Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
+
 
 def wrap(array: Any) -> Any:
     """A Diffuse array over the memory of a NumPy array that only Diffuse will touch from now on.
@@ -29,6 +32,12 @@ def shared(array: Any) -> Any:
     if isinstance(x, Array) and x.form.size:
         storage_of(x).show(None)
     return x
+
+
+def foreign(x: Any) -> bool:
+    """Is this another library's array (a sparse or masked one, `numpy.matrix`), or anything else that NumPy's
+    functions ask itself or convert by rules of their own?"""
+    return type(x) not in PLAIN and not isinstance(x, Array) and not legate.shares(x)
 
 
 def adopt(x: Any, writing: bool = False) -> Any:

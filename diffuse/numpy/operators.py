@@ -1,22 +1,35 @@
-"""Python's operators on arrays and lazy scalars: from `a + b` to the ufunc that NumPy would call."""
+"""Python's operators on arrays and lazy scalars: from `a + b` to the ufunc that NumPy would call.
+
+An operand of another library that NumPy would give the last word has it here: with the array itself if it
+knows what to do with that, else with NumPy's array over the same memory.
+"""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 from numpy._core import _exceptions as _core_exceptions
 
+from diffuse.numpy import base
 from diffuse.numpy.base import ARRAYS, Array, host
-from diffuse.numpy.elementwise import STRONG, WEAK, binary, inplace, unary
-from diffuse.numpy.operands import adopt
+from diffuse.numpy.elementwise import binary, inplace, unary
+from diffuse.numpy.operands import PLAIN, adopt, wrap
 from diffuse.numpy.ufuncs import UFUNCS, ufunc
 
 Operator = Callable[[Any, Any], Any]
 
-PLAIN = {*WEAK, *STRONG, numpy.ndarray, list, tuple}
-"""Types that never take an operator away from an array."""
+SYMBOLS = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
+           "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "matmul": "matmul",
+           "left_shift": "lshift", "right_shift": "rshift", "bitwise_and": "and", "bitwise_or": "or",
+           "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+           "equal": "eq", "not_equal": "ne"}
+"""The names that Python has for operators, by the ufunc."""
+
+MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""The comparison that says the same of the operands in the other order."""
 
 
 def defers(other: Any) -> bool:
@@ -30,13 +43,34 @@ def defers(other: Any) -> bool:
     return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
 
 
+def answers(other: Any) -> bool:
+    """Does an operand of a type that is not PLAIN answer operators?  NumPy's subclasses (`numpy.matrix`) do:
+    Python asks the class that is derived first."""
+    return isinstance(other, numpy.ndarray) or defers(other)
+
+
+def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
+    """What another library's operand makes of `self op other` (`turned`: of `other op self`)."""
+    symbol = SYMBOLS[name]
+    if not isinstance(other, numpy.ndarray):
+        theirs = symbol if turned else MIRRORED.get(symbol, "r" + symbol)
+        method = getattr(type(other), f"__{theirs}__", None)
+        found = NotImplemented if method is None else method(other, self)
+        if found is not NotImplemented:
+            return found
+    memory: Any = host(self)
+    plain = memory if type(self) is base.array_class else memory[()]
+    function = getattr(operator, f"__{symbol}__")
+    return wrap(function(other, plain) if turned else function(plain, other))
+
+
 def forward(name: str) -> Operator:
     function = UFUNCS[name]
 
     def apply(self: Any, other: Any) -> Any:
-        if type(other) in ARRAYS or type(other) in PLAIN or not defers(other):
+        if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
             return binary(function, self, other)
-        return NotImplemented
+        return answered(name, self, other)
 
     return apply
 
@@ -45,7 +79,9 @@ def reflected(name: str) -> Operator:
     function = UFUNCS[name]
 
     def apply(self: Any, other: Any) -> Any:
-        return NotImplemented if defers(other) else binary(function, other, self)
+        if type(other) in PLAIN or not answers(other):
+            return binary(function, other, self)
+        return answered(name, self, other, turned=True)
 
     return apply
 
@@ -122,8 +158,10 @@ class Operators(Array):
     __abs__, __invert__ = alone("absolute"), alone("invert")
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if modulo is not None or defers(other):
+        if modulo is not None:
             return NotImplemented
+        if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
+            return answered("power", self, other)
         simpler = simpler_power(self, other)
         return binary(UFUNCS["power"], self, other) if simpler is None else unary(simpler, self)
 

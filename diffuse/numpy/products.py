@@ -12,7 +12,7 @@ import numpy
 from diffuse import engine
 from diffuse.numpy import base, elementwise, fallback, folds
 from diffuse.numpy.base import Array, recorded, storage_of, view_of
-from diffuse.numpy.creation import asanyarray
+from diffuse.numpy.creation import asanyarray, asarray
 from diffuse.numpy.forms import NATIVE, row_major
 from diffuse.numpy.functions import small
 from diffuse.numpy.manipulation import named
@@ -105,7 +105,7 @@ def inner(a: Any, b: Any, /) -> Any:
 
 @named(numpy.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
-    x, y = asanyarray(a).ravel(), asanyarray(b).ravel()
+    x, y = asarray(a).ravel(), asarray(b).ravel()
     options = {} if out is None else {"out": out}
     return UFUNCS["multiply"](x[:, None], y[None, :], **options)
 

@@ -9,6 +9,7 @@ import numpy
 
 from diffuse.numpy import creation, fallback, folds
 from diffuse.numpy.base import Array, ready
+from diffuse.numpy.operands import foreign
 from diffuse.numpy.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
@@ -47,6 +48,8 @@ amin, amax = min, max
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """The largest element less the smallest."""
+    if foreign(a):
+        return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
     high = folds.reduce("max", a, axis, None, None, keepdims)
     low = folds.reduce("min", a, axis, None, None, keepdims)
     return UFUNCS["subtract"](high, low, out=out)

@@ -13,7 +13,7 @@ from diffuse.kernels import generators, interpret_ops, routines
 from diffuse.numpy import base, elementwise, fallback, folds, views
 from diffuse.numpy.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
-from diffuse.numpy.operands import adopt, wrap
+from diffuse.numpy.operands import adopt, foreign, wrap
 
 SPLIT = {
     "divmod": ("floor_divide", "remainder"),
@@ -206,7 +206,7 @@ class ufunc:
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = numpy._NoValue, where: Any = True) -> Any:
         operator = FOLDS.get(self.__name__)
-        if operator is None:
+        if operator is None or foreign(array):
             return self._method(
                 "reduce",
                 (array,),
@@ -222,11 +222,13 @@ class ufunc:
         return folds.reduce(operator, array, axis, dtype, out, keepdims, initial, where)
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        if self.__name__ in SCANS:
+        if self.__name__ in SCANS and not foreign(array):
             return folds.scan(SCANS[self.__name__], array, axis, dtype, out)
         return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
+        if foreign(a) or foreign(b):
+            return self._method("outer", (a, b), kwargs)
         first, second = adopt(a), adopt(b)
         if isinstance(first, Array) and isinstance(second, Array):
             spread = first.form.shape + (1,) * second.form.ndim

@@ -2,6 +2,10 @@
 
 Positive arguments: polynomials up to 4 or 8, Stirling's series beyond.  Negative ones: the reflection
 formula, NIST Digital Library of Mathematical Functions 5.5.3 and 5.5.4.
+
+The reflection formula is a difference, whose error of some 1e-16 is large beside a value near zero.  So
+digamma has a polynomial of its own around its first root below zero, and gammaln around its first two, -2.457
+and -2.748; further below the error near a root is what is left of the difference, as in SciPy.
 """
 
 from __future__ import annotations
@@ -81,9 +85,10 @@ def gamma(x: Term) -> Term:
 
 
 class LogGamma:
-    """log gamma of a positive argument."""
+    """log gamma of a positive argument; the first of `near` is a condition under which another polynomial,
+    of another argument, is wanted in place of its own: one evaluation for all."""
 
-    def __init__(self, size: Term) -> None:
+    def __init__(self, size: Term, near: tuple[Term, Term, tuple[float, ...]] | None = None) -> None:
         self.tiny = size < 0.5
         far = size >= 8.0
         y = choose(far, size, 8.0).below(LARGEST_LOG)
@@ -95,7 +100,12 @@ class LogGamma:
         low = z < 2.0
         centre = choose(low, 1.0, 4.0)
         t = (z - centre) / (z + centre)
-        ratio = polynomial(t, (c.LOG_GAMMA_LOW, low), (c.LOG_GAMMA_HIGH, None))
+        own = (c.LOG_GAMMA_LOW, low), (c.LOG_GAMMA_HIGH, None)
+        if near is None:
+            ratio = polynomial(t, *own)
+        else:
+            ratio = polynomial(choose(near[0], near[1], t), (near[2], near[0]), *own)
+        self.ratio = ratio
         one, two = choose(self.tiny, a, z - 1.0), choose(self.tiny, a - 1.0, z - 2.0)
         self.shifted = choose(far, high, one * two * ratio + 0.0)  # no negative zero
         """Of `size`, or of `size + 1` where that is below 1/2."""
@@ -108,10 +118,22 @@ class LogGamma:
 def gammaln(x: Term) -> Term:
     """log |gamma(x)|."""
     size = abs(x)
-    found = LogGamma(size)
+    u = x + 2.5
+    near = abs(u) < 0.4
+    found = LogGamma(size, (near, u, c.GAMMA_EXCESS))
     place = Around(size)
     product = abs(place.sine) * choose(found.tiny, 1.0, place.size) * (1.0 / math.pi)
-    below = choose(place.whole, math.inf, -product.apply("log") - found.shifted)
+    y = choose(near, x, -2.5)
+    excess = found.ratio
+    for root, rest in c.LOG_GAMMA_ROOTS:
+        excess = excess * (y - root - rest)
+    excess = excess / (-y * (y + 1.0) * (y + 2.0) * (y + 3.0))  # |gamma| - 1
+    value = 1.0 + excess
+    logarithm = choose(near, value, product).apply("log")
+    rounded = value - 1.0  # log(1 + e) = e log(v) / (v - 1) for the v that 1 + e is rounded to
+    same = rounded.equals(0.0)
+    around = choose(same, excess, logarithm * (excess / choose(same, 1.0, rounded)))
+    below = choose(near, around, choose(place.whole, math.inf, -logarithm - found.shifted))
     value = choose(x < 0.0, below, found.value)
     return choose(x.unknown, x, choose(x.equals(-math.inf), x, value))
 
@@ -136,9 +158,13 @@ def digamma(x: Term) -> Term:
     z = choose(small, a + 1.0, a)
     low = z < 2.0
     centre = choose(low, 1.0, 4.0)
-    t = (z - centre) / (z + centre)
-    slope = polynomial(t, (c.PSI_LOW, low), (c.PSI_HIGH, None))
+    middle = x + 0.5
+    between = abs(middle) < 0.3
+    t = choose(between, middle, (z - centre) / (z + centre))
+    slope = polynomial(t, (c.PSI_BETWEEN, between), (c.PSI_LOW, low), (c.PSI_HIGH, None))
     value = choose(far, high, (z - c.PSI_ROOT - c.PSI_ROOT_REST) * slope)
+    y = choose(between, x, -0.5)
+    near = (y - c.PSI_BELOW - c.PSI_BELOW_REST) * slope / (y * (y + 1.0))
     pole = size < LEAST
     inverse = 1.0 / choose(size < 5.6e-309, 5.6e-309, size)
     above = choose(small, value - inverse, value)
@@ -147,6 +173,7 @@ def digamma(x: Term) -> Term:
     cotangent = math.pi * cosine / place.sine
     below = choose(small, value, value + inverse) + cotangent
     below = choose(place.whole, math.nan, below)
+    below = choose(between, near, below)
     found = choose(pole, copysign(math.inf, -x), choose(x < 0.0, below, above))
     return choose(x.unknown, x, found)
 

@@ -17,7 +17,7 @@ from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array
 from diffuse.scipy.sparse import checks, conversion
 from diffuse.scipy.sparse.matmul import NUMBERS
-from diffuse.scipy.sparse.state import Kept, Sparse, made, shell, stand_in
+from diffuse.scipy.sparse.state import Kept, Sparse, made, put, shell, stand_in
 
 FUNCTIONS = """sin tan arcsin arctan sinh tanh arcsinh arctanh rint sign expm1 log1p deg2rad rad2deg floor
 ceil trunc sqrt""".split()
@@ -40,9 +40,13 @@ def recordable(a: Sparse) -> bool:
     if a._held.format == "dia":
         return values.form.ndim == 2
     rest = {name: a._part(name) for name in a._part_names() if name != "data"}
-    if isinstance(a, scipy.sparse.spmatrix) and any(part.dtype.itemsize > 4 for part in rest.values()):
-        return False  # SciPy gives the new matrix smaller indices if they fit
     return all(values.form.shape[0] == len(part) for name, part in rest.items() if name != "indptr")
+
+
+def shrinks(a: Sparse) -> bool:
+    """Would SciPy give a new matrix smaller indices if they fit?  (Its arrays keep theirs.)"""
+    return isinstance(a, scipy.sparse.spmatrix) and any(
+        a._part(name).dtype.itemsize > 4 for name in a._part_names() if name != "data")
 
 
 def canonical(a: Sparse) -> bool:
@@ -62,6 +66,10 @@ def deduplicated(a: Sparse) -> bool:
 
 def with_values(a: Sparse, values: Any) -> Any:
     """A matrix of the same structure, in copies, and other values."""
+    if shrinks(a):
+        held = a._structured()._with_data(stand_in(values), copy=True)
+        count = held.data.shape[0]  # SciPy cuts off what lies past the last position
+        return made(held, {"data": values if values.shape[0] == count else values[:count]})
     held = shell(a._held)
     parts = {name: _copy(a._part(name)) for name in a._part_names() if name != "data"}
     held.data = stand_in(values)
@@ -76,8 +84,8 @@ def inherit(a: Sparse, found: Any) -> None:
         return
     names = checks.STRUCTURE[a._held.format]
     stamp = a._stamp(*names)
-    if a._checked == stamp:
-        found.__dict__["_checked"] = found._stamp(*names)
+    if a._checked == checks.stamp(a):
+        put(found, "_checked", checks.stamp(found))
     order = a._kept.get("order")
     if order is not None and order.stamp == stamp:
         found._kept["order"] = Kept(found._stamp(*names), order.value)
@@ -155,8 +163,9 @@ class Arithmetic(Sparse):
         return conversion.method(self, "conjugate", copy=copy) if found is None else found
 
     def power(self, n: Any, dtype: Any = None) -> Any:
-        if dtype is None and type(n) in (int, float) and n and deduplicated(self):
-            found = mapped(self, lambda values: values ** n)
+        number = type(n) in elementwise.WEAK or type(n) in elementwise.STRONG
+        if number and n and (dtype is None or numpy.dtype(dtype).char in NUMBERS) and deduplicated(self):
+            found = mapped(self, lambda values: (values if dtype is None else values.astype(dtype)) ** n)
             if found is not None:
                 return found
         return conversion.method(self, "power", n, dtype=dtype)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffuse.scipy.sparse.state import Name, Sparse, fetched, shell
+from diffuse.scipy.sparse.state import Name, Sparse, Stamp, fetched, put, shell
 
 STRUCTURE: dict[str, tuple[Name, ...]] = {"csr": ("indptr", "indices"), "csc": ("indptr", "indices"),
                                           "bsr": ("indptr", "indices"), "coo": (0, 1), "dia": ("offsets",)}
@@ -23,9 +23,8 @@ def integers(a: Sparse) -> bool:
 
 def check(a: Sparse) -> None:
     """Raise ValueError, as SciPy's `check_format` does, unless positions and indices are sound."""
-    held = a._held
-    stamp = a._stamp(*STRUCTURE[held.format])
-    if a._checked == stamp:
+    now = stamp(a)
+    if a._checked == now:
         return
     held = a._structured()
     if held.format == "coo":
@@ -33,11 +32,17 @@ def check(a: Sparse) -> None:
     elif held.format == "bsr":
         shell(held).check_format(full_check=True)
     elif held.format != "dia":
-        _check_compressed(held)
-    a.__dict__["_checked"] = stamp
+        check_compressed(held)
+    put(a, "_checked", now)
 
 
-def _check_compressed(held: Any) -> None:
+def stamp(a: Sparse) -> Stamp:
+    """What was checked, if these are the arrays still."""
+    return (*a._stamp(*STRUCTURE[a._held.format]), a._part("data").shape)
+
+
+def check_compressed(held: Any) -> None:
+    """Raise ValueError unless a SciPy object's positions and indices are sound; csr or csc."""
     positions, indices, count = held.indptr, held.indices, len(held.data)
     major, minor = held._swap(held._shape_as_2d)
     if positions.shape != (major + 1,):

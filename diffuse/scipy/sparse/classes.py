@@ -14,10 +14,11 @@ import scipy.sparse
 from diffuse.numpy import base
 from diffuse.numpy.base import Array
 from diffuse.scipy.sparse import checks, conversion, matmul
-from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar
+from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
 from diffuse.scipy.sparse.delegation import REFLECTED, Common, delegate, named
 from diffuse.scipy.sparse.matmul import NUMBERS
-from diffuse.scipy.sparse.state import CLASSES, Name, fetched, made, stand_in
+from diffuse.scipy.sparse.reductions import Reductions
+from diffuse.scipy.sparse.state import CLASSES, SLOTS, Name, fetched, made, put, stand_in
 
 ARRAYS = {"csr": 3, "csc": 3, "bsr": 3, "coo": 2, "dia": 2}
 """How many things a tuple has that says what is stored: values, and the rest."""
@@ -55,6 +56,11 @@ class Product(Common):
             return conversion.call(REFLECTED["__rmatmul__"], (other, self), {}, "__rmatmul__")
         return matmul.rmatmul(self, other)
 
+    def __pow__(self, other: Any, *options: Any) -> Any:
+        if isinstance(self, scipy.sparse.spmatrix):  # a product of matrices
+            return conversion.method(self, "__pow__", other, *options)
+        return self.power(other, *options)
+
     def dot(self, other: Any) -> Any:
         if self._held.format == "coo" and (self._held.ndim != 2 or numpy.ndim(getattr(other, "meta", 0)) > 2
                                            or not isinstance(other, Array)):
@@ -88,7 +94,7 @@ class ArrayLike(Product):
     def transpose(self, axes: Any = None, copy: bool = False) -> Any:
         held = self._held
         if held.format not in ("csr", "csc", "coo") or held.ndim != 2 or copy or axes is not None \
-                or not recordable(self):
+                or not recordable(self) or shrinks(self):
             return conversion.method(self, "transpose", axes=axes, copy=copy)
         held = self._structured()
         found = made(held.transpose())
@@ -100,8 +106,9 @@ class ArrayLike(Product):
                 if theirs in self._read and fetched(found._held, name) is part.memory:
                     found._read[name] = self._read[theirs]
         if self._checked is not None:
-            found.__dict__["_checked"] = self._checked if held.format != "coo" else self._checked[::-1]
-        found.__dict__["_kept"] = self._kept
+            was = self._checked
+            put(found, "_checked", was if held.format != "coo" else (*was[1::-1], was[2]))
+        put(found, "_kept", self._kept)
         return found
 
     def __mul__(self, other: Any) -> Any:
@@ -123,8 +130,15 @@ class ArrayLike(Product):
         return self._mul_scalar(other) if scalar(other) else conversion.method(self, "multiply", other)
 
 
-class ValueArray(ArrayLike, Arithmetic):
+class ValueArray(ArrayLike, Arithmetic, Reductions):
     pass
+
+
+class Listed(Product):
+    """Formats that keep values one by one, in Python's lists or dictionaries."""
+
+    def power(self, n: Any, dtype: Any = None) -> Any:
+        return self.tocsr().power(n, dtype=dtype)
 
 
 def _attribute(name: str) -> property:
@@ -190,7 +204,7 @@ class Coordinate(ValueArray):
 
 
 KINDS: dict[str, type] = {"csr": Compressed, "csc": Compressed, "bsr": Compressed, "dia": Diagonal,
-                          "coo": Coordinate, "lil": Product, "dok": Product}
+                          "coo": Coordinate, "lil": Listed, "dok": Listed}
 
 
 def build(self: Any, real: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -198,7 +212,7 @@ def build(self: Any, real: type, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     lowering = conversion.Lowering()
     given = {**dict(zip(("arg1", "shape", "dtype", "copy", "blocksize"), args, strict=False)), **kwargs}
     stored = given.get("arg1")
-    self.__dict__["_held"] = None
+    put(self, "_held", None)
     values = _pending(self._format, given)
     if values is not None:
         values = values if given.get("dtype") is None else values.astype(given["dtype"], copy=False)
@@ -234,8 +248,8 @@ def _class(name: str) -> type:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         build(self, real, args, kwargs)
 
-    members = {"_scipys": real, "__init__": named(__init__, real.__init__), "__doc__": real.__doc__,
-               "__module__": "diffuse.scipy.sparse", "__qualname__": name}
+    members = {"__slots__": SLOTS, "_scipys": real, "__init__": named(__init__, real.__init__),
+               "__doc__": real.__doc__, "__module__": "diffuse.scipy.sparse", "__qualname__": name}
     ours = Kind(name, (KINDS[name[:3]], real), members)
     CLASSES[real] = ours
     delegate(ours, real)

@@ -13,7 +13,7 @@ from typing import Any
 import scipy.sparse
 
 from diffuse.scipy.sparse import conversion
-from diffuse.scipy.sparse.state import Sparse, made, shell
+from diffuse.scipy.sparse.state import Sparse, made, own, shell
 
 KEPT = frozenset("""__init__ __new__ __dict__ __weakref__ __doc__ __module__ __slots__ __init_subclass__
 __subclasshook__ __hash__ __abstractmethods__ __class_getitem__ __setstate__ __getstate__ __reduce__
@@ -49,7 +49,7 @@ def delegate(ours: type, real: type) -> None:
 def _method(name: str, real: FunctionType) -> Callable[..., Any]:
     def run(self: Sparse, *args: Any, **kwargs: Any) -> Any:
         if name in DESCRIBING and not args and not kwargs:
-            return getattr(self._structured(), name)()
+            return getattr(self._structured(False), name)()
         return conversion.method(self, name, *args, **kwargs)
 
     def reflect(self: Sparse, other: Any) -> Any:
@@ -71,7 +71,7 @@ def named(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
 def _property(name: str, real: property) -> property:
     def get(self: Sparse) -> Any:
         if name in DESCRIBING:
-            return getattr(self._structured(), name)
+            return getattr(self._structured(False), name)
         return conversion.call(lambda held: getattr(held, name), (self,), {}, name)
 
     def put(self: Sparse, value: Any) -> None:
@@ -90,15 +90,22 @@ class Common(Sparse):
     def __copy__(self) -> Any:
         for name in self._part_names():
             self._part(name)  # one store for the memory that both have
-        return made(shell(self.plain()), dict(self._parts))
+        return self._with_own(made(shell(self.plain()), dict(self._parts), type(self)), own(self))
 
     def __deepcopy__(self, memo: Any) -> Any:
         from copy import deepcopy
 
-        return made(deepcopy(self.plain(), memo))
+        return self._with_own(made(deepcopy(self.plain(), memo), None, type(self)), deepcopy(own(self), memo))
+
+    def _with_own(self, found: Any, attributes: dict[str, Any]) -> Any:
+        own(found).update(attributes)
+        return found
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return made, (self.plain(),)
+        return made, (self.plain(), None, type(self)), own(self) or None
 
     def __reduce__(self) -> Any:
         return self.__reduce_ex__(2)
+
+    def __setstate__(self, attributes: dict[str, Any]) -> None:
+        own(self).update(attributes)

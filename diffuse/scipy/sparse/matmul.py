@@ -15,7 +15,7 @@ from diffuse import engine
 from diffuse.numpy import base, elementwise, operands
 from diffuse.numpy.base import Array
 from diffuse.numpy.forms import row_major
-from diffuse.scipy.sparse import checks, conversion, products, rows
+from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
 from diffuse.scipy.sparse.state import Sparse
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
@@ -37,7 +37,7 @@ def matmul(a: Sparse, x: Any) -> Any:
 def rmatmul(a: Sparse, x: Any) -> Any:
     """`x @ a` for anything but a scalar."""
     dense = _dense(x)
-    if dense is not None and a._held.format in FORMATS and a._held.ndim == 2 and not _soon(a, dense):
+    if dense is not None and a._held.format in FORMATS and a._held.ndim == 2 and not soon(a, dense):
         if checks.integers(a):
             checks.check(a)
         turned = a._held.format == "dia"
@@ -57,7 +57,7 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
         return None
     m, n = held.shape[::-1] if turned else held.shape
     if (x.shape[0] != n or x.ndim > 2 or not x.size
-            or m < (2 if held.format == "coo" else 1) or _soon(a, x)):
+            or m < (2 if held.format == "coo" else 1) or soon(a, x)):
         return None
     values: Any = a._part("data")
     if not isinstance(values, Array) or not {values.form.dtype.char, x.dtype.char} <= NUMBERS:
@@ -80,7 +80,7 @@ def _dense(x: Any) -> Any:
     return None
 
 
-def _soon(a: Sparse, x: Any) -> bool:
+def soon(a: Sparse, x: Any) -> bool:
     """Is everything here already, and so little that SciPy is done before a task would be recorded?"""
     if elementwise.eager_errors:
         return True
@@ -94,6 +94,8 @@ def _product(a: Sparse, x: Any) -> Any:
     values = a._part("data")
     if not values.size or not checks.integers(a):
         return None
+    if (found := narrow.rows_of(a)) is not None:
+        return products.spmv(*found, x)
     checks.check(a)
     if a._held.format == "bsr":
         return _called(a, x, ("data", "indices", "indptr"))

@@ -1,5 +1,7 @@
 """Products of sparse matrices with dense vectors and matrices: from rows in memory to the task `spmv`.
 
+Sums of rows are the task `reduceat`, which is the same without columns and without a dense operand.
+
 The rows come as CSR has them: `positions` (where each row begins, and where the last one ends), `columns` and
 `values`.  The task iterates over the rows (and over the columns of a dense matrix), so that it fuses with
 what follows over the same space: the dot product of a conjugate gradient step, say.  Which elements of the
@@ -45,6 +47,23 @@ def spmv(positions: Any, columns: Any, values: Any, dense: Any) -> Any:
     signature = ("int64", "int64", NATIVE[values.dtype], NATIVE[columns.dtype], NATIVE[dense.dtype],
                  NATIVE[dtype])
     engine.record("spmv", signature, shape, inputs, ((storage_of(out), view_of(out)),))
+    return out
+
+
+def totals(positions: Any, values: Any) -> Any:
+    """The sums (m,) of the rows that begin at `positions` (m + 1,) among `values`, as a lazy array.
+
+    In the element type in which NumPy adds up `values`, and with the bits of `numpy.add.reduceat`; of a row
+    without elements, zero.  Positions rise from 0 to the number of values: nobody looks again.
+    """
+    rows = positions.shape[0] - 1
+    dtype = numpy.add.reduce(numpy.empty(0, values.dtype)).dtype
+    if not rows or not values.size:
+        return zeros(rows, dtype)
+    out, shape = recorded(row_major((rows,), dtype)), (rows,)
+    inputs = (_along(positions[:-1], shape), _along(positions[1:], shape), _gathered(values, shape))
+    engine.record("reduceat", ("int64", "int64", NATIVE[values.dtype], NATIVE[dtype]), shape, inputs,
+                  ((storage_of(out), view_of(out)),))
     return out
 
 

@@ -4,10 +4,14 @@
 arrays by the name that SciPy gives them (`data`, `indices`, `indptr`, `offsets`; of coordinates the number),
 made when somebody asks.  An array that is among the parts is the truth, and what the held object has in its
 place may be out of date, or stand for elements that are not computed yet; `plain` brings it up to date.
+
+All this lives in slots: an instance's dictionary is the program's, and `vars` shows it with what a SciPy
+object has there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy
@@ -20,6 +24,11 @@ from diffuse.numpy.operands import wrap
 CLASSES: dict[type, type] = {}
 """Our class for each of SciPy's; `classes` fills it in."""
 
+SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked")
+"""The state of an object, as slots of the classes at the end of the line: others would clash with dict's."""
+
+put = object.__setattr__
+
 Name = str | int
 Stamp = tuple[Any, ...]
 
@@ -31,7 +40,11 @@ class Kept(NamedTuple):
     value: Any
 
 
-class Sparse:
+class Open:
+    """Lets the program give objects attributes of its own."""
+
+
+class Sparse(Open):
     """The state that all formats have; a mixin of the classes that also derive from SciPy's."""
 
     _names: tuple[Name, ...] = ()
@@ -42,13 +55,25 @@ class Sparse:
     _read: dict[Name, _Version]
     """What the arrays of the held object are up to date with."""
     _checked: Stamp | None
-    """The stamp of the structure when somebody last looked through it."""
+    """The stamp of the structure, and the shape of the values, when somebody last looked through it."""
+    _narrow: tuple[Any, ...] | None
+    """Positions and indices in 32 bits, which the held object has, too, where the program expects 64."""
+    _asked: bool
+    """Somebody has asked for the structure, by other means than a product."""
 
     def _become(self, held: Any, parts: dict[Name, Any] | None = None) -> None:
         """Be the matrix that a SciPy object describes."""
-        state = self.__dict__
-        state["_held"], state["_parts"] = held, {} if parts is None else parts
-        state["_kept"], state["_read"], state["_checked"] = {}, {}, None
+        put(self, "_held", held)
+        put(self, "_parts", {} if parts is None else parts)
+        put(self, "_read", {})
+        put(self, "_narrow", None)
+        put(self, "_asked", False)
+        self._forget()
+
+    def _forget(self) -> None:
+        """The structure is another than before: what was derived from it is gone."""
+        put(self, "_kept", {})
+        put(self, "_checked", None)
 
     def _part_names(self) -> tuple[Name, ...]:
         return self._names
@@ -57,6 +82,8 @@ class Sparse:
         """The Diffuse array of this name; a NumPy array if its element type has no kernels."""
         found = self._parts.get(name)
         if found is None:
+            if name != "data":
+                self._widen()
             found = wrap(fetched(self._held, name))
             if isinstance(found, Array):
                 self._share(name, found)
@@ -79,6 +106,7 @@ class Sparse:
         if isinstance(value, Array):
             self._parts[name] = value
             return
+        self._widen()
         self._parts.pop(name, None)
         array = numpy.array(value) if isinstance(value, numpy.ndarray) else numpy.asarray(value)
         stored(self._held, name, array)
@@ -88,6 +116,7 @@ class Sparse:
 
         Only for `reading`: waits for those who write, not for those who read, too.
         """
+        self._widen()
         for name in self._parts:
             if not (reading and self._current(name)):
                 self._update(name)
@@ -95,8 +124,21 @@ class Sparse:
 
     to_scipy = plain
 
-    def _structured(self) -> Any:
-        """The SciPy object without waiting for values: others stand in for those that are being computed."""
+    def _widen(self) -> None:
+        """Have the types of positions and indices that SciPy's object has, from now on."""
+        put(self, "_asked", True)
+        if self._narrow is not None:
+            put(self, "_narrow", None)
+            for name in ("indptr", "indices"):
+                stored(self._held, name, fetched(self._held, name).astype(numpy.int64))
+
+    def _structured(self, types: bool = True) -> Any:
+        """The SciPy object without waiting for values: others stand in for those that are being computed.
+
+        Not `types`: the caller does not care how many bits indices have.
+        """
+        if types:
+            self._widen()
         for name, part in self._parts.items():
             if self._current(name):
                 continue
@@ -137,7 +179,7 @@ class Sparse:
                 if name in self._parts:
                     self._read[name] = _version(self._parts[name])
         if written:
-            self.__dict__["_kept"], self.__dict__["_checked"] = {}, None
+            self._forget()
 
     def _stamp(self, *names: Name) -> Stamp:
         """What these arrays are now: equal stamps, equal elements."""
@@ -145,15 +187,28 @@ class Sparse:
 
     # -- attributes that SciPy's objects have of their own -------------------------------------------------
 
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        """What a SciPy object has of its own and what the program added: a copy; the arrays are no copies."""
+        held = getattr(self, "_held", None)
+        if held is not None:
+            self._widen()
+        found: dict[str, Any] = {} if held is None else {**vars(held)}
+        names = self._part_names() if found else ()
+        found.update({name: self._shown(name) for name in names if isinstance(name, str)})
+        if "coords" in found:
+            found["coords"] = tuple([self._shown(name) for name in names if isinstance(name, int)])
+        return {**found, **own(self)}
+
     def __getattr__(self, name: str) -> Any:
-        held = self.__dict__.get("_held")
+        held = None if name in SLOTS else getattr(self, "_held", None)
         if held is None or name.startswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name,
                                  obj=self)
         return getattr(held, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        held = self.__dict__.get("_held")
+        held = getattr(self, "_held", None)
         if held is not None and name in vars(held) and not hasattr(type(self), name):
             setattr(held, name, value)
         else:
@@ -166,7 +221,11 @@ class Sparse:
     @_shape.setter
     def _shape(self, shape: Any) -> None:
         self._held._shape = shape
-        self.__dict__["_kept"], self.__dict__["_checked"] = {}, None
+        self._forget()
+
+
+own: Callable[[Any], dict[str, Any]] = vars(Open)["__dict__"].__get__
+"""The attributes that the program gave an object."""
 
 
 def fetched(held: Any, name: Name) -> Any:
@@ -231,9 +290,9 @@ class _Version:
     __hash__ = None  # type: ignore[assignment]
 
 
-def made(held: Any, parts: dict[Name, Any] | None = None) -> Any:
-    """A sparse array of ours over a SciPy object."""
-    kind: Any = CLASSES[type(held)]
+def made(held: Any, parts: dict[Name, Any] | None = None, kind: Any = None) -> Any:
+    """A sparse array of ours over a SciPy object, of our class for SciPy's or of the one given."""
+    kind = CLASSES[type(held)] if kind is None else kind
     found = kind.__new__(kind)
     found._become(held, parts)
     return found

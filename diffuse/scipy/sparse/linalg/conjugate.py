@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.scipy.sparse.linalg.convergence import norm, root, square, value
+from diffuse.scipy.sparse.linalg.convergence import energy, known, norm, root, square, value
 from diffuse.scipy.sparse.linalg.system import System, tolerance, unfinished
 
 Callback = Callable[[Any], Any] | None
@@ -49,7 +49,7 @@ def cg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0., 
             return x, 0
         system.watch.check(size, r, iteration, *(() if system.plain else (("M", z),)), ("A", q))
         if system.plain:
-            z, rho = r, value(rr)
+            z, rho = r, energy(r, rr)
         else:
             z = system.M.matvec(r)
             rho = dot(r, z)
@@ -101,6 +101,8 @@ def bicg(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.
         else:
             z, w = system.M.matvec(r), system.M.rmatvec(s)
             rho = dot(s, z)
+            if known(rho) and abs(value(rho)) < least:
+                return x, -10
         if p is None:
             p, t = z.copy(), w.copy()
         else:

@@ -3,6 +3,10 @@
 A solver records an iteration, then reads the numbers that SciPy's would have looked at on the way; the first
 read computes everything recorded.  Where SciPy would carry NaN on to the last iteration, `Watch` raises
 instead, and names what brought it in.
+
+Products of arrays small enough to be computed at once are NumPy's, added in the order of SciPy's solvers:
+there all iterates have SciPy's bits.  Products of large ones are added block by block, and a solver may then
+end some iterations before or after SciPy's, as SciPy's does if the unknowns are numbered differently.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy import base
+from diffuse.numpy import base, functions
 
 
 def value(x: Any) -> Any:
@@ -22,10 +26,18 @@ def value(x: Any) -> Any:
     return base.host(x)[()] if isinstance(x, base.Array) else x
 
 
+def known(x: Any) -> bool:
+    """Is it small and there already, so that a look at it costs nothing?"""
+    return functions.small(x)
+
+
 def square(x: Any) -> Any:
     """The sum of the squared magnitudes of a vector, as a lazy scalar of its real type."""
     if x.dtype.kind != "c":
         return np.dot(x, x)
+    if known(x):  # as numpy.linalg.norm
+        held = base.host(x)
+        return held.real.dot(held.real) + held.imag.dot(held.imag)
     return (x.real * x.real + x.imag * x.imag).sum()
 
 
@@ -46,7 +58,17 @@ def dot(x: Any, y: Any) -> Any:
 
 def vdot(x: Any, y: Any) -> Any:
     """The product of the conjugate of a vector with another, as a lazy scalar."""
+    if functions.small(x, y):
+        return numpy.vdot(base.host(x), base.host(y))
     return (np.conj(x) * y).sum()
+
+
+def energy(x: Any, squared: Any) -> Any:
+    """The product of a vector with itself, given the sum of its squared magnitudes: a number.
+
+    The same but for rounding, which of complex numbers leaves an imaginary part, too.
+    """
+    return value(squared) if x.dtype.kind != "c" or not known(x) else vdot(x, x)
 
 
 def finite(x: Any) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 from scipy.linalg import get_lapack_funcs
 
+from diffuse.numpy import base, functions
 from diffuse.scipy.sparse.linalg.conjugate import Callback
 from diffuse.scipy.sparse.linalg.convergence import norm, root, spoilt, square, value
 from diffuse.scipy.sparse.linalg.system import System, tolerance
@@ -29,7 +30,8 @@ def gmres(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0
 
     `maxiter` counts restarts (10 N); `callback_type` is "x" (called with x at each restart), "pr_norm" (with
     the preconditioned residual's norm over |b|, at each inner iteration) or "legacy": as "pr_norm", and
-    maxiter counts inner iterations.  The other parameters, results and errors are those of `cg`.
+    maxiter counts inner iterations.  A maxiter of 0 gives the first guess and 0, as by the other solvers,
+    where SciPy's gmres fails.  The other parameters, results and errors are those of `cg`.
     Source: scipy.sparse.linalg.gmres.
     """
     if callback is None:
@@ -104,8 +106,7 @@ class _Inner:
         for k in range(self.restart):
             w, column, exact = self._direction(basis, iteration)
             columns[k, :k + 2] = column
-            self._rotated(columns[k], side, turns, k)
-            presid = abs(side[k + 1])
+            presid = self._rotated(columns[k], side, turns, k)
             self.count += 1
             if self.callback:
                 self.callback(presid / self.size)
@@ -133,16 +134,18 @@ class _Inner:
         exact = bool(after <= self.eps * root(before))
         return w, [*map(value, products), after.dtype.type(0) if exact else after], exact
 
-    def _rotated(self, column: Any, side: Any, turns: list[tuple[Any, Any]], k: int) -> None:
-        """Earlier rotations applied to a new column, and one more that makes it end at its diagonal."""
+    def _rotated(self, column: Any, side: Any, turns: list[tuple[Any, Any]], k: int) -> Any:
+        """Earlier rotations applied to a new column, and one more that makes it end at its diagonal; the
+        length of what is left of the right side, in double precision, as LAPACK's numbers come to Python."""
         for i, (c, s) in enumerate(turns):
             upper, lower = column[i], column[i + 1]
             column[i], column[i + 1] = c * upper + s * lower, -numpy.conj(s) * upper + c * lower
         c, s, length = self.rotate(column[k], column[k + 1])
-        c, s = numpy.array([c, s], dtype=column.dtype)
-        turns.append((c, s))
+        turns.append(tuple(numpy.array([c, s], dtype=column.dtype)))
         column[k], column[k + 1] = length, 0
-        side[k], side[k + 1] = c * side[k], -numpy.conj(s) * side[k]
+        rest = -numpy.conj(s) * side[k]
+        side[k], side[k + 1] = c * side[k], rest
+        return abs(rest)
 
     def _stop(self, iteration: int, *products: tuple[str, Any]) -> Exception:
         return self.system.watch.stop(iteration + 1, *products)
@@ -158,6 +161,8 @@ def _combined(columns: Any, side: Any, basis: list[Any]) -> Any:
         if y[k] != 0:
             y[k] /= columns[k, k]
             y[:k] -= y[k] * columns[k, :k]
+    if functions.small(*basis):  # one product, as SciPy's
+        return y @ numpy.array([base.host(direction) for direction in basis])
     found = y[0] * basis[0]
     for weight, direction in zip(y[1:], basis[1:], strict=True):
         found = found + weight * direction

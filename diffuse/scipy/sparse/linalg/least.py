@@ -16,7 +16,7 @@ import numpy
 
 import diffuse.numpy as np
 from diffuse.scipy.sparse.linalg import conversion
-from diffuse.scipy.sparse.linalg.convergence import Watch, norm, root, square
+from diffuse.scipy.sparse.linalg.convergence import Watch, known, norm, root, square, value
 from diffuse.scipy.sparse.linalg.system import operator
 
 EPS = numpy.finfo(numpy.float64).eps
@@ -94,7 +94,7 @@ def _iterate(A: Any, state: _Bidiagonal, x: Any, u: Any, v: Any, variance: Any, 
         gone = uu == 0
         scale = 1 / np.sqrt(np.where(gone, 1, uu))  # where u vanished, v and alfa stay, and this is not used
         ahead = u * scale
-        back = A.rmatvec(ahead)
+        back = v if known(uu) and value(uu) == 0 else A.rmatvec(ahead)
         following = back - np.sqrt(uu) * v
         vv = square(following)
         beta, length = root(uu), root(ww)

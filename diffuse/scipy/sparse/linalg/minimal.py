@@ -13,11 +13,12 @@ import math
 from typing import Any
 
 import numpy
+import scipy
 
 import diffuse.numpy as np
 from diffuse.scipy.sparse.linalg import conversion
 from diffuse.scipy.sparse.linalg.conjugate import Callback
-from diffuse.scipy.sparse.linalg.convergence import dot, norm, root, square, value
+from diffuse.scipy.sparse.linalg.convergence import dot, known, norm, root, square, value
 from diffuse.scipy.sparse.linalg.system import System
 
 MEANINGS = {
@@ -31,6 +32,9 @@ MEANINGS = {
     6: "The iteration limit was reached",
 }
 """Why the iteration ended."""
+
+WIDENS = numpy.lib.NumpyVersion(scipy.__version__) < "1.18.0"
+"""Before SciPy 1.18 the rotations are float64 whatever the system is, and with them x."""
 
 
 def minres(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, shift: float = 0.0,
@@ -87,7 +91,7 @@ def _symmetric(system: System, r: Any, y: Any) -> None:
 def _iterate(system: System, r2: Any, y: Any, beta1: float, shift: Any, rtol: Any, maxiter: int,
              callback: Callback) -> tuple[Any, int]:
     matvec, solve, x = system.A.matvec, system.M.matvec, system.x
-    state = _Rotations(beta1, numpy.finfo(system.dtype))
+    state = _Rotations(beta1, system.dtype)
     r1, w1, w2 = r2, np.zeros_like(x), np.zeros_like(x)
     why = 0
     while state.count < maxiter:
@@ -125,8 +129,10 @@ def _iterate(system: System, r2: Any, y: Any, beta1: float, shift: Any, rtol: An
 class _Rotations:
     """The factorization of the Lanczos matrix by plane rotations, and the norms that it tells of."""
 
-    def __init__(self, beta1: float, limits: Any) -> None:
+    def __init__(self, beta1: float, dtype: numpy.dtype[Any]) -> None:
+        limits: Any = numpy.finfo(dtype)
         self.eps, self.beta1 = limits.eps, beta1
+        self.kind = numpy.float64 if WIDENS else dtype.type
         self.count = 0
         self.before, self.beta = 0.0, beta1
         zero: Any = 0
@@ -141,9 +147,15 @@ class _Rotations:
         """From the lazy numbers of a step: the step of x along w, and the two numbers that make w."""
         turned = self.sn * self.dbar - self.cs * alfa
         delta = self.cs * self.dbar + self.sn * alfa
-        gamma = np.maximum(np.sqrt(turned * turned + abs(squared)), self.eps)
+        if known(squared):  # with SciPy's bits
+            gamma = self._length(value(turned), math.sqrt(abs(value(squared))))
+        else:
+            gamma = np.maximum(np.sqrt(turned * turned + abs(squared)), self.eps)
         self.epsilon = self.following
         return (turned / gamma) * self.phibar, delta, 1.0 / gamma
+
+    def _length(self, turned: Any, beta: Any) -> Any:
+        return max(self.kind(numpy.linalg.norm([turned, beta])), self.eps)
 
     def turn(self, alfa: Any, beta: float) -> None:
         """The same with what was read: everything moves on by one iteration."""
@@ -157,7 +169,7 @@ class _Rotations:
         self.following = self.sn * beta
         self.dbar = -self.cs * beta
         self.root = numpy.linalg.norm([self.turned, self.dbar])
-        gamma = max(numpy.linalg.norm([self.turned, beta]), self.eps)
+        gamma = self._length(self.turned, beta)
         self.cs, self.sn = self.turned / gamma, beta / gamma
         self.phibar = self.sn * self.phibar
         self.largest, self.smallest = max(self.largest, gamma), min(self.smallest, gamma)

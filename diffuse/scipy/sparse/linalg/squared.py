@@ -2,7 +2,8 @@
 
 One read an iteration, of all numbers that decide what SciPy does until the next one.  Where it would have
 stopped before a step, the lazy length of that step is zero: then the solution is what it was, and the read
-says so.  Such a last iteration applies A and M once more than SciPy does.
+says so.  Such a last iteration applies A and M once more than SciPy does, unless a look at the numbers costs
+no wait of its own: those of small arrays are there, and operators of SciPy's wait for each operand.
 
 Source: P. Sonneveld, "CGS, a fast Lanczos-type solver for nonsymmetric linear systems", 1989; H. A. van der
 Vorst, "Bi-CGSTAB", 1992; the documentation of scipy.sparse.linalg.cgs and bicgstab.  Tasks an iteration:
@@ -16,8 +17,9 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
+from diffuse.numpy import base
 from diffuse.scipy.sparse.linalg.conjugate import Callback
-from diffuse.scipy.sparse.linalg.convergence import norm, root, square, value
+from diffuse.scipy.sparse.linalg.convergence import known, norm, root, square, value
 from diffuse.scipy.sparse.linalg.system import System, tolerance, unfinished
 
 
@@ -62,6 +64,8 @@ def cgs(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float = 0.,
         divisor = dot(shadow, v)
         stays = divisor == 0
         alpha = np.where(stays, 0, rho / np.where(stays, 1, divisor))
+        if known(divisor) and value(divisor) == 0:
+            return x, -11
         q = u - alpha * v
         w = solve(u + q)
         x += np.where(stays, 0, alpha * w)  # not even NaN of M may get in where SciPy does not ask it
@@ -120,6 +124,12 @@ def bicgstab(A: Any, b: Any, x0: Any = None, *, rtol: float = 1e-5, atol: float 
         alpha = np.where(stays, 0, rho / np.where(stays, 1, divisor))
         r -= alpha * v
         ss = square(r)
+        if system.waits or base.ready(v):  # so A will for r: what decides whether it is asked is read before
+            if value(divisor) == 0:
+                return x, -11
+            if root(ss) < goal:
+                x += alpha * z
+                return x, 0
         w = solve(r)
         t = matvec(w)
         tr, tt = dot(t, r), dot(t, t)

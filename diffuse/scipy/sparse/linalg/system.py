@@ -42,6 +42,8 @@ class System:
         kind = A.matvec(b).dtype if getattr(A, "dtype", None) is None else A.dtype
         self.dtype = numpy.result_type(kind if kind.char in FLOATS else numpy.float64, b.dtype)
         self.b = (b if b.dtype == self.dtype else b.astype(self.dtype)).ravel()
+        self.waits = isinstance(getattr(A, "A", None), scipy.sparse.linalg.LinearOperator)
+        """Are A's functions SciPy's, which see NumPy arrays, so that each product waits for its operand?"""
         self.M = preconditioner(name, A, M, given)
         self.plain = type(self.M) is IdentityOperator
         """Is there nothing to precondition with?"""

@@ -1,0 +1,160 @@
+"""Arrays of other libraries (sparse, masked, `numpy.matrix`) beside ours: who answers, and with what."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy
+import pytest
+import scipy.sparse
+
+import diffuse.numpy as np
+import diffuse.scipy.sparse as sp
+
+VALUES = [[1.0, 2.0], [0.0, 4.0]]
+OPERATORS = ["add", "sub", "mul", "truediv", "matmul", "eq", "ne", "lt", "ge"]
+
+
+def masked() -> Any:
+    return numpy.ma.masked_array(numpy.array(VALUES), numpy.array([[False, True], [False, False]]))
+
+
+def same(found: Any, expected: Any) -> None:
+    """The same kind of array, type and elements, masks and all."""
+    if scipy.sparse.issparse(expected):
+        assert (found.format, found.dtype) == (expected.format, expected.dtype)
+        assert isinstance(found, scipy.sparse.sparray) == isinstance(expected, scipy.sparse.sparray)
+        assert found.toarray().tolist() == expected.toarray().tolist()
+        return
+    if isinstance(expected, numpy.ndarray) and type(expected) is not numpy.ndarray:
+        assert type(found) is type(expected)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", ["csr_array", "csr_matrix", "csc_array", "coo_matrix", "lil_array"])
+@pytest.mark.parametrize("function, args", [
+    ("transpose", ()), ("real", ()), ("imag", ()), ("reshape", ((1, 4),)), ("flip", ()), ("squeeze", ()),
+    ("swapaxes", (0, 1)), ("moveaxis", (0, 1)), ("ravel", ()), ("round", (0,))])
+def test_functions_ask_a_sparse_array(name: str, function: str, args: Any) -> None:
+    ours, real = getattr(sp, name)(np.array(VALUES)), getattr(scipy.sparse, name)(numpy.array(VALUES))
+    try:
+        expected = getattr(numpy, function)(real, *args)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            getattr(np, function)(ours, *args)
+        return
+    found = getattr(np, function)(ours, *args)
+    if scipy.sparse.issparse(expected):
+        assert type(found).__module__ == "diffuse.scipy.sparse"
+        same(found, expected)
+
+
+@pytest.mark.parametrize("make", [lambda: numpy.matrix(VALUES), masked])
+@pytest.mark.parametrize("function, args", [
+    ("transpose", ()), ("real", ()), ("imag", ()), ("ravel", ()), ("reshape", ((1, 4),)), ("squeeze", ()),
+    ("swapaxes", (0, 1)), ("flip", ()), ("atleast_2d", ()), ("expand_dims", (0,)), ("round", ()), ("fix", ()),
+    ("clip", (0, 1)), ("astype", (numpy.float32,)), ("trace", ()), ("nansum", ()), ("nanprod", ()),
+    ("tril", ()), ("triu", (1,))])
+def test_functions_keep_numpys_subclasses(make: Any, function: str, args: Any) -> None:
+    same(getattr(np, function)(make(), *args), getattr(numpy, function)(make(), *args))
+
+
+def test_a_number_has_a_real_part_that_is_a_number() -> None:
+    for value in (3.5, 2 + 1j, 7, numpy.float32(1.5), True):
+        for name in ("real", "imag"):
+            found, expected = getattr(np, name)(value), getattr(numpy, name)(value)
+            assert type(found) is type(expected) and found == expected
+    assert type(np.real([1.0, 2.0])) is np.ndarray
+
+
+@pytest.mark.parametrize("symbol", OPERATORS)
+@pytest.mark.parametrize("make", [
+    lambda: scipy.sparse.csr_array(numpy.array(VALUES)), lambda: scipy.sparse.csc_matrix(numpy.array(VALUES)),
+    lambda: numpy.matrix(VALUES), masked], ids=["csr_array", "csc_matrix", "matrix", "masked"])
+@pytest.mark.parametrize("left", [True, False])
+def test_operators_leave_the_last_word_to_whom_numpy_does(symbol: str, make: Any, left: bool) -> None:
+    """SciPy's own matrices know NumPy's arrays only; an array times a matrix is a product of matrices."""
+    function = getattr(operator, symbol)
+    ours, real = np.array([[1.0, 2.0], [3.0, 4.0]]), numpy.array([[1.0, 2.0], [3.0, 4.0]])
+    try:
+        expected = function(real, make()) if left else function(make(), real)
+    except TypeError:  # a division by a sparse one
+        with pytest.raises(TypeError, match="unsupported operand"):
+            function(ours, make()) if left else function(make(), ours)
+        return
+    found = function(ours, make()) if left else function(make(), ours)
+    assert type(expected) is numpy.ndarray or type(found) is type(expected)
+    same(found, expected)
+
+
+def test_operators_see_what_was_recorded() -> None:
+    a = np.ones((300, 300))
+    a += 1.0
+    held = scipy.sparse.eye_array(300, format="csr")
+    assert (a - held)[0, 0] == 1.0 and (held + a)[0, 1] == 2.0
+    assert (a.sum() * held)[0, 0] == 2.0 * 90000
+    assert ((2 * a) * numpy.matrix(numpy.ones((300, 1))))[0, 0] == 1200.0
+
+
+def test_in_place_an_array_stays_an_array() -> None:
+    a = np.array([[1.0, 2.0], [3.0, 4.0]])
+    before = a
+    a *= numpy.matrix(VALUES)
+    assert a is before and a.tolist() == [[1.0, 4.0], [0.0, 16.0]]
+
+
+class Answering:
+    """A class of the program that NumPy lets answer, and that knows our arrays."""
+
+    __array_ufunc__ = None
+
+    def __radd__(self, other: Any) -> Any:
+        return "radd", type(other)
+
+    def __add__(self, other: Any) -> Any:
+        return "add", type(other)
+
+    def __gt__(self, other: Any) -> Any:
+        return "gt", type(other)
+
+
+def test_who_knows_our_arrays_gets_them() -> None:
+    a = np.ones(3)
+    assert a + Answering() == ("radd", np.ndarray)
+    assert Answering() + a == ("add", np.ndarray)
+    assert (a < Answering()) == ("gt", np.ndarray)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        a - Answering()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        a ** Answering()
+    assert (a == Answering()) is False
+
+
+@pytest.mark.parametrize("make", [lambda: numpy.matrix(VALUES), masked])
+@pytest.mark.parametrize("function, args", [
+    ("sum", ()), ("sum", (0,)), ("prod", ()), ("max", (1,)), ("min", ()), ("mean", ()), ("var", ()),
+    ("std", (0,)), ("argmax", ()), ("argmax", (1,)), ("argmin", (0,)), ("cumsum", ()), ("cumprod", (0,)),
+    ("ptp", ()), ("average", ()), ("isreal", ()), ("iscomplex", ()), ("asanyarray", ()), ("repeat", (2,)),
+    ("zeros_like", ()), ("dot", (numpy.array(VALUES),)), ("inner", (numpy.array(VALUES),)),
+    ("outer", (numpy.array(VALUES),)), ("diff", ()), ("roll", (1,))])
+def test_reductions_see_masks_and_give_matrices(make: Any, function: str, args: Any) -> None:
+    """The sum of a masked array leaves out what is masked: NumPy's function asks the array."""
+    same(getattr(np, function)(make(), *args), getattr(numpy, function)(make(), *args))
+
+
+@pytest.mark.parametrize("function", ["argmax", "argmin", "sum", "mean", "max"])
+def test_reductions_ask_a_sparse_array(function: str) -> None:
+    ours, real = sp.csr_array(np.array(VALUES)), scipy.sparse.csr_array(numpy.array(VALUES))
+    options: dict[str, Any]
+    for options in ({}, {"axis": 0}):
+        found, expected = getattr(np, function)(ours, **options), getattr(numpy, function)(real, **options)
+        found, expected = (v.toarray() if scipy.sparse.issparse(v) else v for v in (found, expected))
+        assert numpy.asarray(found).tolist() == numpy.asarray(expected).tolist()
+
+
+@pytest.mark.parametrize("method", ["reduce", "accumulate", "outer"])
+def test_methods_of_ufuncs_take_masked_arrays(method: str) -> None:
+    args = (masked(), masked()) if method == "outer" else (masked(),)
+    same(getattr(np.add, method)(*args), getattr(numpy.add, method)(*args))
