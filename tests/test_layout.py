@@ -54,7 +54,7 @@ FLOORS: dict[str, int] = {
     "diffuse.kernels.llvm": 19,
     "diffuse.kernels.jit": 20,
     "diffuse.kernels.pipeline": 21, "diffuse.kernels.routines": 21,
-    "diffuse.kernels.interpret_plan": 22,
+    "diffuse.kernels.interpret_plan": 22, "diffuse.kernels.small_folds": 22,
     "diffuse.kernels.interpret": 23,
     "diffuse.kernels.compiler": 24,
     "diffuse.floaterrors": 30, "diffuse.stores": 30, "diffuse.warmup": 30, "diffuse.window": 30,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator as _operator
 from collections.abc import Callable
 from functools import lru_cache
-from math import prod
+from math import isfinite, prod
 from typing import Any
 
 import numpy
@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import engine, view
 from diffuse.ir import Point
-from diffuse.kernels import routines
+from diffuse.kernels import small_folds
 from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
 from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
@@ -106,8 +106,8 @@ def _small_total(operator: str, x: Array) -> Any:
     if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
         return None
     if operator in ("sum", "prod") and name[0] == "f":
-        found = routines.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
-        return found if found - found == 0 else None
+        found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
+        return found if isfinite(found) else None
     return getattr(ufuncs[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
 
 
@@ -194,7 +194,7 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
     elif computing[0] in "fc" and operator in ("sum", "prod"):
         found = _few_rows(operator, memory, axes, computing)
         if found is None:
-            found = routines.reduce(operator, memory, axes, computing)
+            found = small_folds.reduce(operator, memory, axes, computing)
         found = found.astype(wanted, copy=False)
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -141,6 +142,7 @@ def form_of(array: Mirror) -> Form:
     return form(array.shape, array.strides, array.dtype)
 
 
+@lru_cache(INTERNED)
 def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
     """The form of a fresh C-ordered array."""
     return form(shape, packed_strides(shape, range(len(shape)), dtype.itemsize), dtype)

@@ -102,9 +102,14 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
             raise ValueError("either both or neither of x and y should be given")
         return fallback.call(numpy.where, (condition,), {}, "numpy.where")
     operands = tuple([adopt(v) for v in (condition, x, y)])
-    if recordable(*operands) and not small(*operands):
+    if recordable(*operands):
         dtype = common(*operands[1:])
-        if dtype in NATIVE:
+        if small(*operands):
+            memories: Any = [base.at_hand(v) if isinstance(v, Array) else v for v in operands]
+            found: Any = None if [v for v in memories if v is None] else numpy.where(*memories)
+            if found is not None and found.ndim and dtype in NATIVE:
+                return base.hosted(found)
+        elif dtype in NATIVE:
             try:
                 return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands)
             except OverflowError:

@@ -26,8 +26,19 @@ def _plain(x: Any, y: Any) -> bool:
             and not small(x, y))
 
 
+def _vectors(x: Any, y: Any) -> bool:
+    """Are these what most products are of, two large vectors of one type?  (A short way to the answer.)"""
+    if type(x) is not base.array_class or type(y) is not base.array_class:
+        return False
+    form = x.form
+    return (form is y.form and form.ndim == 1 and form.size >= elementwise.SMALL and form.dtype.kind in "fiu"
+            and not elementwise.eager_errors)
+
+
 def product(x: Any, y: Any) -> Any:
     """The matrix product of two arrays of at least one dimension, or None where NumPy must say no."""
+    if x.form is y.form and _vectors(x, y):
+        return folds.product(x, y)
     rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
     inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != inner:
@@ -61,8 +72,10 @@ def _matmul(x: Any, y: Any, out: Any) -> None:
 def _matmul_general(args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
     """Any call of `matmul`."""
     if len(args) == 2 and out is None and not options:
-        x, y = args if all(isinstance(a, Array) for a in args) else map(asanyarray, args)
-        if _plain(x, y):
+        x, y = args
+        if not isinstance(x, Array) or not isinstance(y, Array):
+            x, y = asanyarray(x), asanyarray(y)
+        if _vectors(x, y) or _plain(x, y):
             try:
                 found = product(x, y)
             except base.Unaddressable:
@@ -78,6 +91,8 @@ UFUNCS["matmul"].general = _matmul_general  # type: ignore[method-assign]
 
 @named(numpy.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
+    if out is None and _vectors(a, b):
+        return UFUNCS["matmul"](a, b)
     x, y = asanyarray(a), asanyarray(b)
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.ndim == 0 or y.ndim == 0:  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from diffuse.numpy import base, elementwise, operands
 from diffuse.numpy.base import Array
 from diffuse.numpy.forms import row_major
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
-from diffuse.scipy.sparse.state import Sparse
+from diffuse.scipy.sparse.state import Name, Sparse, put
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
 """Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""
@@ -52,6 +52,9 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
 
     `turned`: of the transpose; for diagonals only.
     """
+    ready = a._rows
+    if ready is not None and ready.take(a, x):
+        return products.spmv(ready.rows, x)
     held = a._held
     if held.format not in FORMATS or held.ndim != 2:
         return None
@@ -94,12 +97,48 @@ def _product(a: Sparse, x: Any) -> Any:
     values = a._part("data")
     if not values.size or not checks.integers(a):
         return None
-    if (found := narrow.rows_of(a)) is not None:
-        return products.spmv(*found, x)
-    checks.check(a)
-    if a._held.format == "bsr":
-        return _called(a, x, ("data", "indices", "indptr"))
-    return products.spmv(*rows.rows_of(a), x)
+    found = narrow.rows_of(a)
+    if found is None:
+        checks.check(a)
+        if a._held.format == "bsr":
+            return _called(a, x, ("data", "indices", "indptr"))
+        found = rows.rows_of(a)
+    ready = Ready(a, *found)
+    put(a, "_rows", ready)
+    return products.spmv(ready.rows, x)
+
+
+class Ready:
+    """Rows of a matrix, for products as long as the arrays that they were made of are the same."""
+
+    __slots__ = ("rows", "length", "size", "watched")
+
+    def __init__(self, a: Sparse, positions: Any, columns: Any, values: Any) -> None:
+        self.rows = products.Rows(positions, columns, values)
+        self.length = a._held.shape[1]
+        self.size = max(values.shape[0], self.rows.count)
+        names = a._part_names() if a._narrow is None else ("data",)
+        self.watched = tuple([self._watched(name, a._part(name), values) for name in names])
+
+    @staticmethod
+    def _watched(name: Name, part: Any, values: Any) -> tuple[Any, ...]:
+        """An array as it is now; without a version if tasks read it as it is when they run."""
+        storage = base.storage_of(part)
+        return name, part, part.form, storage, None if part is values else storage.version
+
+    def take(self, a: Sparse, x: Any) -> bool:
+        """May `a @ x` be recorded for a vector x without looking at `a` again?"""
+        form, small = x.form, elementwise.SMALL
+        if (form.ndim != 1 or form.shape[0] != self.length or form.dtype.char not in NUMBERS
+                or (self.size < small and self.length < small) or elementwise.eager_errors):
+            return False
+        parts: Any = a._parts
+        for name, part, kept, storage, version in self.watched:
+            if parts.get(name) is not part or part.form is not kept or part.storage is not storage:
+                return False
+            if version is not None and (storage.version != version or storage.exported):
+                return False
+        return True
 
 
 def _diagonals(a: Sparse, x: Any, turned: bool) -> Any:

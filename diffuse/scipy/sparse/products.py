@@ -26,27 +26,56 @@ def recordable(*dtypes: Any) -> bool:
     return all(numpy.dtype(d) in NATIVE for d in dtypes)
 
 
-def spmv(positions: Any, columns: Any, values: Any, dense: Any) -> Any:
+class Rows:
+    """A sparse matrix of m rows, and what every product with it needs, laid out once.
+
+    `positions` (m + 1,), `columns` and `values` (stored elements,) are packed Diffuse arrays; positions rise
+    from 0 and columns lie in [0, n): nobody looks again.
+    """
+
+    __slots__ = ("count", "stored", "_arrays", "_ends", "_inputs", "_results")
+
+    def __init__(self, positions: Any, columns: Any, values: Any) -> None:
+        self.count = positions.shape[0] - 1
+        self.stored = values.shape[0]
+        self._arrays = values, columns
+        self._ends = positions[:-1], positions[1:]
+        self._inputs: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self._results: dict[Any, tuple[Any, tuple[str, ...]]] = {}
+
+    def inputs(self, shape: tuple[int, ...]) -> tuple[Any, ...]:
+        """The operands of a task over `shape`, but for the dense one."""
+        found = self._inputs.get(shape)
+        if found is None:
+            found = self._inputs[shape] = (*[_along(x, shape) for x in self._ends],
+                                           *[_gathered(x, shape) for x in self._arrays])
+        return found
+
+    def result(self, dense: Any) -> tuple[Any, tuple[str, ...]]:
+        """Element type and signature of a product with operands of the element type `dense`."""
+        found = self._results.get(dense)
+        if found is None:
+            values, columns = self._arrays
+            dtype = numpy.result_type(values.dtype, dense)
+            names = [NATIVE[d] for d in (values.dtype, columns.dtype, dense, dtype)]
+            found = self._results[dense] = dtype, ("int64", "int64", *names)
+        return found
+
+
+def spmv(rows: Rows, dense: Any) -> Any:
     """The product of a sparse matrix (m, n) and a dense vector (n,) or matrix (n, k), as a lazy array.
 
-    `positions` (m + 1,), `columns` and `values` (stored elements,) are Diffuse arrays; positions rise from 0
-    and columns lie in [0, n): nobody looks again.  Each element of the result is summed over the row as it
-    is stored, from zero, in the common element type of `values` and `dense`, which are the bits of SciPy's
-    `csr_matvec` and `csr_matvecs`.
+    Each element of the result is summed over the row as it is stored, from zero, in the common element type
+    of values and `dense`, which are the bits of SciPy's `csr_matvec` and `csr_matvecs`.
     """
-    rows = positions.shape[0] - 1
-    dtype = numpy.result_type(values.dtype, dense.dtype)
-    shape = (rows, *dense.shape[1:])
-    if not values.size or 0 in shape:
+    dense = dense if dense.form.ordered else dense.copy()
+    shape = (rows.count, *dense.form.shape[1:])
+    dtype, signature = rows.result(dense.form.dtype)
+    if not rows.stored or 0 in shape:
         return zeros(shape, dtype)
     out = recorded(row_major(shape, dtype))
-    first, last = positions[:-1], positions[1:]
-    dense = packed(dense)
-    inputs = (_along(first, shape), _along(last, shape), _gathered(values, shape), _gathered(columns, shape),
-              _gathered(dense, shape))
-    signature = ("int64", "int64", NATIVE[values.dtype], NATIVE[columns.dtype], NATIVE[dense.dtype],
-                 NATIVE[dtype])
-    engine.record("spmv", signature, shape, inputs, ((storage_of(out), view_of(out)),))
+    engine.record("spmv", signature, shape, (*rows.inputs(shape), _gathered(dense, shape)),
+                  ((out.storage, out.part),))
     return out
 
 
@@ -65,11 +94,6 @@ def totals(positions: Any, values: Any) -> Any:
     engine.record("reduceat", ("int64", "int64", NATIVE[values.dtype], NATIVE[dtype]), shape, inputs,
                   ((storage_of(out), view_of(out)),))
     return out
-
-
-def packed(x: Any) -> Any:
-    """The array itself if its elements lie one after another in memory, else a copy of it."""
-    return x if x.strides == row_major(x.shape, x.dtype).strides else x.copy()
 
 
 def _along(x: Any, shape: tuple[int, ...]) -> tuple[Any, View]:

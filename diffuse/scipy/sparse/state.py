@@ -24,7 +24,8 @@ from diffuse.numpy.operands import wrap
 CLASSES: dict[type, type] = {}
 """Our class for each of SciPy's; `classes` fills it in."""
 
-SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked")
+SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked",
+         "_rows")
 """The state of an object, as slots of the classes at the end of the line: others would clash with dict's."""
 
 put = object.__setattr__
@@ -58,6 +59,8 @@ class Sparse(Open):
     """The stamp of the structure, and the shape of the values, when somebody last looked through it."""
     _narrow: tuple[Any, ...] | None
     """Positions and indices in 32 bits, which the held object has, too, where the program expects 64."""
+    _rows: Any
+    """What the last product went along."""
     _asked: bool
     """Somebody has asked for the structure, by other means than a product."""
 
@@ -74,6 +77,7 @@ class Sparse(Open):
         """The structure is another than before: what was derived from it is gone."""
         put(self, "_kept", {})
         put(self, "_checked", None)
+        put(self, "_rows", None)
 
     def _part_names(self) -> tuple[Name, ...]:
         return self._names
@@ -103,6 +107,7 @@ class Sparse(Open):
 
     def _replace(self, name: Name, value: Any) -> None:
         """The program assigns another array."""
+        put(self, "_rows", None)
         if isinstance(value, Array):
             self._parts[name] = value
             return
@@ -129,6 +134,7 @@ class Sparse(Open):
         put(self, "_asked", True)
         if self._narrow is not None:
             put(self, "_narrow", None)
+            put(self, "_rows", None)
             for name in ("indptr", "indices"):
                 stored(self._held, name, fetched(self._held, name).astype(numpy.int64))
 
