@@ -1,5 +1,5 @@
 # make run    the demonstration: one program under NumPy and under Diffuse
-# make test   ruff, mypy, pytest
+# make test   ruff, mypy, pytest: first what may run side by side, then what runs several ranks
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
 # make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
 # make bench-legate   the same programs on Legate; CUPYNUMERIC=python names an interpreter that has cuPyNumeric
@@ -17,7 +17,8 @@ run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
 
 test: lint $(INSTALLED)-test
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q --numprocesses auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder -m "not ranks"
+	$(BIN)/python -m pytest -q -m ranks
 
 lint: $(INSTALLED)-test
 	$(BIN)/ruff check .

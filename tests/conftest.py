@@ -17,6 +17,9 @@ if "DIFFUSE_CACHE_DIR" not in os.environ:
     os.environ["DIFFUSE_CACHE_DIR"] = tempfile.mkdtemp(prefix="diffuse-tests-")
     atexit.register(shutil.rmtree, os.environ["DIFFUSE_CACHE_DIR"], ignore_errors=True)
 
+# Matplotlib looks through this machine's fonts once, not once for every program that draws.
+os.environ.setdefault("MPLCONFIGDIR", str(Path(os.environ["DIFFUSE_CACHE_DIR"], "matplotlib")))
+
 # A job that a shell runs in the background ignores interrupts, and its children do; some tests send them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -31,12 +34,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "local_only(instead): what a runtime promises whose memory the host "
                                        "shares; `instead` says what Legate does")
+    config.addinivalue_line("markers", "ranks: runs several ranks, which want the machine for themselves")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     marker = item.get_closest_marker("local_only")
     if marker is not None and os.environ.get("DIFFUSE_RUNTIME") == "legate":
         pytest.skip(f"for shared memory; under Legate {marker.args[0]}")
+    if item.get_closest_marker("ranks") is not None:
+        from tests.jobs import SEVERAL
+
+        if SEVERAL is not None:
+            pytest.skip(SEVERAL)
 
 
 @pytest.fixture

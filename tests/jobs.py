@@ -21,7 +21,7 @@ from diffuse.runtime.legate import prepare
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCHERS = ("OMPI_", "PMIX_", "MV2_", "SLURM_", "LEGATE_", "REALM_", "UCX_")
-SECONDS = 120
+SECONDS = 240
 DISTRIBUTED = str(ROOT / "tests" / "distributed.py")
 TINY: dict[str, Any] = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64", "DIFFUSE_LEGATE_MEMORY": "512M"}
 """Settings under which tests' small arrays are recorded and cut."""
@@ -30,7 +30,6 @@ ONE, SEVERAL = prepare.find().refusal(), prepare.find().refusal(several=True)
 if SEVERAL is None and not Path(sys.prefix, "bin", "mpirun").exists():
     SEVERAL = "no mpirun beside this Python"
 needs_legate = pytest.mark.skipif(ONE is not None, reason=str(ONE))
-needs_ranks = pytest.mark.skipif(SEVERAL is not None, reason=str(SEVERAL))
 
 FILL = """
 import os, sys

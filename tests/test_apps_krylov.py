@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import json
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -285,11 +286,12 @@ def test_same_results_under_diffuse(name: str, dtype: str, tolerance: float) -> 
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_runs_under_the_command(name: str, tmp_path: Path) -> None:
+def test_runs_under_the_command(name: str) -> None:
     sparse_of_diffuse()
     program = [f"apps/{name}.py", "--size", "64", "--iterations", "8"]
     done = subprocess.run([sys.executable, "-m", "diffuse", "run", *program], cwd=ROOT, timeout=120,
-                          env={"PATH": "", "DIFFUSE_CACHE_DIR": str(tmp_path), "DIFFUSE_SMALL": "0"},
-                          capture_output=True, text=True)
+                          capture_output=True,
+                          text=True, env={"PATH": "", "DIFFUSE_CACHE_DIR": os.environ["DIFFUSE_CACHE_DIR"],
+                                          "DIFFUSE_SMALL": "0"})
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")

@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from tests.jobs import job, needs_legate, needs_ranks
+from tests.jobs import job, needs_legate
 
 pytestmark = needs_legate
 
@@ -360,7 +360,7 @@ def test_both_see_what_the_other_writes(mode: str) -> None:
 
 
 @needs_cupynumeric
-@needs_ranks
+@pytest.mark.ranks
 def test_both_see_what_the_other_writes_on_two_ranks(tmp_path: Path) -> None:
     ranks(tmp_path, BOTH)
 
@@ -420,7 +420,7 @@ same(y, a + 1)
 
 
 @needs_cupynumeric
-@needs_ranks
+@pytest.mark.ranks
 @pytest.mark.parametrize("gather, expected", [("0", "lambda name: [name]"), ("1G", "lambda name: []")])
 def test_several_ranks_compute_by_cupynumeric_what_is_too_large(tmp_path: Path, gather: str, expected: str
                                                                 ) -> None:

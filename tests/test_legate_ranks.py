@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diffuse.runtime.legate import ranks
-from tests.jobs import FILL, Job, diffuse, environment, needs_ranks, python
+from tests.jobs import FILL, Job, diffuse, environment, python
 
 RANK = """
 import os, sys, threading, warnings
@@ -137,7 +137,7 @@ def test_numbers_without_a_seed_are_the_same_on_all_ranks() -> None:
     assert float(first[-1]) == np.random.default_rng(7).random(), "a seed is a seed"
 
 
-@needs_ranks
+@pytest.mark.ranks
 def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(FILL)
     done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path)
@@ -147,7 +147,7 @@ def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
     assert "ValueError: boo" in done.stderr
 
 
-@needs_ranks
+@pytest.mark.ranks
 def test_an_interrupt_ends_all_ranks(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     (tmp_path / "x.py").write_text(f"import os, time\nopen({str(ready)!r} + str(os.getpid()), 'w')\n"

@@ -90,6 +90,7 @@ def test_one_point_is_another_program_of_no_more_steps_a_task() -> None:
 
 
 def test_building_a_task_takes_the_same_steps_at_every_scale() -> None:
+    window(1)  # what is looked up once and kept, whoever builds the first
     built = {points: counted(lambda points=points: str(len(window(points))))[0]  # type: ignore[misc]
              for points in (2, 1_024, 1_048_576)}
     assert len(set(built.values())) == 1
