@@ -98,6 +98,12 @@ def test_operators_see_what_was_recorded() -> None:
     assert ((2 * a) * numpy.matrix(numpy.ones((300, 1))))[0, 0] == 1200.0
 
 
+def test_an_array_without_dimensions_is_a_scalar_to_scipys_matrices() -> None:
+    for value in (np.array(2.0), np.ones(5000).sum() / 2500):
+        found = value * scipy.sparse.csr_matrix(numpy.array(VALUES))
+        same(found, 2.0 * scipy.sparse.csr_matrix(numpy.array(VALUES)))
+
+
 def test_in_place_an_array_stays_an_array() -> None:
     a = np.array([[1.0, 2.0], [3.0, 4.0]])
     before = a

@@ -55,7 +55,8 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
     if not isinstance(other, numpy.ndarray):
         theirs = symbol if turned else MIRRORED.get(symbol, "r" + symbol)
         method = getattr(type(other), f"__{theirs}__", None)
-        found = NotImplemented if method is None else method(other, self)
+        # without dimensions as NumPy's: SciPy's matrices know no other as a scalar
+        found = NotImplemented if method is None else method(other, self if self.ndim else host(self))
         if found is not NotImplemented:
             return found
     memory: Any = host(self)
