@@ -22,7 +22,7 @@ Kinds of `Op`:
     spmv      args = (low, high), attribute = (values, columns, dense), three arguments: value = the sum of
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
-              as `numpy.add.reduceat` adds them
+              as `numpy.add.reduceat` adds them, added to zero: never -0.0
     otherwise a NumPy ufunc ("add", "exp", "where", "clip" ...) computing in the dtypes of its args,
               with a result of `dtype`
 """

@@ -53,7 +53,7 @@ class Rows:
         out[...] = 0
         if len(rows):
             values = self.memory(address, dtype, (int(high[rows[-1]]),))
-            out[rows] = np.add.reduceat(values, low[rows], dtype=out.dtype)
+            out[rows] += np.add.reduceat(values, low[rows], dtype=out.dtype)  # to zero: never -0.0
 
     def _sum(self, low: Array, high: Array, out: Array, values: Array, columns: Array) -> None:
         counts = high - low

@@ -1,6 +1,6 @@
 """Sums of neighbouring floats in the order in which NumPy's `add.reduceat` adds them, as LLVM functions.
 
-The first element is added to the sum of the others.  Fewer than eight numbers are added one after another,
+The first element is added to the sum of the others, and all that to zero.  Fewer than eight numbers are added one after another,
 up to 128 by eight accumulators that are added by pairs, with what is left over behind them; of more, two
 parts are added that are summed so.  Source: NumPy's pairwise sum, whose error grows with the logarithm of
 the number of elements.  Complex elements are pairs of numbers, of which real and imaginary parts are added
@@ -72,20 +72,22 @@ one:
   %first = load KIND, ptr %a, align ALIGN
   %count = sub i64 %n, WIDTH
   %more = icmp sgt i64 %count, 0
-  br i1 %more, label %others, label %alone
-alone:
-  ret KIND %first
+  br i1 %more, label %others, label %end
 others:
   %next = getelementptr inbounds PART, ptr %a, i64 WIDTH
   %rest = call KIND @NAME(ptr %next, i64 %count)
   %sum = fadd KIND %first, %rest
-  ret KIND %sum
+  br label %end
+end:
+  %all = phi KIND [ %first, %one ], [ %sum, %others ]
+  %found = fadd KIND %all, zeroinitializer
+  ret KIND %found
 }
 """
 
 
 def pairwise(code: Code, dtype: str, at: str, count: str) -> Value:
-    """The sum of so many elements (an i64) from an address on; of none, zero.  One lane."""
+    """The sum of zero and so many elements (an i64) from an address on: never -0.0.  One lane."""
     part, width = ELEMENT[dtype], 2 if dtype in COMPONENT else 1
     kind, name = f"<{width} x {part}>", f"diffuse.pairwise.{dtype}"
     words = {"FOLDED": _folded(part, width), "KIND": kind, "NAME": name, "PART": part, "WIDTH": str(width),

@@ -162,6 +162,19 @@ def test_duplicates_and_unsorted_indices(form: str, axis: Any) -> None:
         same(getattr(ours(real.copy()), name)(axis), getattr(real.copy(), name)(axis), slack(real))
 
 
+@pytest.mark.usefixtures("ways")
+@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
+def test_no_sum_is_minus_zero(form: str, dtype: str) -> None:
+    """Rows and columns of one, two and more elements that all are."""
+    full = numpy.tril(numpy.ones((12, 12), dtype))
+    real = getattr(scipy.sparse, f"{form}_array")(full)
+    real.data[:] = -0.0 if dtype[0] == "f" else complex(-0.0, -0.0)
+    for axis in (0, 1):
+        for name in ("sum", "mean"):
+            same(getattr(ours(real), name)(axis), getattr(real, name)(axis))
+
+
 def large(form: str = "csr") -> Any:
     n = 1 << 16
     real = scipy.sparse.diags_array([-1.0, 2.0, -1.0], offsets=[-1, 0, 1], shape=(n, n))

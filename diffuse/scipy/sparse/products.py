@@ -82,8 +82,8 @@ def spmv(rows: Rows, dense: Any) -> Any:
 def totals(positions: Any, values: Any) -> Any:
     """The sums (m,) of the rows that begin at `positions` (m + 1,) among `values`, as a lazy array.
 
-    In the element type in which NumPy adds up `values`, and with the bits of `numpy.add.reduceat`; of a row
-    without elements, zero.  Positions rise from 0 to the number of values: nobody looks again.
+    In the element type in which NumPy adds up `values`, and with the bits of `numpy.add.reduceat`, added to
+    zero.  Positions rise from 0 to the number of values: nobody looks again.
     """
     rows = positions.shape[0] - 1
     dtype = numpy.add.reduce(numpy.empty(0, values.dtype)).dtype
