@@ -1,10 +1,10 @@
 """Sums of neighbouring floats in the order in which NumPy's `add.reduceat` adds them, as LLVM functions.
 
-The first element is added to the sum of the others, and all that to zero.  Fewer than eight numbers are added one after another,
-up to 128 by eight accumulators that are added by pairs, with what is left over behind them; of more, two
-parts are added that are summed so.  Source: NumPy's pairwise sum, whose error grows with the logarithm of
-the number of elements.  Complex elements are pairs of numbers, of which real and imaginary parts are added
-apart, by four accumulators each.
+The first element is added to the sum of the others, and all that to zero.  Fewer than eight numbers are
+added one after another, up to 128 by eight accumulators that are added by pairs, with what is left over
+behind them; of more, two parts are added that are summed so.  Source: NumPy's pairwise sum, whose error
+grows with the logarithm of the number of elements.  Complex elements are pairs of numbers, of which real and
+imaginary parts are added apart, by four accumulators each.
 """
 
 from __future__ import annotations

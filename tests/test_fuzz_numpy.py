@@ -259,6 +259,10 @@ class Program:
         assert getattr(got, "dtype", None) == getattr(plain, "dtype", None), self.text(f"{what}: {got!r}")
         assert numpy.shape(got) == numpy.shape(plain), self.text(f"{what}: {numpy.shape(got)}")
         assert same_bits(plain, got), self.text(f"{what}:\n{plain!r}\n{got!r}")
+        if isinstance(ours, Array) and plain.size:
+            several = [d for d, n in enumerate(plain.shape) if n > 1]
+            lie = [[x.strides[d] for d in several] for x in (plain, ours)]
+            assert lie[0] == lie[1], self.text(f"{what}: strides {lie[1]} and NumPy's {lie[0]}")
 
     def text(self, problem: str) -> str:
         return "\n".join([*self.lines, problem])

@@ -106,7 +106,7 @@ def test_a_vector_that_is_still_being_made_is_waited_for() -> None:
 @pytest.mark.parametrize("dtype",
                          "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split())
 def test_sums_of_rows_have_the_bits_of_reduceat(dtype: str) -> None:
-    """Added to zero, so that none is -0.0.  Rows without elements, up to 8, to 128 and beyond: each is added up in a way of its own."""
+    """Rows without elements, up to 8, to 128 and beyond: each is added up in a way of its own, to zero."""
     draw = numpy.random.default_rng(10)
     chosen = [0, 65, 127, 128, 129, 130, 136, 137, 257, 1000, 3000, 0, 0, 9, 8, 1, 0]
     lengths = numpy.concatenate((draw.integers(0, 20, 300), chosen))

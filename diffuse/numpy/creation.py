@@ -12,7 +12,7 @@ from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, legate
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
-from diffuse.numpy.forms import NATIVE, Form, Mirror, form, like, packed_strides, row_major
+from diffuse.numpy.forms import NATIVE, Form, Mirror, form, packed_strides, replica, row_major
 from diffuse.numpy.operands import adopt, lowered, shared, wrap
 
 
@@ -187,7 +187,7 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
     if not isinstance(source, Array) or kind not in NATIVE:
         return None
     if shape is None:
-        return like([source.meta], source.form.shape, kind, order)
+        return replica(source.meta, kind, order)
     return _fresh(_shape(shape), kind, "C" if order in ("K", "A") else order)
 
 

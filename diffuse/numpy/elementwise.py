@@ -16,7 +16,7 @@ from diffuse import engine
 from diffuse.ir import Point, Scalar
 from diffuse.numpy import base
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
-from diffuse.numpy.forms import NATIVE, Form, like, row_major
+from diffuse.numpy.forms import NATIVE, Form, like, replica, row_major
 from diffuse.settings import config, watch
 
 eager_errors = False
@@ -337,7 +337,7 @@ def assign(target: base.Operand, value: Any) -> None:
 
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K") -> Any:
     """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
-    form = like([x.meta], x.form.shape, x.form.dtype if dtype is None else dtype, order)
+    form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
     if not form.size or (form.size < SMALL and ready(x)) or eager_errors:
         return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
     if form.name[0] != "c" and x.form.name[0] == "c" and form.name != "bool":

@@ -20,7 +20,7 @@ from diffuse.kernels import small_folds
 from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
 from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
-from diffuse.numpy.forms import NATIVE, Form, row_major
+from diffuse.numpy.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
@@ -153,12 +153,33 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)
         axes = tuple(range(x.form.ndim))
-    name = NATIVE[wanted]
+    name, order = NATIVE[wanted], _order(x, axes, keepdims)
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
     if x.form.size < elementwise.SMALL and ready(x):
-        return _at_once(operator, x, axes, wanted, computing, keepdims)
-    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims)
+        found = _at_once(operator, x, axes, wanted, computing, keepdims)
+        if order is None:
+            return found
+        return _laid(found, _result(x.form.shape, axes, wanted, keepdims, order)[0])
+    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims, order)
+
+
+def _order(x: Array, axes: tuple[int, ...], keepdims: bool) -> Point | None:
+    """The dimensions, outermost first, as NumPy lays out a reduction; None for C's order."""
+    if x.form.ordered or (x.form.ndim - len(axes) < 2 and not keepdims):
+        return None
+    made = like([x.meta], x.form.shape, x.form.dtype)
+    return None if made.ordered else outermost_first(made.strides)
+
+
+def _laid(found: Array, form: Form) -> Array:
+    """Few elements, in the layout of a form."""
+    if found.form is form:
+        return found
+    memory = numpy.empty_like(form.mirror)
+    memory[...] = host(found)
+    laid: Array = hosted(memory)
+    return laid
 
 
 def _arranged(x: Array) -> Array:
@@ -219,7 +240,7 @@ def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str)
 
 
 def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
-              wanted: numpy.dtype[Any], keepdims: bool) -> Any:
+              wanted: numpy.dtype[Any], keepdims: bool, order: Point | None = None) -> Any:
     """Record a fold of arrays of one shape; the output's view follows only the kept dimensions."""
     shape = inputs[0].form.shape
     if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
@@ -230,8 +251,8 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
         operands = tuple([operand(x, shape) for x in inputs])
     except base.Unaddressable:
         copies = tuple([wrap(host(x).copy()) for x in inputs])
-        return _recorded(operation, copies, axes, signature, wanted, keepdims)
-    form, part = _result(shape, axes, wanted, keepdims)
+        return _recorded(operation, copies, axes, signature, wanted, keepdims, order)
+    form, part = _result(shape, axes, wanted, keepdims, order)
     out = recorded(form)
     operator = "sum" if operation == "dot" else operation
     engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
@@ -239,11 +260,12 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
 
 
 @lru_cache(maxsize=1 << 12)
-def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool
-            ) -> tuple[Form, view.View]:
+def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
+            order: Point | None) -> tuple[Form, view.View]:
     """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
-    form = row_major(tuple([1 if d in axes else n for d, n in enumerate(shape) if keepdims or d not in axes]),
-                     wanted)
+    left = [d for d in range(len(shape)) if keepdims or d not in axes]
+    form = packed(tuple([1 if d in axes else shape[d] for d in left]),
+                  tuple([left.index(d) for d in order or left if d in left]), wanted)
     kept = tuple([d for d in range(len(shape)) if d not in axes])
     strides = tuple([form.strides[d] for d in kept]) if keepdims else form.strides
     part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides,
@@ -300,7 +322,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
             source = operand(x, x.form.shape)
         except base.Unaddressable:
             return scan(operation, wrap(host(x).copy()), axis, dtype, out)
-        result = recorded(row_major(x.form.shape, wanted))
+        result = recorded(like([x.meta], x.form.shape, wanted))
         name = wanted.name
         engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
                       ((result.storage, result.part),))

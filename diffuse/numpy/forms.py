@@ -168,11 +168,29 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
     ranked = [x for x in inputs if x.ndim]
     if not ranked or 0 in shape:
         return row_major(shape, dtype)
-    # two indices a dimension show the iterator every stride; the few elements it allocates cost nothing
-    clipped = [x[tuple(slice(0, 2) for _ in x.shape)] for x in ranked]
+    clipped = [_clipped(x) for x in ranked]
     flags: list[Any] = [["readonly"]] * len(clipped) + [["writeonly", "allocate"]]
     arrays: list[Any] = [*clipped, None]
     probe = numpy.nditer(arrays, ["zerosize_ok"], flags, op_dtypes=[None] * len(clipped) + [dtype])
-    strides = probe.operands[-1].strides
-    perm = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
-    return form(shape, packed_strides(shape, perm, dtype.itemsize), dtype)
+    return packed(shape, outermost_first(probe.operands[-1].strides), dtype)
+
+
+def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
+    """The form NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
+    if order != "K" or x.flags.forc or not x.size:
+        return like([x], x.shape, dtype, order)
+    return packed(x.shape, outermost_first(numpy.empty_like(_clipped(x)).strides), dtype)
+
+
+def _clipped(x: Mirror) -> Mirror:
+    """Two indices a dimension show every stride; as many elements cost nothing to allocate."""
+    return x[tuple(slice(0, 2) for _ in x.shape)]
+
+
+def outermost_first(strides: Point) -> Point:
+    return tuple(sorted(range(len(strides)), key=lambda d: (-strides[d], d)))
+
+
+def packed(shape: Point, order: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form of a packed array whose dimensions, outermost first, are `order`."""
+    return form(shape, packed_strides(shape, order, dtype.itemsize), dtype)

@@ -54,7 +54,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
-        copied = x.copy()  # type: ignore[attr-defined]
+        copied = x.copy("K")  # type: ignore[attr-defined]
         return copied if type(a) is base.array_class else base.unboxed(copied)
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 

@@ -136,7 +136,7 @@ def component(x: Array, name: str) -> Any:
         return viewing(x, getattr(x.meta, name))
     if name == "real":
         return viewing(x, x.meta)
-    zero = hosted(numpy.zeros(x.form.shape, x.form.dtype))
+    zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))
     zero.meta.flags.writeable = False
     return zero
 

@@ -2,8 +2,8 @@
 
 SciPy's sums along the axis that its format goes along (the rows of csr, the columns of csc) are those of
 `numpy.add.reduceat`, added to zero, and other sums along one axis are products with ones; here they are the
-same, and have the same bits (but where a csr array has values that belong to no row, which SciPy adds to the last one).  A
-sum of everything is the sum of the values, as `diffuse.numpy.sum` adds them up.  Matrices
+same, and have the same bits (but where a csr array has values that belong to no row, which SciPy adds to the
+last one).  A sum of everything is the sum of the values, as `diffuse.numpy.sum` adds them up.  Matrices
 (whose sums are `numpy.matrix`), formats other than csr, csc and coo, `out=` and errors are SciPy's affair.
 Source: SciPy's `_spbase.sum` and `mean`, and `_cs_matrix.sum`.
 """
