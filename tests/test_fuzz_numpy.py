@@ -261,7 +261,7 @@ class Program:
         assert same_bits(plain, got), self.text(f"{what}:\n{plain!r}\n{got!r}")
         if isinstance(ours, Array) and plain.size:
             several = [d for d, n in enumerate(plain.shape) if n > 1]
-            lie = [[x.strides[d] for d in several] for x in (plain, ours)]
+            lie = [[strides[d] for d in several] for strides in (plain.strides, ours.form.strides)]
             assert lie[0] == lie[1], self.text(f"{what}: strides {lie[1]} and NumPy's {lie[0]}")
 
     def text(self, problem: str) -> str:
