@@ -90,6 +90,28 @@ def legate(text: str, **variables: str) -> str:
     return done.stdout
 
 
+def test_what_every_point_reads_whole_is_as_it_was_written() -> None:
+    """While it also reads its own tile; always stores that Legate has not seen, and at once."""
+    assert legate("""
+        import diffuse
+        import diffuse.numpy as np
+        import numpy
+        a, found, wrong = np.arange(3600.0), [], 0
+        for k in range(300):
+            p = a * 0.5 + k
+            if k % 2:
+                diffuse.flush()
+            found.append((p, p[::-1] - p))
+            if k % 2:
+                diffuse.flush()
+            a = a + 1.0
+        for k, (_, difference) in enumerate(found):
+            p = (numpy.arange(3600.0) + k) * 0.5 + k
+            wrong += not (numpy.asarray(difference) == p[::-1] - p).all()
+        print(wrong)
+        """, **TWO) == "0\n"
+
+
 def test_another_thread_is_told_to_leave_it_to_the_main_one() -> None:
     said = legate("""
         import threading

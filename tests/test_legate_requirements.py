@@ -49,7 +49,8 @@ def verify(case: Case) -> Cut:
             if not need.reads:  # Legate may hand out memory with anything in it
                 assert {(q, element) for element in mine} <= written.get(k, set())
             for other, (j, theirs) in product(range(found.spread), enumerate(found.needs)):
-                if need.writes and theirs.slot == need.slot and (other, j) != (q, k):
+                own = need.writes and (other, j) != (q, k) or need.axis == WHOLE and j != k
+                if own and theirs.slot == need.slot:
                     assert mine.isdisjoint(elements(theirs, other)), (need, q, theirs, other)
     return found
 
@@ -97,6 +98,16 @@ def test_what_is_broadcast_goes_whole_to_every_point() -> None:
 def test_what_is_turned_around_goes_whole_to_every_point_that_reads_it() -> None:
     found = cut(named((12, 5), 2, (a[::-1], READ), (b, WRITE)), 2, 1)
     assert found.spread == 2 and found.needs[0].axis == WHOLE and found.needs[0].high == (12, 5)
+
+
+def test_what_goes_whole_to_every_point_is_asked_for_once() -> None:
+    turned = cut(named((12, 5), 2, (a[::-1], READ), (a, READ), (b, WRITE)), 2, 1)
+    assert turned.spread == 2 and turned.of == (0, 0, 1)
+    assert turned.needs[0] == Need(0, (0, 0), (12, 5), WHOLE, 0, True, False)
+    part = cut(named((6, 5), 2, (a[6:], READ), (a[6:7].to((6, 5)), READ), (b[:6], WRITE)), 2, 1)
+    assert part.of == (0, 0, 1) and part.needs[0] == Need(0, (6, 0), (12, 5), WHOLE, 0, True, False)
+    apart = cut(named((6, 5), 2, (a[6:], READ), (a[5:6].to((6, 5)), READ), (b[:6], WRITE)), 2, 1)
+    assert apart.of == (0, 1, 2) and [n.axis for n in apart.needs] == [0, WHOLE, 0]
 
 
 def whole_and_frame(shape: Point) -> Layout:

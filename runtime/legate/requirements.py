@@ -104,11 +104,10 @@ def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) 
                 shape = a.storage[0]
                 box = (0,) * len(shape), shape, WHOLE, 0
             parts.setdefault(box, []).append(a)
-        if writes:
-            merged = _merged(parts)
-            if merged is None:
-                return None
-            parts = merged
+        merged = _merged(parts) if writes else _replicated(parts)
+        if merged is None:
+            return None
+        parts = merged
         for (low, high, axis, tile), same in parts.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
@@ -164,9 +163,28 @@ def _merged(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]] | Non
     _, _, axis, tile = boxes[0]
     if axis == WHOLE or any((b[2], b[3]) != (axis, tile) or b[0][axis] != boxes[0][0][axis] for b in boxes):
         return None
-    low = tuple(min(b[0][d] for b in boxes) for d in range(len(boxes[0][0])))
-    high = tuple(max(b[1][d] for b in boxes) for d in range(len(low)))
-    return {(low, high, axis, tile): [a for members in parts.values() for a in members]}
+    return {(*_around(*boxes), axis, tile): [a for members in parts.values() for a in members]}
+
+
+def _replicated(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]]:
+    """Boxes of one store that is only read: what all points get takes in every box that it overlaps.
+
+    Legate 26.1 now and then runs a point before it has all of a box that others get as well, if the point
+    is given some of the same elements once more, in a tile: `p[::-1] - p` then sees an older `p`.
+    """
+    for a in parts:
+        for b in parts:
+            if a != b and a[2] == WHOLE and not _apart(a, b):
+                others = {box: same for box, same in parts.items() if box not in (a, b)}
+                both = (*_around(a, b), WHOLE, 0)
+                return _replicated({**others, both: others.get(both, []) + parts[a] + parts[b]})
+    return parts
+
+
+def _around(*boxes: Box) -> tuple[Point, Point]:
+    """The smallest box with all of these."""
+    return (tuple(map(min, zip(*(low for low, *_ in boxes), strict=True))),
+            tuple(map(max, zip(*(high for _, high, *_ in boxes), strict=True))))
 
 
 def _apart(a: Box, b: Box) -> bool:
