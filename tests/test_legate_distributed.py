@@ -105,8 +105,8 @@ def test_four_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> Non
 FAILURES = {"raise": "ValueError: rank 1 has had enough", "exit": "", "kill": ""}
 
 
-@pytest.mark.parametrize(("where", "how"), [
-    *(("one host", how) for how in FAILURES), ("two machines", "raise"), ("two machines", "kill")])
+@pytest.mark.parametrize("how", FAILURES)
+@pytest.mark.parametrize("where", ["one host", "two machines"])
 def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expected: dict[str, Any],
                                     request: pytest.FixtureRequest) -> None:
     if where == "one host":
@@ -123,16 +123,16 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
     mpirun = str(Path(sys.prefix, "bin", "mpirun"))
     done = job(mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", sys.executable,
-               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "36", "12", cwd=ROOT,
+               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT,
                DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1", PYTHONHASHSEED="0",
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
-    assert done.returncode == 0 and "36 programs on 2 ranks" in done.stdout, done.tail
-    assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 30
+    assert done.returncode == 0 and "60 programs on 2 ranks" in done.stdout, done.tail
+    assert int(done.stdout.rpartition(" in several")[0].rpartition(" ")[2]) > 50
 
 
 def test_random_programs_agree_with_numpy_on_two_processors() -> None:
-    done = job(sys.executable, str(ROOT / "tests" / "fuzz_ranks.py"), "100", "250", "25",
+    done = job(sys.executable, str(ROOT / "tests" / "fuzz_ranks.py"), "100", "350", "25",
                cwd=ROOT, DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1",
                LEGATE_CONFIG="--cpus 2 --gpus 0", **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})
-    assert done.returncode == 0 and "150 programs on 1 ranks" in done.stdout, done.tail
+    assert done.returncode == 0 and "250 programs on 1 ranks" in done.stdout, done.tail
