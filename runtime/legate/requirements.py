@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import permutations
 from typing import NamedTuple
 
 from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
@@ -172,12 +173,12 @@ def _replicated(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]]:
     Legate 26.1 now and then runs a point before it has all of a box that others get as well, if the point
     is given some of the same elements once more, in a tile: `p[::-1] - p` then sees an older `p`.
     """
-    for a in parts:
-        for b in parts:
-            if a != b and a[2] == WHOLE and not _apart(a, b):
-                others = {box: same for box, same in parts.items() if box not in (a, b)}
-                both = (*_around(a, b), WHOLE, 0)
-                return _replicated({**others, both: others.get(both, []) + parts[a] + parts[b]})
+    for a, b in permutations(parts, 2):
+        if a[2] == WHOLE and not _apart(a, b):
+            joined: dict[Box, list[Argument]] = {}
+            for box, same in parts.items():
+                joined.setdefault((*_around(a, b), WHOLE, 0) if box in (a, b) else box, []).extend(same)
+            return _replicated(joined)
     return parts
 
 
