@@ -289,9 +289,8 @@ def test_same_results_under_diffuse(name: str, dtype: str, tolerance: float) -> 
 def test_runs_under_the_command(name: str) -> None:
     sparse_of_diffuse()
     program = [f"apps/{name}.py", "--size", "64", "--iterations", "8"]
+    environment = {"PATH": "", "DIFFUSE_CACHE_DIR": os.environ["DIFFUSE_CACHE_DIR"], "DIFFUSE_SMALL": "0"}
     done = subprocess.run([sys.executable, "-m", "diffuse", "run", *program], cwd=ROOT, timeout=120,
-                          capture_output=True,
-                          text=True, env={"PATH": "", "DIFFUSE_CACHE_DIR": os.environ["DIFFUSE_CACHE_DIR"],
-                                          "DIFFUSE_SMALL": "0"})
+                          env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].startswith("check: ")

@@ -260,12 +260,16 @@ class Program:
         assert numpy.shape(got) == numpy.shape(plain), self.text(f"{what}: {numpy.shape(got)}")
         assert same_bits(plain, got), self.text(f"{what}:\n{plain!r}\n{got!r}")
         if isinstance(ours, Array) and plain.size:
-            several = [d for d, n in enumerate(plain.shape) if n > 1]
-            lie = [[strides[d] for d in several] for strides in (plain.strides, ours.form.strides)]
-            assert lie[0] == lie[1], self.text(f"{what}: strides {lie[1]} and NumPy's {lie[0]}")
+            assert pitches(ours) == pitches(plain), self.text(
+                f"{what}: strides {ours.form.strides} and NumPy's {plain.strides}")
 
     def text(self, problem: str) -> str:
         return "\n".join([*self.lines, problem])
+
+
+def pitches(array: Any) -> list[int]:
+    """The strides that say where elements lie: not those of dimensions with a single index."""
+    return [stride for stride, n in zip(array.strides, array.shape, strict=True) if n > 1]
 
 
 def same_bits(a: Any, b: Any) -> bool:

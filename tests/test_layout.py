@@ -70,7 +70,7 @@ FLOORS: dict[str, int] = {
     "diffuse.numpy.distributed": 53, "diffuse.numpy.errors": 53, "diffuse.numpy.operands": 53,
     "diffuse.numpy.creation": 54, "diffuse.numpy.fallback": 54, "diffuse.numpy.views": 54,
     "diffuse.numpy.assign": 55, "diffuse.numpy.folds": 55, "diffuse.numpy.manipulation": 55,
-    "diffuse.numpy.joining": 56, "diffuse.numpy.ufuncs": 56,
+    "diffuse.numpy.joining": 56, "diffuse.numpy.moments": 56, "diffuse.numpy.ufuncs": 56,
     "diffuse.numpy.calculus": 57, "diffuse.numpy.functions": 57, "diffuse.numpy.logic": 57,
     "diffuse.numpy.namespace": 57, "diffuse.numpy.reductions": 57,
     "diffuse.numpy.fft": 58, "diffuse.numpy.interop": 58, "diffuse.numpy.products": 58,

@@ -12,7 +12,7 @@ from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, legate
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
-from diffuse.numpy.forms import NATIVE, Form, Mirror, form, packed_strides, replica, row_major
+from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, row_major
 from diffuse.numpy.operands import adopt, lowered, shared, wrap
 
 
@@ -109,7 +109,7 @@ def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: str) -> Any:
         numpy.empty((), order=order)  # type: ignore[call-overload]
         order = "C"
     if order in ("F", "f"):
-        return form(shape, packed_strides(shape, range(len(shape) - 1, -1, -1), dtype.itemsize), dtype)
+        return column_major(shape, dtype)
     return row_major(shape, dtype)
 
 

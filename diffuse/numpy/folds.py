@@ -1,14 +1,10 @@
-"""Reductions and scans: `sum`, `max`, `mean`, `argmin`, `cumsum` ... over any axes, recorded as tasks.
-
-Means and variances are the sums and elementwise steps that NumPy's own are made of.
-"""
+"""Reductions and scans: `sum`, `max`, `argmin`, `cumsum` ... over any axes, recorded as tasks."""
 
 from __future__ import annotations
 
 import operator as _operator
-from collections.abc import Callable
 from functools import lru_cache
-from math import isfinite, prod
+from math import isfinite
 from typing import Any
 
 import numpy
@@ -65,7 +61,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
             and (keepdims is False or keepdims is _NoValue) and type(a) is base.array_class
             and 0 < a.form.size < elementwise.SMALL and ready(a)):
-        found = _small_total(operator, a)
+        found = small_total(operator, a)
         if found is not None:
             return found
     if foreign(a):
@@ -96,10 +92,10 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     result = fold(operator, x, axes, wanted, keep)
     if initial is not _NoValue:
         result = ufuncs[_UFUNC[operator]](result, wanted.type(adopt(initial)))
-    return result if target is None else _stored(result, target, operator, out)
+    return result if target is None else stored(result, target, operator, out)
 
 
-def _small_total(operator: str, x: Array) -> Any:
+def small_total(operator: str, x: Array) -> Any:
     """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
     name = x.form.name
     x = _arranged(x)
@@ -117,7 +113,7 @@ def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any
     return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
 
 
-def _stored(result: Any, target: Array, operator: str, out: Any) -> Any:
+def stored(result: Any, target: Array, operator: str, out: Any) -> Any:
     """Write a reduction's result to `out=`, which must have its shape."""
     shape = result.form.shape if isinstance(result, Array) else result.shape
     if shape != target.form.shape:
@@ -153,23 +149,15 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
     if len(axes) == x.form.ndim and not keepdims:
         x = _arranged(x)
         axes = tuple(range(x.form.ndim))
-    name, order = NATIVE[wanted], _order(x, axes, keepdims)
+    name, source = NATIVE[wanted], None if x.form.ordered else x.form
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
     if x.form.size < elementwise.SMALL and ready(x):
         found = _at_once(operator, x, axes, wanted, computing, keepdims)
-        if order is None:
+        if source is None or not isinstance(found, Array):
             return found
-        return _laid(found, _result(x.form.shape, axes, wanted, keepdims, order)[0])
-    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims, order)
-
-
-def _order(x: Array, axes: tuple[int, ...], keepdims: bool) -> Point | None:
-    """The dimensions, outermost first, as NumPy lays out a reduction; None for C's order."""
-    if x.form.ordered or (x.form.ndim - len(axes) < 2 and not keepdims):
-        return None
-    made = like([x.meta], x.form.shape, x.form.dtype)
-    return None if made.ordered else outermost_first(made.strides)
+        return _laid(found, _result(x.form.shape, axes, wanted, keepdims, source)[0])
+    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims, source)
 
 
 def _laid(found: Array, form: Form) -> Array:
@@ -186,14 +174,14 @@ def _arranged(x: Array) -> Array:
     """What a full reduction goes through: the dimensions in the order of memory, short rows as one."""
     if x.form.ndim < 2:
         return x
-    order = _outermost_first(x.form.strides)
+    order = _memory_order(x.form.strides)
     if order is not None:
         x = viewing(x, x.meta.transpose(order))
     return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
 
 
 @lru_cache(maxsize=1 << 12)
-def _outermost_first(strides: Point) -> Point | None:
+def _memory_order(strides: Point) -> Point | None:
     """The dimensions in the order of memory; None if they are."""
     order = sorted(range(len(strides)), key=lambda d: (strides[d] != 0, -abs(strides[d])))
     return None if order == sorted(order) else tuple(order)
@@ -240,8 +228,11 @@ def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str)
 
 
 def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
-              wanted: numpy.dtype[Any], keepdims: bool, order: Point | None = None) -> Any:
-    """Record a fold of arrays of one shape; the output's view follows only the kept dimensions."""
+              wanted: numpy.dtype[Any], keepdims: bool, source: Form | None = None) -> Any:
+    """Record a fold of arrays of one shape; the output's view follows only the kept dimensions.
+
+    The result lies as NumPy's does of an operand of the form `source`, in C's order where there is none.
+    """
     shape = inputs[0].form.shape
     if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
             and all([x.form.ordered for x in inputs])):
@@ -251,8 +242,8 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
         operands = tuple([operand(x, shape) for x in inputs])
     except base.Unaddressable:
         copies = tuple([wrap(host(x).copy()) for x in inputs])
-        return _recorded(operation, copies, axes, signature, wanted, keepdims, order)
-    form, part = _result(shape, axes, wanted, keepdims, order)
+        return _recorded(operation, copies, axes, signature, wanted, keepdims, source)
+    form, part = _result(shape, axes, wanted, keepdims, source)
     out = recorded(form)
     operator = "sum" if operation == "dot" else operation
     engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
@@ -261,11 +252,12 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
 
 @lru_cache(maxsize=1 << 12)
 def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
-            order: Point | None) -> tuple[Form, view.View]:
+            source: Form | None) -> tuple[Form, view.View]:
     """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
     left = [d for d in range(len(shape)) if keepdims or d not in axes]
+    order = left if source is None else outermost_first(like([source.mirror], shape, wanted).strides)
     form = packed(tuple([1 if d in axes else shape[d] for d in left]),
-                  tuple([left.index(d) for d in order or left if d in left]), wanted)
+                  tuple([left.index(d) for d in order if d in left]), wanted)
     kept = tuple([d for d in range(len(shape)) if d not in axes])
     strides = tuple([form.strides[d] for d in kept]) if keepdims else form.strides
     part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides,
@@ -295,7 +287,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
         result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
     if out is None:
         return result
-    return _stored(result, adopt(out, writing=True), operation, out)
+    return stored(result, adopt(out, writing=True), operation, out)
 
 
 def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
@@ -326,96 +318,4 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         name = wanted.name
         engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
                       ((result.storage, result.part),))
-    return result if out is None else _stored(result, target, operation, out)
-
-
-def _plain(a: Any, dtype: Any, where: Any) -> Any:
-    """The array of a mean or variance that Diffuse computes, else None."""
-    x = None if foreign(a) else creation.asarray(a)
-    if (not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors
-            or (dtype is not None and numpy.dtype(dtype) not in NATIVE)):
-        return None
-    return x
-
-
-def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
-    """The type that moments are summed in, and the type to give back if it is another."""
-    if dtype is not None:
-        return numpy.dtype(dtype), None
-    if x.form.name[0] in "iub":
-        return numpy.dtype(numpy.float64), None
-    if x.form.name == "float16":
-        return numpy.dtype(numpy.float32), numpy.dtype(numpy.float16)
-    return x.form.dtype, None
-
-
-def _given(result: Any, back: Any, out: Any, name: str) -> Any:
-    if back is not None:
-        result = result.astype(back)
-        if isinstance(result, Array) and not result.form.ndim and not ready(result):
-            result = base.scalar_class.of(result)
-    return result if out is None else _stored(result, adopt(out, writing=True), name, out)
-
-
-def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
-            where: Any = True) -> Any:
-    if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
-            and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
-            and 0 < a.form.size < elementwise.SMALL and ready(a)):
-        total = _small_total("sum", a)
-        if total is not None:
-            return total / total.dtype.type(a.form.size)
-    x = _plain(a, dtype, where)
-    if x is None:
-        return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
-    axes = axes_of(axis, x.form.ndim)
-    wanted, back = _precision(x, dtype)
-    total = fold("sum", x, axes, wanted, keepdims is not _NoValue and bool(keepdims))
-    return _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back, out, "add")
-
-
-def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
-    """total / count in the type of the total."""
-    result = ufuncs["divide"](total, count)
-    return result if result.dtype == wanted else result.astype(wanted)
-
-
-def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
-            more: dict[str, Any]) -> Any:
-    options = {"axis": axis, "dtype": dtype, "out": out, **more}
-    if keepdims is not _NoValue:
-        options["keepdims"] = keepdims
-    if where is not True and where is not _NoValue:
-        options["where"] = where
-    return fallback.call(function, (a,), options, silent="inspection")
-
-
-def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
-             mean: Any, correction: Any) -> Any:
-    """NumPy's two passes: the mean, then the mean of the squared distances from it."""
-    if correction is not _NoValue:
-        if ddof != 0:
-            raise ValueError("ddof and correction can't be provided simultaneously.")
-        ddof = correction
-    x = _plain(a, dtype, where)
-    axes = axes_of(axis, x.form.ndim) if x is not None else ()
-    count = prod([x.form.shape[d] for d in axes]) if x is not None else 0
-    if x is None or count - ddof <= 0 or mean is not _NoValue:
-        more: dict[str, Any] = {"ddof": ddof}
-        if mean is not _NoValue:
-            more["mean"] = mean
-        return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
-    wanted, back = _precision(x, dtype)
-    centre = _quotient(fold("sum", x, axes, wanted, True), count, wanted)
-    distance = ufuncs["subtract"](x, centre)
-    if distance.dtype.kind == "c":
-        squares = distance.real * distance.real + distance.imag * distance.imag
-        wanted = squares.dtype
-    else:
-        squares = ufuncs["multiply"](distance, distance)
-    keep = keepdims is not _NoValue and bool(keepdims)
-    squares = creation.asarray(squares)
-    result = _quotient(fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
-    if name == "std":
-        result = ufuncs["sqrt"](result)
-    return _given(result, back, out, "add")
+    return result if out is None else stored(result, target, operation, out)

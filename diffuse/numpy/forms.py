@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -112,7 +112,8 @@ class Form:
                 numpy.empty(self.shape, self.dtype)  # raises, in NumPy's words
                 raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type "
                                   f"{self.dtype}")
-            self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, 0, self.strides)
+            first = -sum([min(s, 0) * (n - 1) for s, n in zip(self.strides, self.shape, strict=True) if n])
+            self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, first, self.strides)
         return self._mirror
 
     @property
@@ -145,16 +146,21 @@ def form_of(array: Mirror) -> Form:
 @lru_cache(INTERNED)
 def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
     """The form of a fresh C-ordered array."""
-    return form(shape, packed_strides(shape, range(len(shape)), dtype.itemsize), dtype)
+    return packed(shape, range(len(shape)), dtype)
 
 
-def packed_strides(shape: Point, order: Any, itemsize: int) -> Point:
-    """Strides of a packed array whose dimensions, outermost first, are `order`."""
-    strides, pitch = [0] * len(shape), itemsize
-    for d in reversed(list(order)):
+def column_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form of a fresh Fortran-ordered array."""
+    return packed(shape, range(len(shape) - 1, -1, -1), dtype)
+
+
+def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
+    """The form of a packed array whose dimensions, outermost first, are `order`."""
+    strides, pitch = [0] * len(shape), dtype.itemsize
+    for d in reversed(order):
         strides[d] = pitch
         pitch *= max(shape[d], 1)
-    return tuple(strides)
+    return form(shape, tuple(strides), dtype)
 
 
 def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str = "K") -> Form:
@@ -162,7 +168,7 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
     if order == "C" or (order == "K" and all(x.flags.c_contiguous for x in inputs)):
         return row_major(shape, dtype)
     if order == "F" or (order == "A" and inputs and all(x.flags.fnc for x in inputs)):
-        return form(shape, packed_strides(shape, range(len(shape) - 1, -1, -1), dtype.itemsize), dtype)
+        return column_major(shape, dtype)
     if order == "A":
         return row_major(shape, dtype)
     ranked = [x for x in inputs if x.ndim]
@@ -188,9 +194,5 @@ def _clipped(x: Mirror) -> Mirror:
 
 
 def outermost_first(strides: Point) -> Point:
+    """The dimensions of a packed array, from the largest stride to the smallest."""
     return tuple(sorted(range(len(strides)), key=lambda d: (-strides[d], d)))
-
-
-def packed(shape: Point, order: Point, dtype: numpy.dtype[Any]) -> Form:
-    """The form of a packed array whose dimensions, outermost first, are `order`."""
-    return form(shape, packed_strides(shape, order, dtype.itemsize), dtype)

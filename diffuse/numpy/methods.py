@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, elementwise, fallback, folds, namespace, reductions, views
+from diffuse.numpy import assign, base, elementwise, fallback, folds, moments, namespace, reductions, views
 from diffuse.numpy.base import Array, host, viewing
 from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.operands import wrap
@@ -189,7 +189,7 @@ class Methods(Operators):
 
     def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
              where: Any = True) -> Any:
-        return folds.mean_of(self, axis, dtype, out, keepdims, where)
+        return moments.mean_of(self, axis, dtype, out, keepdims, where)
 
     def var(
         self,
@@ -202,7 +202,7 @@ class Methods(Operators):
         where: Any = True,
         mean: Any = _NoValue,
     ) -> Any:
-        return folds.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+        return moments.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
     def std(
         self,
@@ -215,7 +215,7 @@ class Methods(Operators):
         where: Any = True,
         mean: Any = _NoValue,
     ) -> Any:
-        return folds.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+        return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
     def ptp(self, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
         return reductions.ptp(self, axis, out, keepdims)

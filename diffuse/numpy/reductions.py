@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import creation, fallback, folds
+from diffuse.numpy import creation, fallback, folds, moments
 from diffuse.numpy.base import Array, ready
 from diffuse.numpy.operands import foreign
 from diffuse.numpy.ufuncs import UFUNCS
@@ -65,7 +65,7 @@ def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValu
 
 def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue, *,
          where: Any = True) -> Any:
-    return folds.mean_of(a, axis, dtype, out, keepdims, where)
+    return moments.mean_of(a, axis, dtype, out, keepdims, where)
 
 
 def var(
@@ -80,7 +80,7 @@ def var(
     mean: Any = _NoValue,
     correction: Any = _NoValue,
 ) -> Any:
-    return folds.variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return moments.variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
 def std(
@@ -95,7 +95,7 @@ def std(
     mean: Any = _NoValue,
     correction: Any = _NoValue,
 ) -> Any:
-    return folds.variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+    return moments.variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:

@@ -1,0 +1,108 @@
+"""Means and variances: the sums and elementwise steps that NumPy's own are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse.numpy import base, creation, elementwise, fallback, folds
+from diffuse.numpy.base import Array, ready, ufuncs
+from diffuse.numpy.forms import NATIVE
+from diffuse.numpy.operands import adopt, foreign
+
+_NoValue = numpy._NoValue
+
+
+def _plain(a: Any, dtype: Any, where: Any) -> Any:
+    """The array of a mean or variance that Diffuse computes, else None."""
+    x = None if foreign(a) else creation.asarray(a)
+    if (not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors
+            or (dtype is not None and numpy.dtype(dtype) not in NATIVE)):
+        return None
+    return x
+
+
+def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
+    """The type that moments are summed in, and the type to give back if it is another."""
+    if dtype is not None:
+        return numpy.dtype(dtype), None
+    if x.form.name[0] in "iub":
+        return numpy.dtype(numpy.float64), None
+    if x.form.name == "float16":
+        return numpy.dtype(numpy.float32), numpy.dtype(numpy.float16)
+    return x.form.dtype, None
+
+
+def _given(result: Any, back: Any, out: Any, name: str) -> Any:
+    if back is not None:
+        result = result.astype(back)
+        if isinstance(result, Array) and not result.form.ndim and not ready(result):
+            result = base.scalar_class.of(result)
+    return result if out is None else folds.stored(result, adopt(out, writing=True), name, out)
+
+
+def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
+            where: Any = True) -> Any:
+    if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
+            and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
+            and 0 < a.form.size < elementwise.SMALL and ready(a)):
+        total = folds.small_total("sum", a)
+        if total is not None:
+            return total / total.dtype.type(a.form.size)
+    x = _plain(a, dtype, where)
+    if x is None:
+        return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
+    axes = folds.axes_of(axis, x.form.ndim)
+    wanted, back = _precision(x, dtype)
+    total = folds.fold("sum", x, axes, wanted, keepdims is not _NoValue and bool(keepdims))
+    return _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back, out, "add")
+
+
+def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
+    """total / count in the type of the total."""
+    result = ufuncs["divide"](total, count)
+    return result if result.dtype == wanted else result.astype(wanted)
+
+
+def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
+            more: dict[str, Any]) -> Any:
+    options = {"axis": axis, "dtype": dtype, "out": out, **more}
+    if keepdims is not _NoValue:
+        options["keepdims"] = keepdims
+    if where is not True and where is not _NoValue:
+        options["where"] = where
+    return fallback.call(function, (a,), options, silent="inspection")
+
+
+def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
+             mean: Any, correction: Any) -> Any:
+    """NumPy's two passes: the mean, then the mean of the squared distances from it."""
+    if correction is not _NoValue:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    x = _plain(a, dtype, where)
+    axes = folds.axes_of(axis, x.form.ndim) if x is not None else ()
+    count = prod([x.form.shape[d] for d in axes]) if x is not None else 0
+    if x is None or count - ddof <= 0 or mean is not _NoValue:
+        more: dict[str, Any] = {"ddof": ddof}
+        if mean is not _NoValue:
+            more["mean"] = mean
+        return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
+    wanted, back = _precision(x, dtype)
+    centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
+    distance = ufuncs["subtract"](x, centre)
+    if distance.dtype.kind == "c":
+        squares = distance.real * distance.real + distance.imag * distance.imag
+        wanted = squares.dtype
+    else:
+        squares = ufuncs["multiply"](distance, distance)
+    keep = keepdims is not _NoValue and bool(keepdims)
+    squares = creation.asarray(squares)
+    result = _quotient(folds.fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
+    if name == "std":
+        result = ufuncs["sqrt"](result)
+    return _given(result, back, out, "add")
