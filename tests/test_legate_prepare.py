@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shlex
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from diffuse.cli import info
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
 from diffuse.settings import using
@@ -103,6 +105,43 @@ def test_a_compiler_may_be_named_with_words(monkeypatch: pytest.MonkeyPatch) -> 
     assert prepare.compiler("CC", sys.executable) is None
     monkeypatch.delenv("CC")
     assert prepare.compiler("CC", "no-such-compiler", sys.executable) == sys.executable
+
+
+# -- the thread that polls for messages ---------------------------------------------------------------------
+
+
+COUNTING = "int yields; int sched_yield(void) { return yields++, 0; }"
+POLLING = """
+import ctypes, sys
+yields = ctypes.c_int.in_dll(ctypes.CDLL(None), "yields")
+library = ctypes.CDLL(sys.argv[1])
+found = iter(24 * [0] + [2] + 24 * [0])
+poll = ctypes.CFUNCTYPE(ctypes.c_uint, ctypes.c_void_p)(lambda worker: next(found))
+library.diffuse_yield_around(poll)
+polls = [(library.ucp_worker_progress(None), yields.value) for _ in range(49)]
+print(polls[24][0], [k for k in range(1, 49) if polls[k][1] > polls[k - 1][1]])
+print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value)
+"""
+
+
+@needs_compiler
+def test_polling_yields_after_a_number_of_polls_that_found_nothing(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "counting.c").write_text(COUNTING)
+    counting = prepare.build(tmp_path / "counting.so", [*shlex.split(CC or ""), "-shared", "-fPIC",
+                                                        str(tmp_path / "counting.c")])
+    found = python(POLLING, str(prepare.build_yielding()), LD_PRELOAD=str(counting))
+    assert found.stdout == "2 [19, 20, 21, 22, 23, 44, 45, 46, 47, 48]\n10\n", found
+
+
+def test_without_a_compiler_polling_goes_on_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    assert prepare.yield_between_polls(ctypes.CDLL(None)) is None
+    assert "does not yield, as there is no C compiler" in info.polling(prepare.find())
+    monkeypatch.delenv("CC")
+    if CC is not None:
+        assert "will yield" in info.polling(prepare.find())
+        prepare.build_yielding()
+        assert info.polling(prepare.find()).startswith("yields")
 
 
 # -- what the environment says ------------------------------------------------------------------------------

