@@ -67,6 +67,16 @@ class Engine:
         stores (a runtime whose memory is not shared): since it last fetched this one."""
         return storage.touched == self.epoch or storage.handed
 
+    def look(self, storage: Storage) -> Any:
+        """The store's memory as a NumPy array of bytes, to be read only, if no pending or running task writes
+        it; None if one may.  Tasks that read it can go on meanwhile."""
+        if storage.written == self.epoch or storage.handed or not self.runtime.shared:
+            return None
+        store = storage.id
+        if store in self.stores.lost:
+            return None
+        return self.runtime.host(self.stores.instance(store), False)
+
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, with everything recorded on it done."""
         if storage.touched == self.epoch or storage.handed:
@@ -128,7 +138,7 @@ class Engine:
             for storage, view in outputs:
                 stores.append(storage.id)
                 key.append(id(view))
-                storage.touched = epoch
+                storage.touched = storage.written = epoch
                 storage.version += 1
                 if storage.exported:
                     exported = True
@@ -214,6 +224,7 @@ class Engine:
                 storage.touched = self.epoch
                 exported = exported or storage.exported
             for storage, _ in outputs:
+                storage.written = self.epoch
                 storage.version += 1
             self._submit(Recorded(pattern, tuple([storage.id for storage, _ in operands]),
                                   (Scalar(-1, "function", function),), where()))
@@ -346,6 +357,7 @@ fetch = _engine.fetch
 put_back = _engine.put_back
 aliased = _engine.aliased
 busy = _engine.busy
+look = _engine.look
 record = _engine.record
 call = _engine.call
 overlap = _engine.overlap

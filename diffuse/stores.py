@@ -23,7 +23,7 @@ from diffuse.view import View
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("id", "store", "touched", "version", "exported", "handed", "scattered", "_shown",
+    __slots__ = ("id", "store", "touched", "written", "version", "exported", "handed", "scattered", "_shown",
                  "_stores", "__weakref__")
 
     def __init__(self, stores: Stores, store: Store) -> None:
@@ -31,6 +31,8 @@ class Storage:
         self.store = store
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running."""
+        self.written = -1
+        """The epoch of the last task that writes it, likewise."""
         self.version = 0
         """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
         store that is not `exported`, equal elements."""

@@ -191,3 +191,30 @@ def test_negative_integer_exponents_raise_whatever_the_call() -> None:
     for call in calls:
         with pytest.raises(ValueError, match="Integers to negative integer powers"):
             call()
+
+
+@pytest.mark.local_only("a task that reads a store leaves it with the runtime, small or not")
+def test_a_small_array_that_pending_tasks_only_read_is_computed_with_at_once(tasks: list[Task]) -> None:
+    """Else the small task, which has one point, would split the large ones that several points share."""
+    rng = numpy.random.default_rng(3)
+    plain, level = rng.random((40, 50, 26)), rng.random((1, 1, 26))
+    x, p = np.array(plain), np.array(level)
+    found = x * p + p * p
+    found = found * p - 4.0 * p
+    assert {space for _, space, _, _ in tasks} == {plain.shape}
+    expected = (plain * level + level * level) * level - 4.0 * level
+    assert numpy.array_equal(numpy.asarray(found), expected)
+
+
+@pytest.mark.local_only("a task that reads a store leaves it with the runtime, small or not")
+def test_what_pending_tasks_write_is_waited_for(tasks: list[Task]) -> None:
+    x, p = np.ones((40, 50, 26)), np.array(numpy.arange(26.0))
+    first = x * p               # a pending task reads p ...
+    p += 1.0                    # ... so this cannot overwrite it yet
+    second = p * 2.0            # and a pending task writes it
+    assert [space for _, space, _, _ in tasks[-2:]] == [(26,), (26,)]
+    view = p[3:]
+    third = view * 2.0
+    assert numpy.array_equal(numpy.asarray(first)[0, 0], numpy.arange(26.0))
+    assert numpy.array_equal(numpy.asarray(second), 2 * numpy.arange(1.0, 27.0))
+    assert numpy.array_equal(numpy.asarray(third), 2 * numpy.arange(4.0, 27.0))

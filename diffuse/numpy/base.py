@@ -166,14 +166,22 @@ def ready(x: Array) -> bool:
 
 
 def at_hand(x: Array) -> Mirror | None:
-    """The memory of an array if it may be used now, without waiting; else None."""
+    """The memory of an array if it may be read now, without waiting; else None.
+
+    To be read only: tasks that read it, too, may be pending.
+    """
     storage = x.storage
     if storage is None:
         owner = x.owner
         if owner is None or owner.storage is None:
             return x.memory
         storage = x.storage = owner.storage
-    return None if engine.busy(storage) else host(x)
+    if not engine.busy(storage):
+        return host(x)
+    memory = engine.look(storage)
+    if memory is not None and x.memory is None:
+        x.memory = over(x, memory)
+    return None if memory is None else x.memory
 
 
 def distant(x: Array) -> bool:

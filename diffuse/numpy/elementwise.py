@@ -251,8 +251,9 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     if rule is None or eager_errors or not a.meta.flags.writeable:
         return function.general((a, b), out=(a,))
     if rule.small:
-        memory, right = at_hand(a), at_hand(b) if kb in ARRAYS else b
-        if memory is not None and right is not None:
+        right = at_hand(b) if kb in ARRAYS else b
+        if right is not None and ready(a):
+            memory = host(a)
             function.host(memory, right, out=memory)
             return a
     shape = rule.form.shape
