@@ -14,6 +14,7 @@ from typing import Any
 
 from diffuse import trace
 from diffuse.check import check
+from diffuse.floaterrors import geterr
 from diffuse.forward import Forwarder
 from diffuse.ir import Access, Point, Privilege, Relation, Scalar, Split, Store, disjoint, relation
 from diffuse.kernels import generators
@@ -53,6 +54,8 @@ class Engine:
         """By all that they depend on; views by identity, which is theirs alone while a pattern holds them."""
         self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = {}
         """How two views of one store meet, by their identities, with the views."""
+        self._modes: dict[str, Any] | None = None
+        """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
 
     @property
     def runtime(self) -> Runtime:
@@ -91,7 +94,7 @@ class Engine:
         storage.touched = -1
         if not self.runtime.shared:
             self.runtime.fence()
-            self.forwarder.report_flags()
+            self._report()
         return memory
 
     def put_back(self, storage: Storage) -> None:
@@ -120,6 +123,8 @@ class Engine:
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
         """
         with self._lock:
+            if self._modes is not None:
+                self._report_other_modes()
             epoch, exported = self.epoch, False
             key: list[Any] = [operation, signature, shape]
             stores, scalars = [], []
@@ -211,6 +216,8 @@ class Engine:
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
         with self._lock:
+            if self._modes is not None:
+                self._report_other_modes()
             operands = (*inputs, *outputs)
             key = (operation, len(inputs), *[id(view) for _, view in operands])
             pattern = self._patterns.get(key)
@@ -312,11 +319,32 @@ class Engine:
             self.runtime.fence()
             if self.runtime.shared:
                 self.epoch += 1
-            self.forwarder.report_flags()
+            self._report()
 
-    def settle(self) -> None:
-        """Wait, unless there is nothing to wait for: floating-point errors so far are reported."""
-        if self.window.held or self._torn or self.forwarder.unreported:
+    def _report(self) -> None:
+        modes, self._modes = self._modes, None
+        self.forwarder.report_flags(modes)
+
+    @property
+    def unreported(self) -> bool:
+        """Is there anything whose floating-point errors were not asked for yet?"""
+        return bool(self.window.held or self._torn or self.forwarder.unreported)
+
+    def entered(self) -> bool:
+        """Is this thread inside the engine: recording, running a host function, reporting?"""
+        lock: Any = self._lock
+        return bool(lock._is_owned())
+
+    def modes_change(self) -> None:
+        """NumPy's error modes are about to change: those of now go for what is not reported yet."""
+        if self._modes is None and self.unreported:
+            self._modes = geterr()
+
+    def _report_other_modes(self) -> None:
+        """Before a task is recorded: report what was recorded under other error modes than now."""
+        if self._modes == geterr():
+            self._modes = None
+        else:
             self.fence()
 
     def use_runtime(self) -> None:
@@ -363,7 +391,6 @@ call = _engine.call
 overlap = _engine.overlap
 flush = _engine.flush
 fence = _engine.fence
-settle = _engine.settle
 watch("runtime", lambda _: _engine.use_runtime())
 watch("min_chunk", lambda _: _engine.forget_launches())
 

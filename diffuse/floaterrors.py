@@ -54,14 +54,19 @@ def suspects(tasks: Iterable[IndexTask]) -> dict[int, tuple[tuple[str, Where], .
     return found
 
 
-def report(flags: int, candidates: Iterable[dict[int, tuple[tuple[str, Where], ...]]]) -> None:
-    """Warn about each flag that is set, as NumPy's error mode says."""
+def geterr() -> dict[str, Any]:
+    """NumPy's error modes of now."""
     import numpy
 
-    modes = numpy.geterr()
+    return {**numpy.geterr()}
+
+
+def report(flags: int, candidates: Iterable[dict[int, tuple[tuple[str, Where], ...]]],
+           modes: dict[str, Any]) -> None:
+    """Warn about each flag that is set, as NumPy's error modes say."""
     blamed = list(candidates)
     for bit, kind in KINDS.items():
-        if not flags & bit or modes[kind.mode] == "ignore":  # type: ignore[literal-required]
+        if not flags & bit or modes[kind.mode] == "ignore":
             continue
         who = list(dict.fromkeys(pair for table in blamed for pair in table[bit]))
         if not who:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse import trace
-from diffuse.floaterrors import report, suspects
+from diffuse.floaterrors import geterr, report, suspects
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.kernels import loops
 from diffuse.kernels.compiler import compiler
@@ -59,12 +59,13 @@ class Forwarder:
         """Did anything run whose floating-point errors nobody asked for yet?"""
         return bool(self._ran)
 
-    def report_flags(self) -> None:
-        """Warn about floating-point errors of everything that ran; after a fence."""
+    def report_flags(self, modes: dict[str, Any] | None = None) -> None:
+        """Warn about floating-point errors of everything that ran, under these error modes or those of now;
+        after a fence."""
         ran, self._ran = self._ran, {}
         flags = self.stores.runtime.flags()
         if flags:
-            report(flags, [suspects(group.tasks) for group in ran.values()])
+            report(flags, [suspects(group.tasks) for group in ran.values()], modes or geterr())
 
     @property
     def busy(self) -> bool:

@@ -14,6 +14,7 @@ import numpy as _numpy
 
 import diffuse.numpy.array as _  # noqa: F401 (a first import gives the name `array` to the module)
 from diffuse import warmup as _warmup
+from diffuse.numpy import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy import namespace as _namespace
 from diffuse.numpy import products as _products  # noqa: F401 (gives `@` its tasks)
 from diffuse.numpy.creation import array as array

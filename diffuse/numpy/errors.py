@@ -1,13 +1,19 @@
-"""What floating-point errors do: NumPy's own state, kept in step with how Diffuse records.
+"""When floating-point errors are reported: as the program asked when the operation was recorded.
 
-While an error is to be raised, called, printed or logged, operations are computed at once, so that it shows
-at the user's line.  Whatever was recorded before a change is done before it, so that its errors are treated
-as was asked when it was recorded.
+Errors show when a task has run, which may be long after the call.  So what is recorded runs, and its warnings
+are given, before Python's warning filters change.  A change of NumPy's error modes is only noted: its own
+functions (`linalg`, printing) enter and leave `errstate` all the time and record nothing in between.  While
+an error is to be raised, called, printed or logged, operations are computed at once.
 """
 
 from __future__ import annotations
 
-from contextlib import ContextDecorator
+import importlib
+import threading
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from functools import wraps
 from typing import Any
 
 import numpy
@@ -16,40 +22,104 @@ from diffuse import engine
 from diffuse.numpy import elementwise
 
 EAGER = ("raise", "call", "print", "log")
+SERVANTS = ("diffuse-", "Dummy-")
+"""Names of threads that record nothing: the compiler's, and those that Python did not start."""
+
+_eager: set[int] = set()
+"""Threads in which errors must show at once."""
+
+
+class ErrorModes:
+    """Stands in for the context variable in which NumPy's `errstate` and `seterr` keep the error modes."""
+
+    def __init__(self, variable: ContextVar[Any]) -> None:
+        self._variable = variable
+
+    def set(self, value: Any) -> Token[Any]:
+        serving = _serving()
+        if not serving:
+            engine.current().modes_change()
+        token = self._variable.set(value)
+        if not serving:
+            try:
+                _follow()
+            except BaseException:
+                self._variable.reset(token)
+                raise
+        return token
+
+    def reset(self, token: Token[Any]) -> None:
+        try:
+            serving = _serving()
+            if not serving:
+                engine.current().modes_change()
+        finally:
+            self._variable.reset(token)
+        if not serving:
+            _follow()
 
 
 def _follow() -> None:
-    """Tell the array core whether errors must show at once."""
-    elementwise.eager_errors = any(mode in EAGER for mode in numpy.geterr().values())
+    """Tell the array core whether errors must show at once in some thread."""
+    if any(mode in EAGER for mode in numpy.geterr().values()):
+        _eager.add(threading.get_ident())
+    else:
+        _eager.discard(threading.get_ident())
+    elementwise.eager_errors = bool(_eager)
 
 
-class errstate(ContextDecorator):
-    """`numpy.errstate`, as a context manager and as a decorator."""
+def _serving() -> bool:
+    """Is this thread at work for the engine, and not for the program?"""
+    return engine.current().entered() or threading.current_thread().name.startswith(SERVANTS)
 
-    def __init__(self, **kwargs: Any) -> None:
-        self._kwargs = kwargs
-        self._state: Any = numpy.errstate(**kwargs)
 
-    def _recreate_cm(self) -> errstate:
-        return errstate(**self._kwargs)
+def _settle() -> None:
+    if engine.current().unreported and not _serving():
+        engine.fence()
 
-    def __enter__(self) -> None:
-        engine.settle()
-        self._state.__enter__()
-        _follow()
 
-    def __exit__(self, *error: Any) -> None:
-        engine.settle()
-        self._state.__exit__(*error)
-        _follow()
+def _settling(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of `warnings` before which the errors so far are reported."""
+    @wraps(function)
+    def settled(*args: Any, **kwargs: Any) -> Any:
+        _settle()
+        return function(*args, **kwargs)
+
+    return settled
+
+
+def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
+    """`catch_warnings.__exit__`, before which the errors so far are reported.
+
+    An exception that is on its way out of the block stays the one that the program sees.
+    """
+    @wraps(leave)
+    def left(self: Any, *raised: Any) -> Any:
+        try:
+            _settle()
+        except Exception:
+            if not any(raised):
+                raise
+        finally:
+            leave(self, *raised)
+
+    return left
+
+
+def _install() -> None:
+    config = importlib.import_module("numpy._core._ufunc_config")
+    if isinstance(config._extobj_contextvar, ErrorModes):
+        return
+    vars(config)["_extobj_contextvar"] = ErrorModes(config._extobj_contextvar)
+    for name in ("simplefilter", "filterwarnings", "resetwarnings"):
+        setattr(warnings, name, _settling(getattr(warnings, name)))
+    catch = vars(warnings)["catch_warnings"]
+    catch.__enter__, catch.__exit__ = _settling(catch.__enter__), _leaving(catch.__exit__)
 
 
 def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None,
            invalid: Any = None) -> dict[str, Any]:
-    engine.settle()
-    before: Any = numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid)
-    _follow()
-    return dict(before)
+    return dict(numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid))
 
 
 def geterr() -> dict[str, Any]:
@@ -62,3 +132,6 @@ def seterrcall(func: Any) -> Any:
 
 def geterrcall() -> Any:
     return numpy.geterrcall()
+
+
+_install()

@@ -1,0 +1,195 @@
+"""Floating-point errors belong to the filters and error modes under which their operation was called."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy
+from diffuse import engine, settings
+
+ours: Any = diffuse.numpy
+SQRT, LOG = "invalid value encountered in sqrt", "invalid value encountered in log"
+
+
+@pytest.fixture(autouse=True)
+def recorded() -> Iterator[None]:
+    engine.fence()
+    with settings.using(small=4):
+        yield
+        kept.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            engine.fence()
+
+
+kept: list[Any] = []
+"""Results: what nobody holds is not computed, and raises no errors."""
+
+
+@pytest.fixture
+def negative() -> Any:
+    return ours.full(64, -1.0)
+
+
+def said(caught: list[warnings.WarningMessage]) -> list[str]:
+    return [str(w.message) for w in caught]
+
+
+@pytest.fixture
+def caught() -> Iterator[list[warnings.WarningMessage]]:
+    """What is said inside the test, outside of its own blocks."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        yield found
+
+
+def test_what_a_block_computes_is_recorded_in_the_block(negative: Any) -> None:
+    with warnings.catch_warnings(record=True) as inside:
+        warnings.simplefilter("always")
+        kept.append(ours.sqrt(negative))
+    assert said(inside) == [SQRT]
+
+
+def test_what_came_before_a_block_is_said_outside(negative: Any, caught: Any) -> None:
+    kept.append(ours.log(negative))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        engine.fence()
+    assert said(caught) == [LOG]
+
+
+@pytest.mark.parametrize("change", [
+    lambda: warnings.simplefilter("ignore"),
+    lambda: warnings.filterwarnings("ignore", category=RuntimeWarning),
+    lambda: warnings.simplefilter("error"),
+    lambda: warnings.resetwarnings(),
+], ids=["simplefilter", "filterwarnings", "error", "resetwarnings"])
+def test_what_came_before_another_filter_goes_by_the_old_one(change: Any, negative: Any, caught: Any) -> None:
+    kept.append(ours.sqrt(negative))
+    change()
+    engine.fence()
+    assert said(caught) == [SQRT]
+
+
+def test_pytest_sees_the_warnings_of_its_block(negative: Any) -> None:
+    with pytest.warns(RuntimeWarning, match=SQRT):
+        kept.append(ours.sqrt(negative))
+
+
+def test_a_filter_that_raises_raises_at_the_end_of_its_block(negative: Any) -> None:
+    before = list(warnings.filters)
+    with pytest.raises(RuntimeWarning, match=SQRT), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept.append(ours.sqrt(negative))
+    assert list(warnings.filters) == before
+
+
+def test_a_filter_that_raises_masks_no_exception(negative: Any) -> None:
+    before = list(warnings.filters)
+    with pytest.raises(KeyError, match="of the program"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kept.append(ours.sqrt(negative))
+        raise KeyError("of the program")
+    assert list(warnings.filters) == before
+
+
+def test_nothing_waits_where_nothing_is_recorded(negative: Any) -> None:
+    engine.fence()
+    epoch = engine.current().epoch
+    with warnings.catch_warnings(record=True), numpy.errstate(all="ignore"):
+        warnings.simplefilter("always")
+    assert engine.current().epoch == epoch
+
+
+ERRSTATES = pytest.mark.parametrize("np", [numpy, ours], ids=["numpy", "diffuse"])
+
+
+@ERRSTATES
+def test_what_is_computed_while_errors_are_ignored_is_never_reported(np: Any, negative: Any, caught: Any
+                                                                     ) -> None:
+    with np.errstate(all="ignore"):
+        kept.append(ours.sqrt(negative))
+    kept.append(ours.add(negative, 1))
+    engine.fence()
+    assert said(caught) == []
+    assert numpy.isnan(numpy.asarray(kept[0])).all()
+
+
+@ERRSTATES
+def test_what_was_computed_before_errors_are_ignored_is_reported(np: Any, negative: Any, caught: Any) -> None:
+    kept.append(ours.sqrt(negative))
+    with np.errstate(all="ignore"):
+        kept.append(ours.log(negative))
+        engine.fence()
+    kept.append(ours.sqrt(negative))
+    old = np.seterr(all="ignore")
+    engine.fence()
+    np.seterr(**old)
+    assert said(caught) == [SQRT, SQRT]
+
+
+@ERRSTATES
+def test_a_function_that_ignores_errors(np: Any, negative: Any, caught: Any) -> None:
+    @np.errstate(all="ignore")  # type: ignore[untyped-decorator]
+    def quiet() -> Any:
+        return ours.log(negative)
+
+    kept.append(ours.sqrt(negative))
+    kept.append(quiet())
+    engine.fence()
+    assert said(caught) == [SQRT]
+
+
+@ERRSTATES
+def test_errors_that_raise_and_errors_before_them(np: Any, negative: Any, caught: Any) -> None:
+    kept.append(ours.sqrt(negative))
+    with pytest.raises(FloatingPointError, match=LOG), np.errstate(all="raise"):
+        kept.append(ours.log(negative))
+    engine.fence()
+    assert said(caught) == [SQRT]
+
+
+def test_error_modes_within_others(negative: Any, caught: Any) -> None:
+    with numpy.errstate(invalid="ignore"):
+        kept.append(ours.sqrt(negative))
+        with numpy.errstate(invalid="warn"):
+            kept.append(ours.log(negative))
+            with numpy.errstate(all="ignore"):
+                kept.append(ours.arcsin(negative - 1))
+        kept.append(ours.sqrt(negative))
+    engine.fence()
+    assert said(caught) == [LOG]
+
+
+def test_numpy_functions_that_change_the_modes_for_themselves_wait_for_nothing(negative: Any) -> None:
+    matrix = numpy.eye(2)
+    kept.append(ours.add(negative, 1))
+    held = engine.current().window.held
+    numpy.linalg.inv(matrix)
+    kept.append(ours.add(negative, 2))
+    assert engine.current().window.held == held + 1
+
+
+def test_a_thread_that_wants_errors_at_once_leaves_others_alone(negative: Any) -> None:
+    begun, done = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with numpy.errstate(all="raise"):
+            begun.set()
+            done.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    begun.wait()
+    with numpy.errstate(all="ignore"):
+        pass
+    done.set()
+    thread.join()
+    with pytest.warns(RuntimeWarning, match=SQRT):
+        kept.append(ours.sqrt(negative))
