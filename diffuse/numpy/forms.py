@@ -1,6 +1,6 @@
 """Forms: shape, strides and element type of an array, interned; and arrays that have these but no memory.
 
-A *mirror* is a NumPy array over one large reservation of address space that is never touched.  Whatever
+A *mirror* is a NumPy array over one large range of addresses that is never touched.  Whatever
 NumPy says about the mirror (slices, transposes, reshapes, errors) is what it would say about the array.
 """
 
@@ -40,18 +40,26 @@ class Span:
         self.keep = keep
 
 
+EXTENT = 1 << 42
+"""Bytes of address space that mirrors have to themselves."""
+NOWHERE = 1 << 55
+"""An address that no program's memory has, on the processors that there are."""
+
+
 def _reserve() -> Mirror:
-    """As much address space as the machine gives: private, unbacked, readable, never read."""
+    """Address space for mirrors: private, unbacked, readable, never read.
+
+    Where the system limits address space (`ulimit -v`), all of it is the program's: mirrors then have
+    addresses that no memory can have.
+    """
     private, reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, getattr(mmap, "MAP_NORESERVE", 0x4000)
-    for bits in range(42, 30, -1):
-        try:
-            mapping = mmap.mmap(-1, 1 << bits, flags=private | reserve, prot=mmap.PROT_READ)
-        except (OSError, OverflowError, ValueError):
-            continue
-        start = numpy.frombuffer(mapping, numpy.uint8).__array_interface__["data"][0]
-        # declared writeable, so that views carry NumPy's read-only flags; nothing ever writes
-        return numpy.asarray(Span(start, (1 << bits,), "|u1", mapping))
-    raise MemoryError("cannot reserve address space for array shapes: raise the limit on virtual memory")
+    try:
+        mapping = mmap.mmap(-1, EXTENT, flags=private | reserve, prot=mmap.PROT_READ)
+    except (OSError, OverflowError, ValueError):
+        return numpy.asarray(Span(NOWHERE, (EXTENT,), "|u1"))
+    start = numpy.frombuffer(mapping, numpy.uint8).__array_interface__["data"][0]
+    # declared writeable, so that views carry NumPy's read-only flags; nothing ever writes
+    return numpy.asarray(Span(start, (EXTENT,), "|u1", mapping))
 
 
 RESERVE = _reserve()

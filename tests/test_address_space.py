@@ -1,0 +1,40 @@
+"""Under a limit on address space (`ulimit -v`, batch systems), Diffuse leaves it to the program's arrays."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import resource
+resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+import numpy
+import diffuse.numpy as np
+
+a, plain = np.arange(60_000.0).reshape(200, 300), numpy.arange(60_000.0).reshape(200, 300)
+for x, m in ((a, np), (plain, numpy)):
+    x[1:, ::2] = x[:-1, ::2].T.copy().T * 2 + m.flip(x[1:, 1::2], 1)
+    x += m.broadcast_to(x[0], x.shape)
+assert numpy.array_equal(numpy.array(a), plain) and np.iscomplexobj(a) is False
+assert numpy.array_equal(np.median(a, axis=0), numpy.median(plain, axis=0))
+large = np.empty(1 << 27)
+large[5] = 3.0
+assert large[5] == 3.0 and large[::2].strides == (16,)
+for failing in (lambda: float(np.ones(1 << 30)[0]), lambda: np.empty(1 << 45)):
+    try:
+        failing()
+    except MemoryError:
+        continue
+    raise AssertionError("more than the limit allows")
+assert float((a * 0.0 + 1.0).sum()) == a.size
+print("done")
+"""
+
+
+@pytest.mark.local_only("every rank has a runtime of its own that asks for more")
+def test_two_gigabytes_of_address_space_are_the_programs() -> None:
+    program = PROGRAM.format(limit=2 << 30)
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert (found.returncode, found.stdout) == (0, "done\n"), found.stderr
