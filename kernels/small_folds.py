@@ -54,7 +54,8 @@ class SmallFold:
         self.axes = axes
         self.native = jit.compile(source)
         self.pack = abi.layout(source).pack
-        self.kernel = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(self.native.address)
+        # It keeps Python's lock, so that all calls can share the memory of partials.
+        self.kernel = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(self.native.address)
         self.reduction, = abi.reductions(source)
         self.source = source
         self.shapes: dict[tuple[int, ...], tuple[Any, ...]] = {}
@@ -64,22 +65,38 @@ class SmallFold:
         known = self.shapes.get(shape)
         if known is None:
             known = self._lay_out(shape, dtype)
-        head, strides, result, into, count = known
-        out, partials = np.empty(result, dtype), np.empty(count, dtype)
-        self.kernel(self.pack(*head, address(array), *strides, address(out), *into, address(partials)), 0)
+        result, head, strides, tail = known
+        out = np.empty(result, dtype)
+        source, target = address(array).to_bytes(8, "little"), address(out).to_bytes(8, "little")
+        self.kernel(head + source + strides + target + tail, 0)
         return out
 
     def _lay_out(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
-        """What the block of an array of this shape has beside addresses, and the shape of the result."""
+        """Of an array of this shape: the result's shape, and the block around the addresses of both."""
         result = tuple([n for d, n in enumerate(shape) if d not in self.axes])
         steps = iter(np.empty(result, dtype).strides)
-        into = tuple([0 if d in self.axes else next(steps) for d in range(len(shape))])
-        count = abi.partial_bytes(self.source, self.reduction, shape) // dtype.itemsize
-        known = (1, shape[0], *shape), np.empty(shape, dtype).strides, result, into, count
+        into = [0 if d in self.axes else next(steps) for d in range(len(shape))]
+        partials = _partials(abi.partial_bytes(self.source, self.reduction, shape))
+        strides = np.empty(shape, dtype).strides
+        block = self.pack(1, shape[0], *shape, 0, *strides, 0, *into, partials)
+        begin = 8 * (2 + len(shape))
+        middle = begin + 8 * (1 + len(shape))
+        known = result, block[:begin], block[begin + 8:middle], block[middle + 8:]
         if len(self.shapes) >= SHAPES:
             self.shapes.clear()
         self.shapes[shape] = known
         return known
+
+
+_memory: list[Array] = [np.empty(1 << 12, np.uint8)]
+"""For partials; each twice as large as was needed when the one before was too small."""
+
+
+def _partials(nbytes: int) -> int:
+    """The address of memory for partials."""
+    if nbytes > _memory[-1].nbytes:
+        _memory.append(np.empty(2 * nbytes, np.uint8))
+    return address(_memory[-1])
 
 
 _built: dict[Key, SmallFold | None] = {}

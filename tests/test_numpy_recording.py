@@ -76,7 +76,7 @@ def test_a_mixed_broadcast_into_fortran_order(tasks: list[Task]) -> None:
 ])
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "any"])
 def test_full_reductions_walk_memory(tasks: list[Task], make: Any, space: tuple[int, ...], name: str) -> None:
-    plain = 1 + numpy.arange(60_000).reshape(20_000, 3) % 2
+    plain = (1 + numpy.arange(60_000).reshape(20_000, 3) % 2) * (name != "any")  # no early end of `any`
     x = make(np, plain)
     tasks.clear()
     assert int(getattr(x, name)()) == getattr(make(numpy, plain), name)()

@@ -28,6 +28,12 @@ _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
 
+AT_ONCE = 3
+"""Times DIFFUSE_SMALL.  The elements of arrays below this size are folded sooner by the calling thread, once
+nothing is pending on them, than a launch reaches the others."""
+GLANCE = 4096
+"""Elements that `any` and `all` look at before the others: most searches that end early end there."""
+
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes meant by an `axis` argument, or NumPy's error."""
@@ -41,6 +47,15 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     if ndim == 0 and _operator.index(axis) in (0, -1):
         return ()
     return (normalize_axis_index(_operator.index(axis), ndim),)
+
+
+def immediate(x: Array) -> bool:
+    """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
+    size = x.form.size
+    if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
+                                      or not engine.current().runtime.shared):
+        return False
+    return ready(x)
 
 
 def _accumulator(name: str, operator: str) -> str:
@@ -60,8 +75,11 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     """One of the six folds, with all of NumPy's arguments."""
     if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
             and (keepdims is False or keepdims is _NoValue) and type(a) is base.array_class
-            and 0 < a.form.size < elementwise.SMALL and ready(a)):
-        found = small_total(operator, a)
+            and a.form.size):
+        if immediate(a):
+            found = small_total(operator, a)
+        else:
+            found = glance(operator, a) if operator in ("any", "all") else None
         if found is not None:
             return found
     if foreign(a):
@@ -105,6 +123,21 @@ def small_total(operator: str, x: Array) -> Any:
         found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
         return found if isfinite(found) else None
     return getattr(ufuncs[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
+
+
+def glance(operator: str, x: Array) -> Any:
+    """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
+    if not elementwise.SMALL or not engine.current().runtime.shared or elementwise.eager_errors:
+        return None
+    memory = base.at_hand(x)
+    if memory is None:
+        return None
+    memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
+    while memory.size > GLANCE:
+        rows = max(1, GLANCE * memory.shape[0] // memory.size)
+        memory = memory[:rows] if rows < memory.shape[0] and memory.shape[0] > 1 else memory[0]
+    found = getattr(memory, operator)()
+    return found if found == (operator == "any") else None
 
 
 def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
@@ -152,7 +185,7 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
     name, source = NATIVE[wanted], None if x.form.ordered else x.form
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
-    if x.form.size < elementwise.SMALL and ready(x):
+    if immediate(x):
         found = _at_once(operator, x, axes, wanted, computing, keepdims)
         if source is None or not isinstance(found, Array):
             return found
@@ -279,7 +312,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     x = creation.asarray(a)
     keep = False if keepdims is _NoValue else bool(keepdims)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
-            or (x.form.size < elementwise.SMALL and ready(x)) or elementwise.eager_errors):
+            or immediate(x) or elementwise.eager_errors):
         memory = host(x) if isinstance(x, Array) else x
         result = wrap(getattr(numpy, operation)(memory, axis, keepdims=keep))
     else:

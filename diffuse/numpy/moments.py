@@ -48,7 +48,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
             where: Any = True) -> Any:
     if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
-            and 0 < a.form.size < elementwise.SMALL and ready(a)):
+            and a.form.size and folds.immediate(a)):
         total = folds.small_total("sum", a)
         if total is not None:
             return total / total.dtype.type(a.form.size)

@@ -1,0 +1,91 @@
+"""Folds that the calling thread computes at once: nothing is pending, and a launch would take longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse import engine, trace
+from diffuse.settings import config
+
+FOLDS: list[Callable[[Any], Any]] = [
+    lambda a: a.sum(), lambda a: a.prod(), lambda a: a.max(), lambda a: a.min(), lambda a: a.mean(),
+    lambda a: a.argmax(), lambda a: a.argmin(), lambda a: a.any(), lambda a: a.all(), lambda a: a[:30].sum(),
+    lambda a: a[:, :100].sum(), lambda a: a.T.sum(), lambda a: a.sum(axis=0), lambda a: a.max(axis=1),
+    lambda a: a[::2].mean(axis=0), lambda a: a.argmax(axis=1), lambda a: a.astype(int).sum()]
+
+
+@contextmanager
+def small(elements: int) -> Iterator[None]:
+    before = config.small
+    config.small = elements
+    try:
+        yield
+    finally:
+        config.small = before
+
+
+def idle(values: Any) -> Any:
+    """A Diffuse array on which nothing is pending."""
+    x = np.array(values) if values.dtype == bool else np.array(values) * 1
+    engine.fence()
+    return x
+
+
+@pytest.mark.local_only("reductions are recorded where their data is")
+@pytest.mark.parametrize("k", range(len(FOLDS)))
+def test_a_fold_of_an_idle_array_is_not_recorded_and_has_the_same_bits(k: int) -> None:
+    pick = numpy.random.default_rng(k)
+    values = pick.standard_normal((150, 300)) * 10.0 ** pick.integers(-9, 9, (150, 300))
+    x, before = idle(values), trace.counters["recorded"]
+    at_once = FOLDS[k](x)
+    if k < len(FOLDS) - 1:  # a cast is recorded
+        assert trace.counters["recorded"] == before
+    with small(0):
+        recorded = FOLDS[k](idle(values))
+        assert trace.counters["recorded"] > before
+        assert numpy.asarray(at_once).tobytes() == numpy.asarray(recorded).tobytes()
+
+
+def test_a_fold_of_what_is_pending_is_recorded() -> None:
+    x = np.ones((150, 300)) * 2.0
+    before = trace.counters["recorded"]
+    total = x.sum()
+    assert trace.counters["recorded"] == before + 1 and total == 90_000.0
+
+
+@pytest.mark.local_only("reductions are recorded where their data is")
+@pytest.mark.parametrize("shape", [(500_000,), (5, 100_000), (100_000, 5), (3, 400, 300)])
+@pytest.mark.parametrize("name", ["bool", "float64", "int32", "complex64"])
+def test_any_and_all_end_where_the_first_elements_decide(shape: tuple[int, ...], name: str) -> None:
+    plain = numpy.zeros(shape, name)
+    plain.flat[7] = 1
+    for values in (plain, plain.T, plain == 0):
+        x, before = idle(values), trace.counters["recorded"]
+        for found, expected in ((x.any(), values.any()), (np.all(x), numpy.all(values))):
+            assert type(found) is numpy.bool and found == expected
+        assert trace.counters["recorded"] == before
+
+
+def test_any_and_all_look_at_every_element_where_they_must(threshold: None) -> None:
+    late = numpy.zeros((40, 5000), bool)
+    late[-1, -1] = True
+    for values in (late, ~late, late.T, late[:, ::3], late * 1.0, late[:0]):
+        x = idle(values)
+        assert x.any() == values.any() and x.all() == values.all()
+        assert (x > 0).any() == values.any() and (x > 0).all() == values.all()
+        assert x.any(axis=0).tolist() == values.any(axis=0).tolist()
+        assert x.all(keepdims=True).tolist() == values.all(keepdims=True).tolist()
+
+
+def test_any_sees_what_was_recorded() -> None:
+    x = idle(numpy.zeros(200_000))
+    x += 1.0
+    assert x.all() and x.any()
+    x[3] = 0.0
+    assert not x.all()
