@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from diffuse.ir import IndexTask, Where
+from diffuse.kernels.powers import EXPONENTS
 from diffuse.runtime.base import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
 
 
@@ -47,7 +48,7 @@ _registries: dict[str, dict[Any, Any]] = {}
 def suspects(tasks: Iterable[IndexTask]) -> dict[int, tuple[tuple[str, Where], ...]]:
     """For each flag, the operations of a fused task that could have raised it."""
     found = {}
-    listed = [(t.operation.partition(":")[0], t.where) for t in tasks
+    listed = [("power" if t.operation in EXPONENTS else t.operation.partition(":")[0], t.where) for t in tasks
               if any(dtype.startswith(FLOATS) for dtype in t.signature)]
     for bit, kind in KINDS.items():
         found[bit] = tuple(dict.fromkeys((name, where) for name, where in listed if name in kind.operations))

@@ -37,19 +37,27 @@ LARGEST = 708.0
 """Up to here in magnitude e^x is a normal number."""
 
 Slow = Callable[[Code, str], str]
+Quick = Callable[[Code, str], tuple[str, str]]
+"""Gives the lanes that it cannot take, and the results of the others."""
 
 
-def _bits(value: float) -> int:
+def bits(value: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
 def expand(code: Code, name: str, x: str, slow: Slow) -> str:
     """Write `exp` or `log` of a float64; `slow` writes the library's call for the lanes that need it."""
+    return branched(code, name, x, _exp if name == "exp" else _log, slow)
+
+
+def branched(code: Code, name: str, x: str, quick: Quick, slow: Slow) -> str:
+    """Write a function of a float64: `quick` for the lanes that it can take, `slow` for the others, in a
+    branch that is taken only where there are any."""
     start, after = code.name("start"), code.name("after")
     rare = code.name("rare")
     code.do(f"br label %{start}")
     code.label(start)
-    special, fast = (_exp if name == "exp" else _log)(code, x)
+    special, fast = quick(code, x)
     code.declare('!9 = !{!"branch_weights", i32 1, i32 1048576}')
     code.do(f"br i1 {anywhere(code, special)}, label %{rare}, label %{after}, !prof !9")
     code.label(rare)
@@ -83,7 +91,7 @@ def _exp(code: Code, x: str) -> tuple[str, str]:
     kind, whole = code.type("float64"), code.type("int64")
     raw = code.let(f"bitcast {kind} {x} to {whole}")
     size = code.let(f"and {whole} {raw}, {code.const('int64', (1 << 63) - 1)}")
-    special = code.let(f"icmp ugt {whole} {size}, {code.const('int64', _bits(LARGEST))}")
+    special = code.let(f"icmp ugt {whole} {size}, {code.const('int64', bits(LARGEST))}")
     x = code.let(f"select {code.type('bool')} {special}, {kind} {code.const('float64', 1.0)}, {kind} {x}")
     shifted = _fma(code, x, code.const("float64", LOG2E), code.const("float64", SHIFT))
     n = code.let(f"fsub {kind} {shifted}, {code.const('float64', SHIFT)}")
@@ -101,18 +109,18 @@ def _exp(code: Code, x: str) -> tuple[str, str]:
 def _log(code: Code, x: str) -> tuple[str, str]:
     """log x = k ln 2 + log(1 + f) with 1 + f in [sqrt 1/2, sqrt 2), through s = f / (2 + f)."""
     kind, whole = code.type("float64"), code.type("int64")
-    least, root = _bits(2.0 ** -1022), _bits(0.5 ** 0.5)
+    least, root = bits(2.0 ** -1022), bits(0.5 ** 0.5)
     raw = code.let(f"bitcast {kind} {x} to {whole}")
     above = code.let(f"sub {whole} {raw}, {code.const('int64', least)}")
-    special = code.let(f"icmp uge {whole} {above}, {code.const('int64', _bits(float('inf')) - least)}")
-    one = code.const("int64", _bits(1.0))
+    special = code.let(f"icmp uge {whole} {above}, {code.const('int64', bits(float('inf')) - least)}")
+    one = code.const("int64", bits(1.0))
     raw = code.let(f"select {code.type('bool')} {special}, {whole} {one}, {whole} {raw}")
     past = code.let(f"sub {whole} {raw}, {code.const('int64', root)}")
     k = code.let(f"ashr {whole} {past}, {code.const('int64', 52)}")
     fraction = code.let(f"and {whole} {past}, {code.const('int64', (1 << 52) - 1)}")
     mantissa = code.let(f"add {whole} {fraction}, {code.const('int64', root)}")
     m = code.let(f"bitcast {whole} {mantissa} to {kind}")
-    lifted = code.let(f"add {whole} {k}, {code.const('int64', _bits(SHIFT))}")
+    lifted = code.let(f"add {whole} {k}, {code.const('int64', bits(SHIFT))}")
     lifted = code.let(f"bitcast {whole} {lifted} to {kind}")
     n = code.let(f"fsub {kind} {lifted}, {code.const('float64', SHIFT)}")
     f = code.let(f"fadd {kind} {m}, {code.const('float64', -1.0)}")

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.kernels.expr import Builder
+from diffuse.kernels.powers import EXPONENTS
 
 Generator = Callable[[Builder], None]
 
@@ -30,7 +31,7 @@ ELEMENTWISE = frozenset(
     bitwise_and bitwise_or bitwise_xor bitwise_count invert left_shift right_shift
     equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logical_not
     maximum minimum fmax fmin clip where isfinite isinf isnan signbit copysign nextafter spacing ldexp
-    conjugate real imag modf_0 modf_1 frexp_0 frexp_1""".split())
+    conjugate real imag modf_0 modf_1 frexp_0 frexp_1""".split()) | EXPONENTS.keys()
 """Operations that apply one op of the kernel language to their inputs and store the result."""
 
 _generators: dict[str, Generator] = {}

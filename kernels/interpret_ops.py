@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.kernels.powers import EXPONENTS
+
 Array = NDArray[Any]
 Function = Callable[..., Any]
 
@@ -36,7 +38,11 @@ def exact(name: str, dtypes: tuple[str, ...]) -> bool:
         return name in COMPLEX_EXACT
     if name == "power":
         return all(np.dtype(d).kind in "biu" for d in dtypes)
-    return name not in TRANSCENDENTAL
+    return name not in TRANSCENDENTAL and name not in RAISED
+
+
+RAISED = EXPONENTS.keys() - {"power-1", "power0.5", "power2"}
+"""Powers that NumPy leaves to `pow`."""
 
 
 def cast(value: Array, out: Array) -> None:
@@ -80,6 +86,13 @@ def _error_function(value: Array, out: Array) -> None:
     np.copyto(out, np.vectorize(erf, otypes="d")(value), casting="unsafe")
 
 
+def _raised(exponent: float) -> Function:
+    """`power` to one exponent."""
+    def compute(value: Array, out: Array) -> None:
+        np.power(value, exponent, out=out)
+    return compute
+
+
 def _part(whole: Function, part: int) -> Function:
     """One output of a ufunc that has two (`modf_0`, `frexp_1`)."""
     def compute(*inputs: Array, out: Array) -> None:
@@ -89,7 +102,8 @@ def _part(whole: Function, part: int) -> Function:
 
 BY_HAND: dict[str, Function] = {
     "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag, "erf": _error_function,
-    "clip": _clip,
+    "clip": _clip, **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},
+    "power-1": np.reciprocal, "power0.5": np.sqrt, "power2": np.square,
 }
 
 

@@ -15,6 +15,7 @@ from diffuse.kernels import (
     lowering_complex_math,
     lowering_float,
     lowering_integer,
+    lowering_power,
 )
 from diffuse.kernels.code import COMPONENT, ELEMENT, Code, Value
 from diffuse.kernels.lowering_cast import cast, half
@@ -37,7 +38,8 @@ PREDICATES = frozenset({"isfinite", "isinf", "isnan", "signbit", "logical_not", 
 def _assemble() -> dict[tuple[str, str], Rule]:
     """(operation, letter) -> rule; a second rule for one pair is an error."""
     found: dict[tuple[str, str], Rule] = {}
-    for module in (lowering_integer, lowering_float, lowering_complex, lowering_complex_math, lowering_bits):
+    for module in (lowering_integer, lowering_float, lowering_complex, lowering_complex_math, lowering_bits,
+                   lowering_power):
         for operation, rows in module.TABLE.items():
             for letters, rule in rows.items():
                 for kind in letters:

@@ -21,6 +21,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels import interpret_ops
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.interpret_reduce import INDEXED, Array, Fold, combine, rows, stepping
+from diffuse.kernels.powers import EXPONENTS
 
 _HEAD = object.__basicsize__
 """An array object's first own field, after Python's header, is the address of its data."""
@@ -120,7 +121,7 @@ def _choice(name: str, *dtypes: Any) -> tuple[Any, tuple[Any, ...], Any]:
         types, result = dtypes, np.empty(0, dtypes[0]).real.dtype
     elif name in ("copy", "cast"):
         types, result = dtypes, dtypes[0]
-    elif name == "erf":
+    elif name == "erf" or name in EXPONENTS:
         types, result = (dtypes[0],), dtypes[0]
     else:
         stem, _, part = name.rpartition("_")

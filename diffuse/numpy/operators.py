@@ -17,6 +17,7 @@ from diffuse.numpy import base
 from diffuse.numpy.base import ARRAYS, Array, host
 from diffuse.numpy.elementwise import binary, inplace, unary
 from diffuse.numpy.operands import PLAIN, adopt, wrap
+from diffuse.numpy.powers import raised
 from diffuse.numpy.ufuncs import UFUNCS, ufunc
 
 Operator = Callable[[Any, Any], Any]
@@ -106,15 +107,15 @@ def alone(name: str) -> Callable[[Any], Any]:
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
-    """The ufunc that NumPy's `**` calls in place of `power` for these exponents."""
+    """The ufunc that computes `**` in place of `power`: NumPy's choice, or a power to a small exponent."""
     if type(exponent) is int and exponent == 2:
         return UFUNCS["square"]
     if base_array.form.dtype.kind in "fc":
-        if type(exponent) is int:
-            return UFUNCS["reciprocal"] if exponent == -1 else None
+        if type(exponent) is int and exponent == -1:
+            return UFUNCS["reciprocal"]
         if type(exponent) is float and exponent == 0.5:
             return UFUNCS["sqrt"]
-    return None
+    return raised(base_array, exponent)
 
 
 def _comparison(name: str) -> Operator:

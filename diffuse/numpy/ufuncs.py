@@ -31,14 +31,14 @@ SCANS = {"add": "cumsum", "multiply": "cumprod"}
 class ufunc:
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
 
-    def __init__(self, function: numpy.ufunc) -> None:
+    def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
         self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
         self.signature = function.signature
-        self.operation = SAME.get(self.__name__, self.__name__)
+        self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             generators.fusible(name) for name in SPLIT.get(self.operation, (self.operation,)))
         self.host: Callable[..., Any] = function if _exact(self) else _routine(self)
@@ -120,6 +120,17 @@ class ufunc:
         shown = tuple([wrap(r) if o is None else o for r, o in zip(results, given, strict=True)])
         return shown if isinstance(found, tuple) else shown[0]
 
+    def _written(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+        """A small call into an output array, at once, with the bits of compiled code."""
+        target = targets[0]
+        shapes = [x.form.shape for x in operands if isinstance(x, Array)]
+        if target is None or any(shape != target.form.shape for shape in shapes):
+            return self.at_once(operands, targets, outs, {})
+        found = self.host(*[host(x) if isinstance(x, Array) else x for x in operands])
+        numpy.copyto(base.writable(target), found, casting="same_kind")
+        base.wrote(target)
+        return outs[0]
+
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
         """A call with outputs or keywords, recorded where kernels have the types."""
@@ -142,8 +153,11 @@ class ufunc:
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
-        if (whole or any(t not in NATIVE for t in types) or (small and all(map(ready, arrays)))
+        small = small and all(map(ready, arrays))
+        if (whole or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool")):
+            if small and self.nout == 1 and not options and self.host is not self.numpy:
+                return self._written(operands, targets, outs)
             return self.at_once(operands, targets, outs, options)
         try:
             return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
