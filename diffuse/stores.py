@@ -42,7 +42,7 @@ class Storage:
         """Another library holds the store itself, reads and writes it: the host's copy is never current."""
         self.scattered = False
         """Part of a larger store: its memory has gaps, and only its own coordinates name its elements."""
-        self._shown: tuple[weakref.ref[Any], ...] | None = ()
+        self._shown: tuple[Callable[[], object], ...] = ()
         self._stores = stores
         stores.alive.add(store[0])
 
@@ -52,22 +52,16 @@ class Storage:
 
     def show(self, holder: object) -> None:
         """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
-        self.exported = True
-        if holder is None:
-            self._shown = None
-        elif self._shown is not None:
-            self._shown = (*self._shown, weakref.ref(holder))
+        self.show_while((lambda: True) if holder is None else weakref.ref(holder))
 
-    @property
-    def pinned(self) -> bool:
-        """Is the memory somebody else's, for good?"""
-        return self._shown is None
+    def show_while(self, held: Callable[[], object]) -> None:
+        """Somebody outside sees the memory, until `held` says for the first time that nobody does."""
+        self.exported = True
+        self._shown = (*self._shown, held)
 
     def shown(self) -> bool:
         """Does somebody outside see the host's memory still?"""
-        if self._shown is None:
-            return True
-        self._shown = tuple([holder for holder in self._shown if holder() is not None])
+        self._shown = tuple([held for held in self._shown if held()])
         self.exported = bool(self._shown) or self.handed
         return bool(self._shown)
 

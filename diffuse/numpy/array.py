@@ -11,6 +11,7 @@ import numpy
 
 from diffuse.numpy import assign, base, creation, elementwise, legate, views
 from diffuse.numpy.base import Array, exported, host, viewing
+from diffuse.numpy.lending import Lent, lock
 from diffuse.numpy.methods import Methods
 from diffuse.numpy.operands import shared, wrap
 from diffuse.numpy.operators import defers, updating
@@ -270,9 +271,12 @@ class Flags:
         if name == "writeable":
             same = x.meta is x.memory
             meta = x.meta if same else x.meta.view()
-            if value and not (x.owner or x).meta.flags.writeable and x.owner is not None:
+            if value and x.owner is not None and not x.owner.meta.flags.writeable:
                 raise ValueError("cannot set WRITEABLE flag to True of this array")
-            meta.flags.writeable = value
+            if same and type(meta.base) is Lent:
+                meta = x.memory = lock(meta, value)
+            else:
+                meta.flags.writeable = value
             x.meta = meta
             if not same:
                 x.memory = None

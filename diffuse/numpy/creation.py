@@ -13,7 +13,7 @@ from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, legate
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
 from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, row_major
-from diffuse.numpy.operands import adopt, lowered, shared, wrap
+from diffuse.numpy.operands import PLAIN, adopt, lowered, shared, wrap
 
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
@@ -28,7 +28,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
         return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
     if legate.shares(a):
         return asarray(legate.adopt(a), dtype, order, copy=copy)
-    return wrap(numpy.array(lowered(a), dtype, copy=copy if copy is not None else None, order=order or "K"))
+    found = numpy.array(lowered(a), dtype, copy=copy, order=order or "K")
+    return wrap(found) if copy or type(a) in PLAIN else shared(found)
 
 
 def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
@@ -64,7 +65,7 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
         x = wrap(numpy.array(lowered(object), dtype, order=order))
     else:
         found = numpy.array(object, dtype, copy=copy, order=order, subok=subok)
-        x = shared(found) if copy is not True and type(object) is numpy.ndarray else wrap(found)
+        x = wrap(found) if copy or type(object) in (list, tuple) else shared(found)
     if ndmin > x.ndim:
         x = x[(None,) * (ndmin - x.ndim)]
     return x

@@ -18,6 +18,7 @@ from diffuse import trace
 from diffuse.numpy import base, distributed
 from diffuse.numpy.base import Array
 from diffuse.numpy.forms import BASE, NATIVE, RESERVE, Mirror, address
+from diffuse.numpy.lending import owned
 from diffuse.numpy.operands import shared, wrap
 from diffuse.settings import config
 
@@ -110,7 +111,7 @@ class Conversion:
         for plain, known in self.pairs:
             if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
                 return looking_into(known, plain, value) if isinstance(known, Array) else shared(value)
-        return wrap(value)
+        return wrap(value) if owned(value) else shared(value)
 
 
 def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy
 
+from diffuse import engine
 from diffuse.numpy import elementwise, legate
 from diffuse.numpy.base import ARRAYS, Array, host, hosted, spanned, storage_of
 from diffuse.numpy.forms import NATIVE, form_of
+from diffuse.numpy.lending import borrow, held
 
 PLAIN = {*elementwise.WEAK, *elementwise.STRONG, numpy.ndarray, list, tuple}
 """Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
@@ -27,9 +30,17 @@ def wrap(array: Any) -> Any:
 
 
 def shared(array: Any) -> Any:
-    """A Diffuse array over memory that the program also sees as a NumPy array: operations run at once."""
-    x = wrap(array)
-    if isinstance(x, Array) and x.form.size:
+    """A Diffuse array over memory that the program may also see as a NumPy array, or as something else: while
+    it does, operations run at once."""
+    if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.size:
+        return wrap(array)
+    span, ours = borrow(array)
+    x = wrap(ours)
+    if not isinstance(x, Array):  # its elements are not aligned
+        return array
+    if engine.current().runtime.shared:
+        storage_of(x).show_while(partial(held, span))
+    else:  # several ranks may run the program: what one of them holds must not decide what all do
         storage_of(x).show(None)
     return x
 
