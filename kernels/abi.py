@@ -140,7 +140,10 @@ def index_plane(value_bytes: int) -> int:
 
 
 PIECES = 64
-"""Small points that a divided launch has, about."""
+"""Small points that a divided launch has at most, about."""
+PIECE = 1_000_000
+"""Operations times elements that a small point is worth: interpreting them takes about a millisecond, what a
+point costs beside them some 50 us."""
 
 
 class Division(NamedTuple):
@@ -167,7 +170,9 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     extent, unit = values[2 + axis], SEGMENT if axis == rank - 1 else 1
     if body.spaces[0].axis < 0:
         return None
-    tile = max(unit, extent // PIECES // unit * unit)
+    work = prod(values[2:2 + rank]) * len(body.loops[0].ops)
+    pieces = max(values[0], min(PIECES, work // PIECE))
+    tile = max(unit, extent // pieces // unit * unit)
     points = -(-extent // tile)
     small = (points, tile, *values[2:])
 

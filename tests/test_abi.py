@@ -73,8 +73,10 @@ def test_reductions_come_in_the_order_of_their_ops() -> None:
 
 @pytest.mark.parametrize("shape, axis", [((700, 30), 0), ((50000,), 0), ((3, 9000), 1)])
 @pytest.mark.parametrize("taken", [0, 1, 2, 7])
-def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], axis: int, taken: int) -> None:
+def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], axis: int, taken: int,
+                                                       monkeypatch: pytest.MonkeyPatch) -> None:
     """Some small points interpreted, the rest compiled over two points: every element exactly once."""
+    monkeypatch.setattr(abi, "PIECE", 1000)
     body = Body((Space(len(shape), axis),),
                 tuple(Argument(k, 0, "float64", 0, "s" * (len(shape) - 1) + "1", p)
                       for k, p in enumerate((Privilege.READ, Privilege.READ_WRITE))),
@@ -90,3 +92,20 @@ def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], a
         interpret.point(body, division.values, p)
     abi.run(jit.compile(body), body, division.rest(taken), 2)
     np.testing.assert_array_equal(y, x)
+
+
+def test_a_launch_is_divided_by_its_work() -> None:
+    """A piece costs some Python: a small launch keeps its points, a large one has as many as pay."""
+    body = Body((Space(1, 0),), (Argument(0, 0, "float64", 0, "1", Privilege.WRITE),
+                                 Argument(1, 0, "float64", 0, "1", Privilege.READ)), (),
+                (Loop(0, (0,), (Op("load", "float64", (), 1), Op("negative", "float64", (0,)),
+                                Op("store", "float64", (1,), 0))),))
+
+    def points(extent: int, points: int) -> int:
+        division = abi.divide(body, (points, extent // points, extent, 0, 8, 0, 8))
+        assert division is not None
+        return division.points
+
+    assert [points(100_000, n) for n in (1, 2, 4)] == [2, 3, 5]    # tiles are whole segments, and a rest
+    assert points(1 << 22, 2) == 12
+    assert points(1 << 28, 2) == abi.PIECES

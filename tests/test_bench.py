@@ -82,6 +82,15 @@ def test_compile(tmp_path: Path) -> None:
     assert "second process" in table
 
 
+def test_cold(tmp_path: Path) -> None:
+    result, table = bench("cold", tmp_path)
+    found = result["contenders"]
+    assert set(found) == {"numpy", "diffuse, cold", "diffuse, warm"}
+    assert all(found[name]["seconds"] > 0 for name in found)
+    assert found["diffuse, cold"]["compilations"] > 0 == found["diffuse, warm"]["compilations"]
+    assert "empty cache" in table
+
+
 def test_on_legate(tmp_path: Path) -> None:
     """Whoever is not installed is named, and misses its goals; the others have their numbers."""
     result, table = bench("on_legate", tmp_path, "--rounds", "2", "--warmup", "1", "--batch", "2",
