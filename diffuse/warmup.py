@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from contextlib import suppress
 
+from diffuse import worker
 from diffuse.settings import config
-
-_thread: threading.Thread | None = None
 
 
 def start() -> None:
-    """Warm up in the background, once; the program's end waits, since LLVM must not be left halfway."""
-    global _thread
+    """Warm up in the background, once."""
     if config.runtime == "legate":
         _settle_in()
-    if _thread is None and config.compile != "off" and config.runtime == "local":
-        _thread = threading.Thread(target=_run, name="diffuse-warm-up")
-        _thread.start()
+    if config.compile != "off" and config.runtime == "local":
+        worker.post(_run)
 
 
 def _settle_in() -> None:
@@ -40,12 +35,3 @@ def _run() -> None:
 
         jit.prepare()
         pipeline.driver()
-
-
-def _join() -> None:
-    if _thread is not None and _thread is not threading.current_thread():
-        _thread.join()
-
-
-# A child of fork has no such thread, and would find its locks held for ever.
-os.register_at_fork(before=_join)

@@ -6,16 +6,15 @@ until then.  Both take the same values and give the same bits.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import struct
+import sys
 import threading
 import traceback
 import warnings
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from diffuse import settings
+from diffuse import settings, worker
 from diffuse.kernels import abi
 from diffuse.kernels.abi import Division
 from diffuse.kernels.expr import Body
@@ -27,7 +26,7 @@ FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
 class Kernel:
     """The code of one body."""
 
-    __slots__ = ("body", "native", "layout", "failed", "future")
+    __slots__ = ("body", "native", "layout", "failed", "job")
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -35,7 +34,8 @@ class Kernel:
         """Address and finish address, once compiled."""
         self.layout: struct.Struct = abi.layout(body)
         self.failed = False
-        self.future: Future[None] | None = None
+        self.job: worker.Job | None = None
+        """Its compilation, once that was left to the background."""
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*values)
@@ -48,7 +48,7 @@ class Kernel:
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
         """Smaller points, while machine code is on its way; None where only whole points make sense."""
-        return abi.divide(self.body, values) if self.future is not None and not self.failed else None
+        return abi.divide(self.body, values) if self.job is not None and not self.failed else None
 
     def finish(self, values: tuple[Any, ...]) -> None:
         from diffuse.kernels import interpret
@@ -57,9 +57,8 @@ class Kernel:
 
     def wait(self, seconds: float | None) -> None:
         """Until machine code is there, but no longer than that (None: however long it takes)."""
-        if self.future is not None:
-            with contextlib.suppress(TimeoutError):
-                self.future.result(seconds)
+        if self.job is not None:
+            worker.wait(self.job, seconds)
 
     def compile(self) -> None:
         """Make machine code; a failure leaves the interpreter in charge, with one warning."""
@@ -85,12 +84,11 @@ def _collector() -> Any:
 
 
 class Compiler:
-    """Kernels by body, and the thread that compiles them."""
+    """Kernels by body."""
 
     def __init__(self) -> None:
         self.kernels: dict[Body, Kernel] = {}
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
 
     def kernel(self, body: Body) -> Kernel:
         """The kernel of a body; compilation starts here, as the setting `compile` says."""
@@ -105,22 +103,20 @@ class Compiler:
     def _start(self, kernel: Kernel) -> None:
         from diffuse.kernels import jit
 
-        if kernel.future is None:
+        if sys.is_finalizing():
+            return
+        if kernel.job is None:
             if settings.config.compile == "wait" or jit.cached(kernel.body):
                 kernel.compile()
-                return
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(1, "diffuse-compile")
-            with contextlib.suppress(RuntimeError):  # the program is ending: no thread begins any more
-                kernel.future = self._executor.submit(kernel.compile)
+            else:
+                kernel.job = worker.post(kernel.compile)
         elif settings.config.compile == "wait":
-            kernel.future.result()
+            worker.wait(kernel.job)
 
     def wait(self) -> None:
         """Until every compilation that was started has ended."""
         for kernel in list(self.kernels.values()):
-            if kernel.future is not None:
-                kernel.future.result()
+            kernel.wait(None)
 
     def forget(self) -> None:
         """Drop every kernel that this process keeps (the disk keeps its own)."""
@@ -129,15 +125,13 @@ class Compiler:
             self.kernels.clear()
 
     def after_fork(self) -> None:
-        """The compiling thread does not survive a fork: what it had in hand is started again on demand."""
+        """A forked child has a worker of its own: what the other was to do is started again on demand."""
         self._lock = threading.Lock()
-        self._executor = None
         for kernel in self.kernels.values():
             if kernel.native is None:
-                kernel.future = None
+                kernel.job = None
 
 
 compiler = Compiler()
 
-# A fork in the middle of a compilation would leave LLVM's locks held for ever in the child.
-os.register_at_fork(before=compiler.wait, after_in_child=compiler.after_fork)
+os.register_at_fork(after_in_child=compiler.after_fork)

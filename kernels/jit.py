@@ -1,17 +1,20 @@
 """From a `Body` to machine code that can be called: emitted, compiled and linked, or taken from the cache.
 
-LLVM is started on the first call.  Compiling releases Python's lock for nearly all of its time.
+LLVM is started on the first call.  What calls it runs in the thread that owns it (worker.py), in which it
+releases Python's lock for nearly all of its time.
 """
 
 from __future__ import annotations
 
-import threading
+import ctypes
+from collections import deque
 from functools import cache
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diffuse import launch, settings, trace
+from diffuse import launch, settings, trace, worker
 from diffuse.kernels import abi, vectormath
 from diffuse.kernels.cache import Cache
 from diffuse.kernels.expr import Body
@@ -22,6 +25,28 @@ SPEED = 2
 
 EMITTERS = ("abi", "code", "jit", "llvm", "lowering", "target", "vectormath", "expansion")
 """How the names of the modules begin that decide a kernel's machine code."""
+
+
+_engines: dict[int, Any] = {}
+"""What keeps machine code in memory, by its number."""
+_numbers = count()
+_dropped: deque[int] = deque()
+"""Numbers whose machine code nobody needs any more."""
+
+# Engines end in the worker, or with the process: no finalizer of theirs runs while modules are taken apart.
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_engines))
+
+
+class Loaded:
+    """Machine code in memory until the last reference to this goes; the worker frees it some time after."""
+
+    __slots__ = ("_number",)
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def __del__(self, drop: Any = _dropped.append) -> None:
+        drop(self._number)
 
 
 class Native(NamedTuple):
@@ -36,18 +61,22 @@ class Native(NamedTuple):
 
 def compile(body: Body) -> Native:
     """Machine code for a body, from the disk if it is there."""
+    return worker.call(_compile, body)
+
+
+def _compile(body: Body) -> Native:
     kept, key = disk(), key_of(body)
     image = kept.get(key)
     if image is not None:
         try:
-            found = _link(body, image)
+            found = link(body, image)
             trace.count("cache hits")
             return found
         except RuntimeError:  # whole, and yet not what this LLVM can load
             pass
     image = object_code(body)
     trace.count("compilations")
-    native = _link(body, image)
+    native = link(body, image)
     kept.put(key, image)
     return native
 
@@ -82,15 +111,19 @@ def key_of(body: Body) -> str:
 @cache
 def _circumstances() -> str:
     """Target, versions, and the text of the emitter itself."""
-    import llvmlite
-    import llvmlite.binding as llvm
-
     sources = sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         if path.stem.startswith(EMITTERS):
             sources.update(path.read_bytes())
     sources.update(f"{launch.SEGMENT} {launch.ROWS}".encode())
-    return f"{host()!r}\n{llvmlite.__version__} {llvm.llvm_version_info}\n{sources.hexdigest()}"
+    return f"{host()!r}\n{worker.call(_version)}\n{sources.hexdigest()}"
+
+
+def _version() -> str:
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    return f"{llvmlite.__version__} {llvm.llvm_version_info}"
 
 
 @cache
@@ -103,22 +136,18 @@ def _start() -> None:
         llvm.load_library_permanently(vectormath.LIBRARY)
 
 
-_starting = threading.Lock()
-
-
 def prepare() -> None:
     """Start LLVM and look at the machine and the cache, before the first kernel asks for it."""
-    machine()
+    worker.call(machine)
     _circumstances()
     disk()
 
 
 def machine() -> Any:
-    """A target machine: each compilation has its own, for they are not to be shared between threads."""
+    """A target machine, for the worker."""
     import llvmlite.binding as llvm
 
-    with _starting:
-        _start()
+    _start()
     here = host()
     return llvm.Target.from_triple(here.triple).create_target_machine(
         cpu=here.cpu, features=here.features, opt=SPEED, jit=True)
@@ -135,6 +164,10 @@ def object_code(body: Body) -> bytes:
     """Compile, to relocatable code in memory."""
     if not host().halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
+    return worker.call(_object_code, body)
+
+
+def _object_code(body: Body) -> bytes:
     compiler = machine()
     module = _module(text(body), compiler)
     if any(op.kind == "scan" for loop in body.loops for op in loop.ops):
@@ -144,6 +177,10 @@ def object_code(body: Body) -> bytes:
 
 def assembly(body: Body) -> str:
     """The machine code of a body, as assembly text."""
+    return worker.call(_assembly, body)
+
+
+def _assembly(body: Body) -> str:
     compiler = machine()
     return str(compiler.emit_assembly(_module(text(body), compiler)))
 
@@ -166,15 +203,28 @@ def _promote(module: Any, machine: Any) -> None:
     passes.run(module, builder)
 
 
-def _link(body: Body, image: bytes) -> Native:
+def link(body: Body, image: bytes) -> Native:
     """Load object code into this process."""
+    return worker.call(_link, image, abi.finishes(body))
+
+
+def _link(image: bytes, finishes: bool) -> Native:
     import llvmlite.binding as llvm
 
+    while _dropped:
+        _engines.pop(_dropped.popleft()).close()
     engine = llvm.create_mcjit_compiler(_module("", compiler := machine()), compiler)
     engine.add_object_file(llvm.ObjectFileRef.from_data(image))
     engine.finalize_object()
     address = engine.get_function_address("k")
-    finish = engine.get_function_address("k_finish") if abi.finishes(body) else 0
-    if not address or (abi.finishes(body) and not finish):
+    finish = engine.get_function_address("k_finish") if finishes else 0
+    if not address or (finishes and not finish):
         raise RuntimeError("the object code lacks the kernel's functions")
-    return Native(address, finish, engine)
+    return Native(address, finish, keep(engine))
+
+
+def keep(engine: Any) -> Loaded:
+    """For the worker: an engine lives until this is dropped."""
+    number = next(_numbers)
+    _engines[number] = engine
+    return Loaded(number)

@@ -13,9 +13,11 @@ header, a block of words that ends with the two kernels' own blocks.
 
 from __future__ import annotations
 
-import threading
 from functools import cache
 from typing import Any, NamedTuple
+
+from diffuse import worker
+from diffuse.kernels import jit
 
 FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk",
           "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below",
@@ -41,27 +43,23 @@ class Driver(NamedTuple):
     keep: Any
 
 
+@cache
 def driver() -> Driver:
     """The driver, compiled once a process."""
-    with _compiling:
-        return _driver()
-
-
-_compiling = threading.Lock()
+    return worker.call(_driver)
 
 
 @cache
 def _driver() -> Driver:
     import llvmlite.binding as llvm
 
-    from diffuse.kernels import jit
-
     machine = jit.machine()
     module = llvm.parse_assembly(text())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
-    return Driver(engine.get_function_address("drive"), engine.get_function_address("finish"), engine)
+    return Driver(engine.get_function_address("drive"), engine.get_function_address("finish"),
+                  jit.keep(engine))
 
 
 def text() -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
+from diffuse import worker
 from diffuse.kernels import vectormath
 from diffuse.kernels.code import Code
 
@@ -64,6 +65,10 @@ class Host:
 @cache
 def host() -> Host:
     """Look at this machine, once."""
+    return worker.call(_look)
+
+
+def _look() -> Host:
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()

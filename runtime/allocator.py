@@ -104,15 +104,23 @@ class Allocator:
         self._returned: deque[Block] = deque()      # given back, not yet sorted into the two above
         self._untouched: deque[tuple[int, int]] = deque()   # (stamp, bytes) mapped for launches to come
         self._in_use = self._peak = self._cached = self._unchecked = 0
+        self._total = 0
+        """Bytes of all blocks, in use and free."""
+        self._moving: Block | None = None
+        """On its way from the free blocks to its owner or to the system."""
+        self._torn = False
+        """Did an exception, an interrupt for one, end a change halfway?"""
         self._lock = threading.Lock()
         _allocators.add(self)
         last = weakref.finalize(self, _give_back_all, self._stream, self._order, self._returned)
         last.atexit = False  # launches may still run then, and the process gives everything back anyway
 
-    def take(self, nbytes: int) -> Block:
-        """A block of at least `nbytes`, contents undefined."""
+    def take(self, nbytes: int, owner: Any = None) -> Block:
+        """A block of at least `nbytes`, contents undefined; `owner` has it as its `_block` from the moment on
+        that it is no longer ours."""
         with self._lock:
             self._sort()
+            self._torn = True
             size = size_class(nbytes)
             limit = settings.config.memory
             if limit is not None and self._in_use + size > limit:
@@ -122,17 +130,19 @@ class Allocator:
             block.stamp = self._stream.submitted
             self._in_use += block.size
             self._peak = max(self._peak, self._in_use)
+            if owner is None:
+                self._moving, self._torn = None, False
+            else:  # at once: no interrupt comes between
+                owner._block, self._moving, self._torn = block, None, False
             return block
 
     def give(self, block: Block) -> None:
         """Take a block back; launches submitted so far may still use it.  Safe in any finalizer."""
         block.stamp = self._stream.submitted
         self._returned.append(block)
-        if block.mapped and self._lock.acquire(blocking=False):
-            try:
+        if block.mapped and not self._lock.locked():  # after a call of `acquire` an interrupt may come
+            with self._lock:
                 self._sort()
-            finally:
-                self._lock.release()
 
     def trim(self, keep: int = 0) -> int:
         """Give cached memory back to the system, oldest first, down to `keep` bytes; returns bytes freed."""
@@ -147,15 +157,34 @@ class Allocator:
 
     def _sort(self) -> None:
         """Put the blocks given back where they are found again, and keep the cache within its bound."""
+        if self._torn:
+            self._mend()
         returned = self._returned
         while returned:
-            block = returned.popleft()
-            self._free.setdefault(block.size, deque()).append(block)
+            self._torn = True
+            block = returned[0]
             self._order[block.address] = block
+            self._free.setdefault(block.size, deque()).append(block)
             self._in_use -= block.size
             self._cached += block.size
+            returned.popleft()
+        self._torn = False
         if self._cached > self._kept:
             self._trim(self._kept + self._in_use // 4)
+
+    def _mend(self) -> None:
+        """After an exception between any two steps: free is what `_order` holds, and what was on its way."""
+        if self._moving is not None:
+            self._order[self._moving.address] = self._moving
+            self._moving = None
+        if self._returned and self._returned[0].address in self._order:
+            self._returned.popleft()
+        self._free = {}
+        for block in self._order.values():
+            self._free.setdefault(block.size, deque()).append(block)
+        self._cached = sum(block.size for block in self._order.values())
+        self._in_use = self._total - self._cached
+        self._torn = False
 
     def _reuse(self, size: int) -> Block | None:
         blocks = self._free.get(size)
@@ -164,8 +193,9 @@ class Allocator:
             blocks = self._free.get(min(near, default=0))
         if not blocks:
             return None
-        block = blocks.pop()
+        self._moving = block = blocks[-1]
         del self._order[block.address]
+        blocks.pop()
         self._cached -= block.size
         return block
 
@@ -186,9 +216,11 @@ class Allocator:
                 if address := _map(size) if size >= MAPPED else _allocate(size):
                     if checked:
                         self._unchecked = 0
+                    block = Block(address, size, size >= MAPPED)
+                    self._moving, self._total = block, self._total + size
                     if size >= MAPPED:
                         self._untouched.append((self._stream.submitted, size))
-                    return Block(address, size, size >= MAPPED)
+                    return block
         room = self._room()
         self._unchecked -= size
         raise MemoryError(f"{nbytes} bytes asked, {max(0, room)} bytes available "
@@ -202,15 +234,23 @@ class Allocator:
         return self._available() - RESERVE - sum(size for _, size in untouched)
 
     def _trim(self, keep: int) -> int:
-        done, before = self._stream.completed, self._cached
+        done, before, libc, torn = self._stream.completed, self._cached, _libc(), self._torn
         while self._order and self._cached > keep:
             block = next(iter(self._order.values()))
             if block.stamp > done:  # and so are all that follow
                 break
+            self._torn = True
+            self._moving = block
             del self._order[block.address]
             self._free[block.size].popleft()
             self._cached -= block.size
-            _give_back(block)
+            self._total, self._moving = self._total - block.size, None
+            # An interrupt finds the block with us or gone: the call is the next step.
+            if block.mapped:
+                libc.munmap(block.address, block.size)
+            else:
+                libc.free(block.address)
+            self._torn = torn
         return before - self._cached
 
 

@@ -29,7 +29,8 @@ class Memory:
     def __init__(self, allocator: Allocator, nbytes: int) -> None:
         self.nbytes = nbytes
         self._allocator = allocator
-        self._block: Block = allocator.take(nbytes)
+        self._block: Block
+        allocator.take(nbytes, self)
 
     @property
     def address(self) -> int:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from diffuse import worker
 from diffuse.runtime import native
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
@@ -30,8 +31,13 @@ SLICE = 50_000_000
 """Nanoseconds a wait sleeps at most before Python looks for signals."""
 
 
-def loaded(text: str) -> Any:
-    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone."""
+def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
+    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone.
+    Returns the addresses of its functions of these names."""
+    return worker.call(_loaded, text, names)
+
+
+def _loaded(text: str, names: Sequence[str]) -> dict[str, int]:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -43,41 +49,37 @@ def loaded(text: str) -> Any:
     engine = llvm.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    return engine
+    return {name: engine.get_function_address(name) for name in names}
 
 
 class Entry:
     """The compiled entry points of the pool's machine code."""
 
     def __init__(self, portable: bool = False) -> None:
-        engine = loaded(native.text(portable))
+        found = loaded(native.text(portable), ("submit", "wait", "stop", "empty", "pauses", "worker"))
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
         self.submit = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)(
-            engine.get_function_address("submit"))
-        self.wait = ctypes.CFUNCTYPE(word, pointer, word, word)(engine.get_function_address("wait"))
-        self.stop = ctypes.PYFUNCTYPE(None, pointer)(engine.get_function_address("stop"))
-        self.empty = ctypes.PYFUNCTYPE(None, pointer)(engine.get_function_address("empty"))
-        rest = ctypes.PYFUNCTYPE(None, word)(engine.get_function_address("pauses"))
+            found["submit"])
+        self.wait = ctypes.CFUNCTYPE(word, pointer, word, word)(found["wait"])
+        self.stop = ctypes.PYFUNCTYPE(None, pointer)(found["stop"])
+        self.empty = ctypes.PYFUNCTYPE(None, pointer)(found["empty"])
+        rest = ctypes.PYFUNCTYPE(None, word)(found["pauses"])
         start = time.perf_counter_ns()
         rest(1000)
         self.pauses = 1_000_000 / (time.perf_counter_ns() - start)
         """Looks a microsecond of spinning has: processors differ by a factor of ten."""
-        self.worker: int = engine.get_function_address("worker")
+        self.worker: int = found["worker"]
 
 
+@cache
 def entry(portable: bool = False) -> Entry:
     """The native functions, compiled once a process: whoever comes second waits for the first."""
-    with _compiling:
-        return _entry(portable)
-
-
-_compiling = threading.Lock()
+    return worker.call(_entry, portable)
 
 
 @cache
 def _entry(portable: bool = False) -> Entry:
-    """The machine code, made on first use."""
     return Entry(portable)
 
 
@@ -96,8 +98,7 @@ class Threads:
         self.started = False
         self.handles: list[ctypes.c_void_p] = []
         self.kept: deque[tuple[int, Any]] = deque()
-        self.lock = threading.Lock()
-        self.purging = threading.Lock()
+        self.purging = False
 
     @property
     def entry(self) -> Entry:
@@ -108,25 +109,27 @@ class Threads:
         return kind.from_address(self.address + native.FIELDS[name])
 
     def start(self) -> None:
-        """Create the threads, with signals blocked: those that are not faults are Python's business."""
-        worker = self.entry.worker
-        with self.lock:
-            if self.started:
-                return
-            self.started = True
-            self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
-            self.field(ctypes.c_uint32, "stopping").value = 0
-            create = ctypes.CDLL(None).pthread_create
-            create.argtypes = [ctypes.c_void_p] * 4
-            before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)
-            try:
-                while len(self.handles) < self.count:
-                    handle = ctypes.c_void_p()
-                    if create(ctypes.addressof(handle), None, worker, self.address):
-                        break  # the system gives no more: slower, not wrong, for whoever waits runs points
-                    self.handles.append(handle)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        """Create the threads."""
+        worker.shielded(self._start)
+
+    def _start(self) -> None:
+        """With signals blocked: those that are not faults are Python's business."""
+        if self.started:
+            return
+        self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
+        self.field(ctypes.c_uint32, "stopping").value = 0
+        create = ctypes.CDLL(None).pthread_create
+        create.argtypes = [ctypes.c_void_p] * 4
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)
+        try:
+            while len(self.handles) < self.count:
+                handle = ctypes.c_void_p()
+                if create(ctypes.addressof(handle), None, self.entry.worker, self.address):
+                    break  # the system gives no more: slower, not wrong, for whoever waits runs points
+                self.handles.append(handle)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.started = True
 
     def wait(self, sequence: int) -> None:
         """Return when `sequence` launches are done.  An interrupt leaves everything as it is."""
@@ -136,15 +139,18 @@ class Threads:
     def purge(self) -> None:
         """Let go of what launches that are done had kept."""
         # One thread at a time, or the second would drop what the first has not judged.  What is dropped may
-        # come back here through a finalizer: it is turned away too.
-        if self.purging.acquire(blocking=False):
-            try:
-                done = self.ticket.value >> native.POINT_BITS
-                kept = self.kept
-                while kept and kept[0][0] <= done:
-                    kept.popleft()
-            finally:
-                self.purging.release()
+        # come back here through a finalizer: it is turned away too.  A flag and no lock: neither a thread nor
+        # an interrupt comes between looking at it and setting it, but one may follow on a call of `acquire`.
+        if self.purging:
+            return
+        self.purging = True
+        try:
+            done = self.ticket.value >> native.POINT_BITS
+            kept = self.kept
+            while kept and kept[0][0] <= done:
+                kept.popleft()
+        finally:
+            self.purging = False
 
     def shutdown(self) -> None:
         """Run what was submitted, then end the threads."""
@@ -155,22 +161,27 @@ class Threads:
                 # Interrupted: the threads go on until the process ends, so what they work on stays.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
                 raise
-            self.entry.stop(self.address)
-            join = ctypes.CDLL(None).pthread_join
-            join.argtypes = [ctypes.c_void_p] * 2
-            for handle in self.handles:
-                join(handle, None)
-            self.handles.clear()
-            self.started = False
-            self.entry.empty(self.address)
+            worker.shielded(self._end)
         self.kept.clear()
+
+    def _end(self) -> None:
+        if not self.started:
+            return
+        self.entry.stop(self.address)
+        join = ctypes.CDLL(None).pthread_join
+        join.argtypes = [ctypes.c_void_p] * 2
+        for handle in self.handles:
+            join(handle, None)
+        self.handles.clear()
+        self.started = False
+        self.entry.empty(self.address)
 
     def orphan(self) -> None:
         """In a forked child, where the threads do not exist: forget them, and what only they could finish."""
         self.started = False
         self.handles.clear()
         self.kept.clear()
-        self.lock, self.purging = threading.Lock(), threading.Lock()
+        self.purging = False
         if self.submitted.value:
             self.entry.empty(self.address)
 
@@ -195,8 +206,8 @@ class Pool:
 
     def start(self) -> None:
         """Create the threads now; the first launch does so otherwise."""
-        self.threads.start()
         self._submit = self.threads.entry.submit
+        self.threads.start()
 
     def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
         """Queue a launch; returns how many launches were submitted up to it.
@@ -206,13 +217,17 @@ class Pool:
         threads = self.threads
         if not threads.started:
             self.start()
+        expected = threads.submitted.value + 1
+        kept = threads.kept
+        if keep is not None:  # before the launch, for an interrupt may follow on it
+            kept.append((expected, keep))
         sequence: int = self._submit(self.address, kernel, finish, points, block, len(block))
         while sequence <= 0:
             self._blocked(sequence, points, len(block))
             sequence = self._submit(self.address, kernel, finish, points, block, len(block))
         if keep is not None:
-            kept = threads.kept
-            kept.append((sequence, keep))
+            if sequence != expected:  # another thread came between
+                kept.append((sequence, keep))
             if kept[0][0] <= threads.ticket.value >> native.POINT_BITS:
                 threads.purge()
         return sequence

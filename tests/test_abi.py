@@ -107,5 +107,5 @@ def test_a_launch_is_divided_by_its_work() -> None:
         return division.points
 
     assert [points(100_000, n) for n in (1, 2, 4)] == [2, 3, 5]    # tiles are whole segments, and a rest
-    assert points(1 << 22, 2) == 12
+    assert points(1 << 22, 2) == 13
     assert points(1 << 28, 2) == abi.PIECES

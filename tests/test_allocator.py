@@ -14,6 +14,7 @@ from diffuse import settings
 from diffuse.runtime import allocator as allocator_module
 from diffuse.runtime import machine
 from diffuse.runtime.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
+from tests.moments import interrupted
 
 MIB = 1 << 20
 PLENTY = 1 << 50
@@ -330,3 +331,55 @@ def test_describe_has_what_info_prints() -> None:
     described = machine.describe()
     assert described["threads"] == machine.threads()
     assert {"processor", "system", "processors", "memory available", "caches", "cpu quota"} <= set(described)
+
+
+class Owner:
+    """Who takes a block, as `local.Memory` does."""
+
+    def __init__(self, allocator: Allocator, nbytes: int) -> None:
+        self.allocator, self._block = allocator, None
+        allocator.take(nbytes, self)
+
+    _block: Block | None
+
+    def give(self) -> None:
+        assert self._block is not None
+        block, self._block = self._block, None
+        self.allocator.give(block)
+
+
+@pytest.mark.parametrize("nbytes", [1000, 5 * MIB])
+def test_an_interrupt_at_any_line_hands_no_block_out_twice(nbytes: int) -> None:
+    """Nor does it lose one of the cache, nor miscount: taking, giving back, sorting and trimming."""
+    moment = 0
+    while True:
+        moment += 1
+        allocator = Allocator(kept=3 * nbytes)
+        held = [Owner(allocator, nbytes) for _ in range(6)]
+
+        def work() -> None:
+            for owner in [held.pop() for _ in range(4)]:
+                owner.give()
+            held.append(Owner(allocator, nbytes))
+            held.pop().give()
+            allocator.trim(nbytes)
+            held.append(Owner(allocator, nbytes))
+
+        if not interrupted(work, moment, {allocator_module.__file__}, {"_libc"}):
+            break
+        held = [owner for owner in held if owner._block]
+        taken = [Owner(allocator, nbytes) for _ in range(6)]
+        blocks = [owner._block for owner in (*held, *taken) if owner._block]
+        assert len({block.address for block in blocks}) == len(held) + 6, moment
+        for block in blocks:
+            ctypes.memset(block.address, 1, block.size)
+        usage = allocator.usage()
+        assert usage.in_use >= sum(block.size for block in blocks)
+        assert usage.in_use + usage.cached == allocator._total
+        assert usage.cached == sum(block.size for block in allocator._order.values())
+        assert not allocator._lock.locked()
+        for owner in taken:
+            owner.give()
+        allocator.trim()
+        assert allocator.usage().cached == 0
+    assert moment > 50

@@ -10,9 +10,7 @@ import textwrap
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from linecache import getline
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy
@@ -22,6 +20,7 @@ import diffuse.numpy as np
 from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window
 from diffuse.kernels import compiler as compiling
 from diffuse.kernels import jit
+from tests.moments import interrupted
 
 ROOT = Path(__file__).parent.parent
 
@@ -285,37 +284,6 @@ FINAL = {"__del__", "__init__", "dropped", "release", "runtime"}
 """What a finalizer runs, in which Python swallows exceptions; and what makes a store, which then has one."""
 
 
-STEADY = ("with ", "try:")
-"""Lines that are traced while they do nothing, at the end of a `with` for one: no interrupt comes there, and
-none would find its handler."""
-
-
-def interrupted(work: Callable[[], Any], moment: int) -> bool:
-    """Do the work, with an interrupt before so many lines of the stream; False if it has not as many."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal lines
-        if frame.f_code.co_filename not in STREAM or frame.f_code.co_name in FINAL:
-            return None
-        text = getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-        if event == "line" and not text.startswith(STEADY):
-            lines += 1
-            if lines == moment:
-                raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.settrace(before)
-    return False
-
-
 @pytest.mark.parametrize("held", [1, 3, 100])
 def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
     stream = engine.current()
@@ -332,7 +300,7 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
         moment = 1
         while True:
             x = np.zeros(10)
-            if not interrupted(work, moment):
+            if not interrupted(work, moment, STREAM, FINAL):
                 break
             z = x * 0.0 + 5.0
             engine.fence()

@@ -20,7 +20,7 @@ PURE = 10       # floors below this are plain data and functions over it
 80 cli."""
 
 FLOORS: dict[str, int] = {
-    "diffuse.ir": 0, "diffuse.settings": 0, "diffuse.substitute": 0,
+    "diffuse.ir": 0, "diffuse.settings": 0, "diffuse.substitute": 0, "diffuse.worker": 0,
     "diffuse.canonical": 1, "diffuse.dependence": 1, "diffuse.launch": 1, "diffuse.pattern": 1,
     "diffuse.pretty": 1, "diffuse.provenance": 1, "diffuse.temporaries": 1, "diffuse.trace": 1,
     "diffuse.view": 1,

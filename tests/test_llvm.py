@@ -55,7 +55,7 @@ def run(body: Body, extents: Sequence[int], arrays: Sequence[Array], points: int
 
 def native(body: Body) -> jit.Native:
     if body not in _natives:
-        _natives[body] = jit._link(body, jit.object_code(body))
+        _natives[body] = jit.link(body, jit.object_code(body))
     return _natives[body]
 
 

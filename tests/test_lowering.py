@@ -300,7 +300,7 @@ def test_orderings_of_quiet_nan_are_silent_on_every_machine(machine: str, dtype:
     of = {o: (0, 2, 3) if o == "clip" else (0, 1) for o in ORDERINGS}
     results = ["bool" if o in COMPARISONS else dtype for o in ORDERINGS]
     kernel = body(results, (dtype,) * 4, [(o, r, of[o]) for o, r in zip(ORDERINGS, results, strict=True)])
-    native = jit._link(kernel, jit.object_code(kernel))
+    native = jit.link(kernel, jit.object_code(kernel))
     libm = ctypes.CDLL("libm.so.6")
     for signal in (False, True):
         line = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0], dtype)

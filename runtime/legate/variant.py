@@ -341,6 +341,6 @@ def _copy(place: Place, address: int, where: Where, whole: int, out: bool) -> No
 @cache
 def _helpers() -> tuple[Any, int]:
     """The compiled functions `execute` and `shifted`, the second by its address."""
-    engine = loaded(HELPERS)
+    found = loaded(HELPERS, ("execute", "shifted"))
     kind = CFUNCTYPE(c_uint32, c_void_p, c_void_p, c_int64, c_int64, c_void_p)
-    return kind(engine.get_function_address("execute")), engine.get_function_address("shifted")
+    return kind(found["execute"]), found["shifted"]

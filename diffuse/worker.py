@@ -1,0 +1,207 @@
+"""The one thread that calls LLVM.
+
+An interrupt may be raised in the main thread between any two steps of Python, so also inside llvmlite's lock,
+which is then held for ever, or between the making of an object of LLVM's and the note of who owns it.  None
+is raised in another thread.  So every call into llvmlite is made in one thread of its own, and every object
+of llvmlite's lives and ends there: what `call` returns are numbers, bytes and text.
+
+Whoever waits here waits for a plain lock, which an interrupt leaves as it is: Python's conditions, events,
+futures and thread pools hold locks of their own while Python code runs, and have the same fault.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import gc
+import os
+import sys
+import threading
+import traceback
+from _queue import SimpleQueue
+from collections import deque
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Job:
+    """A function to run in the worker, and what came of it."""
+
+    __slots__ = ("finished", "error", "result", "_function", "_arguments", "_waiting")
+
+    def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        self.finished = False
+        self.error: BaseException | None = None
+        self.result: Any = None
+        self._function, self._arguments = function, arguments
+        self._waiting: list[Any] = []
+
+    def run(self) -> None:
+        try:
+            self.result = self._function(*self._arguments)
+        except BaseException as error:
+            _strip(error)
+            self.error = error
+        del self._function, self._arguments
+        self.finished = True
+        for lock in self._waiting:
+            lock.release()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        """Until the job is done, but no longer than that; says whether it is."""
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        self._waiting.append(lock)
+        if not self.finished:  # or it might have looked at `_waiting` before
+            lock.acquire(timeout=-1 if seconds is None else seconds)
+        return self.finished
+
+
+def _strip(error: BaseException) -> None:
+    """Keep the lines of an error and let go of the variables there, which may be objects of LLVM's."""
+    chain: BaseException | None = error
+    while chain is not None:
+        traceback.clear_frames(chain.__traceback__)
+        chain = chain.__context__
+
+
+class Worker:
+    """A thread and two queues: jobs that somebody waits for go before those that nobody does."""
+
+    def __init__(self) -> None:
+        self._urgent: deque[Job] = deque()
+        self._later: deque[Job] = deque()
+        self._nudges: SimpleQueue[None] = SimpleQueue()
+        """One for each job, or more: a nudge has the worker look at both queues until they are empty."""
+        self._alive = _thread.allocate_lock()
+        """Held by the thread: a second one ends at once."""
+        self._working: Any = threading.RLock()
+        """Held while a job runs.  It knows who holds it, wherever an interrupt came."""
+        self._busy = False
+        self._thread = 0
+        self._ending = False
+
+    def call(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Run a function in the worker and return its result; an interrupt ends the waiting alone."""
+        if _thread.get_ident() == self._thread:
+            return function(*arguments)
+        if sys.is_finalizing():
+            raise RuntimeError("the program has ended: nothing is compiled any more")
+        job = Job(function, arguments)
+        self._urgent.append(job)
+        self._nudge()
+        job.wait()
+        if job.error is not None:
+            raise job.error
+        result: T = job.result
+        return result
+
+    def post(self, function: Callable[..., Any], *arguments: Any) -> Job | None:
+        """Have a function run in the worker when it is free; None when the program is ending."""
+        if self._ending:
+            return None
+        job = Job(function, arguments)
+        self._later.append(job)
+        self._nudge()
+        return job
+
+    def wait(self, job: Job, seconds: float | None = None) -> bool:
+        """Until a posted job is done, but no longer than that; says whether it is."""
+        if job.finished or _thread.get_ident() == self._thread or sys.is_finalizing():
+            return job.finished
+        self._nudge()  # an interrupt may have come between the job and its nudge
+        return job.wait(seconds)
+
+    def _nudge(self) -> None:
+        if not self._alive.locked():
+            _thread.start_new_thread(self._run, ())
+        self._nudges.put(None)
+
+    def _run(self) -> None:
+        """The thread: it lives as long as the process."""
+        if not self._alive.acquire(blocking=False):
+            return
+        self._thread = _thread.get_ident()
+        while True:
+            self._busy = False
+            self._nudges.get()
+            self._busy = True
+            while self._urgent or self._later:
+                with self._working:
+                    if self._urgent:
+                        _undisturbed(self._urgent.popleft())
+                    else:
+                        self._later.popleft().run()
+
+    def settle(self) -> None:
+        """At the program's end, before LLVM's own destructors run: every job to its end, and no more."""
+        self._ending = True
+        interrupt: BaseException | None = None
+        while self._alive.locked() and (last := self._last()) is not None:
+            try:
+                self.wait(last)
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def _last(self) -> Job | None:
+        """A job that ends after all there are now; None when the worker has nothing to do."""
+        if not (self._urgent or self._later or self._busy):
+            return None
+        job = Job(_nothing, ())
+        self._later.append(job)
+        return job
+
+    def pause(self) -> None:
+        """Before a fork: when the job in hand is done, none begins until `resume`; LLVM's locks are free."""
+        interrupt: BaseException | None = None
+        while self._thread != _thread.get_ident() and not self._working._is_owned():
+            try:
+                self._working.acquire()
+            except KeyboardInterrupt as error:
+                interrupt = error
+        if interrupt is not None:
+            raise interrupt
+
+    def resume(self) -> None:
+        """After a fork, in the parent."""
+        while self._thread != _thread.get_ident() and self._working._is_owned():
+            self._working.release()
+
+    def reset(self) -> None:
+        """In a forked child, where the thread does not exist."""
+        self.__init__()  # type: ignore[misc]
+
+
+def _undisturbed(job: Job) -> None:
+    """Run a job without Python's collector: who waits for it may hold a lock that a finalizer asks for."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        job.run()
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _nothing() -> None:
+    pass
+
+
+worker = Worker()
+call, post, wait = worker.call, worker.post, worker.wait
+
+
+def shielded(function: Callable[[], None]) -> None:
+    """Run a function to its end, whatever interrupts the one who waits for it."""
+    if sys.is_finalizing():
+        function()
+    else:
+        worker.call(function)
+
+
+atexit.register(worker.settle)
+os.register_at_fork(before=worker.pause, after_in_parent=worker.resume, after_in_child=worker.reset)
