@@ -16,11 +16,12 @@ from diffuse.runtime.base import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
 
 
 class Kind(NamedTuple):
-    """One IEEE flag: NumPy's name of its mode, NumPy's words, and who can raise it."""
+    """One IEEE flag: NumPy's name of its mode, its words, and who can raise it: on floats, on integers."""
 
     mode: str
     words: str
     operations: frozenset[str]
+    integer: frozenset[str] = frozenset()
 
 
 _DIVIDES = frozenset("divide floor_divide remainder fmod reciprocal power log log2 log10 log1p arctanh "
@@ -29,17 +30,22 @@ _INVALID = _DIVIDES | frozenset("sqrt sin cos tan arcsin arccos arccosh add subt
                                 "prod exp square absolute hypot cumsum cumprod ldexp sinh cosh tanh expm1 "
                                 "exp2 reduceat".split())
 _OVERFLOWS = frozenset("multiply add subtract divide exp exp2 expm1 sinh cosh power square copy sum dot prod "
-                       "tan logaddexp logaddexp2 reciprocal cumsum cumprod ldexp hypot absolute "
+                       "tan logaddexp logaddexp2 nextafter reciprocal cumsum cumprod ldexp hypot absolute "
                        "reduceat".split())
 
 KINDS = {
-    DIVIDE: Kind("divide", "divide by zero", _DIVIDES),
+    DIVIDE: Kind("divide", "divide by zero", _DIVIDES,
+                 frozenset(("floor_divide", "remainder", "fmod", "reciprocal"))),
     UNDERFLOW: Kind("under", "underflow", _OVERFLOWS),
-    OVERFLOW: Kind("over", "overflow", _OVERFLOWS),
-    INVALID: Kind("invalid", "invalid value", _INVALID),
+    OVERFLOW: Kind("over", "overflow", _OVERFLOWS, frozenset(("floor_divide",))),
+    INVALID: Kind("invalid", "invalid value", _INVALID, frozenset(("reciprocal",))),
 }
 
 FLOATS = ("float", "complex")
+
+WORDS = {"copy": "cast", "cumsum": "accumulate", "cumprod": "accumulate"} | dict.fromkeys(
+    ("sum", "prod", "min", "max"), "reduce")
+"""What NumPy calls operations of ours in its warnings."""
 
 _registries: dict[str, dict[Any, Any]] = {}
 """What was said already, per file, in the form that Python's warning filters keep it."""
@@ -48,10 +54,12 @@ _registries: dict[str, dict[Any, Any]] = {}
 def suspects(tasks: Iterable[IndexTask]) -> dict[int, tuple[tuple[str, Where], ...]]:
     """For each flag, the operations of a fused task that could have raised it."""
     found = {}
-    listed = [("power" if t.operation in EXPONENTS else t.operation.partition(":")[0], t.where) for t in tasks
-              if any(dtype.startswith(FLOATS) for dtype in t.signature)]
+    listed = [("power" if t.operation in EXPONENTS else t.operation.partition(":")[0], t.where,
+               any(dtype.startswith(FLOATS) for dtype in t.signature))
+              for t in tasks if t.operation != "copy" or len(set(t.signature)) > 1]
     for bit, kind in KINDS.items():
-        found[bit] = tuple(dict.fromkeys((name, where) for name, where in listed if name in kind.operations))
+        found[bit] = tuple(dict.fromkeys((name, where) for name, where, float_ in listed
+                                         if name in (kind.operations if float_ else kind.integer)))
     return found
 
 
@@ -72,7 +80,7 @@ def report(flags: int, candidates: Iterable[dict[int, tuple[tuple[str, Where], .
         who = list(dict.fromkeys(pair for table in blamed for pair in table[bit]))
         if not who:
             continue
-        names = list(dict.fromkeys(name for name, _ in who))
+        names = list(dict.fromkeys(WORDS.get(name, name) for name, _ in who))
         text = f"{kind.words} encountered in {' or '.join(names)}"
         if len(who) > 1:
             text += " (one of the operations at " + ", ".join(dict.fromkeys(str(w) for _, w in who)) + ")"

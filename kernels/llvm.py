@@ -258,7 +258,12 @@ class _Nest:
     def _index(self, i: int, op: Op, step: Step) -> None:
         code = self.code
         if op.attribute == self.inner:
-            self.values[i] = llvm_reduce.consecutive(code, step.at)
+            lanes = llvm_reduce.consecutive(code, step.at)
+            if step.mask is not None:  # an index that is none could raise flags: 1 / (i - n)
+                first = code.splat("int64", step.at)
+                lanes = code.let(f"select {code.type('bool')} {step.mask}, {code.type('int64')} {lanes}, "
+                                 f"{code.type('int64')} {first}")
+            self.values[i] = lanes
         else:
             self.values[i] = code.splat("int64", self.index[op.attribute])
 

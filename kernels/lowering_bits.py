@@ -17,8 +17,10 @@ from diffuse.kernels.lowering_instructions import (
     choose,
     compare,
     either,
+    flag,
     is_nan,
     magnitude,
+    negated,
     real,
 )
 
@@ -89,6 +91,10 @@ def nextafter(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     same = x if result == "float16" else y  # differ in the sign of zero
     found = choose(code, dtype, compare(code, "oeq", dtype, x, y), same, found)
     unknown = compare(code, "uno", dtype, x, y)
+    infinite = code.const(dtype, math.inf)
+    over = both(code, compare(code, "olt", dtype, magnitude(code, dtype, x), infinite),
+                compare(code, "oeq", dtype, magnitude(code, dtype, found), infinite))
+    flag(code, "over", both(code, over, negated(code, unknown)))
     return choose(code, dtype, unknown, code.const(dtype, math.nan), found)
 
 

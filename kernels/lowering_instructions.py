@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.ir import ITEMSIZE
-from diffuse.kernels.code import COMPONENT, Code, Value
+from diffuse.kernels.code import COMPONENT, Code, Value, guarded, literal
 
 Dtypes = tuple[str, ...]
 Rule = Callable[[Code, Dtypes, str, tuple[Value, ...]], Value]
@@ -155,3 +155,18 @@ def anywhere(code: Code, condition: str) -> str:
     name = f"llvm.vector.reduce.or.v{code.lanes}i1"
     code.declare(f"declare i1 @{name}({kind})")
     return code.let(f"call i1 @{name}({kind} {condition})")
+
+
+RAISING = {"divide": ("fdiv", 1.0, 0.0), "invalid": ("fdiv", 0.0, 0.0), "over": ("fmul", 1e300, 1e300)}
+"""Arithmetic that raises the flag of each of NumPy's error modes."""
+
+
+def flag(code: Code, mode: str, condition: str) -> None:
+    """Raise a floating-point flag if the condition holds anywhere; integers have no flags of their own."""
+    instruction, a, b = RAISING[mode]
+    name = f"llvm.experimental.constrained.{instruction}.f64"
+    code.declare(f"declare double @{name}(double, double, metadata, metadata)")
+    with guarded(code, anywhere(code, condition)):
+        x, y = literal("float64", a), literal("float64", b)
+        code.let(f'call double @{name}(double {x}, double {y}, metadata !"round.tonearest", '
+                 'metadata !"fpexcept.strict")')

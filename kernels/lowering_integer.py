@@ -1,8 +1,11 @@
-"""Lowering rules for bool and the integers: two's complement that wraps, x // 0 == 0, shifts of any size."""
+"""Lowering rules for bool and the integers: two's complement that wraps, x // 0 == 0, shifts of any size.
+
+Divisions raise the floating-point flags that NumPy's raise.
+"""
 
 from __future__ import annotations
 
-from diffuse.kernels.code import Code, Value, with_lanes
+from diffuse.kernels.code import Code, Value, guarded, with_lanes
 from diffuse.kernels.lowering_cast import compare_mixed
 from diffuse.kernels.lowering_instructions import (
     Dtypes,
@@ -15,6 +18,7 @@ from diffuse.kernels.lowering_instructions import (
     compare,
     convert,
     either,
+    flag,
     letter,
     negated,
     nonzero,
@@ -171,10 +175,20 @@ def _floors(code: Code, dtype: str, rest: str, b: str) -> str:
     return both(code, apart, compare(code, "ne", dtype, rest, zero))
 
 
+def _is(code: Code, dtype: str, a: str, number: int) -> str:
+    return compare(code, "eq", dtype, a, code.const(dtype, number))
+
+
 def floor_divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     a, b = real(values[0]), real(values[1])
     cut, rest, zero = _divided(code, result, a, b)
-    if letter(result) == "i":
+    if letter(result) == "u":
+        flag(code, "divide", zero)
+    else:
+        minus = _is(code, result, b, -1)
+        with guarded(code, anywhere(code, either(code, zero, minus))):  # one look at the lanes for both flags
+            flag(code, "divide", zero)
+            flag(code, "over", both(code, minus, _is(code, result, a, -(2 ** (width(result) - 1)))))
         down = binary(code, "sub", result, cut, code.const(result, 1))
         cut = choose(code, result, _floors(code, result, rest, b), down, cut)
     return choose(code, result, zero, code.const(result, 0), cut)
@@ -183,6 +197,7 @@ def floor_divide(code: Code, inputs: Dtypes, result: str, values: tuple[Value, .
 def remainder(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     a, b = real(values[0]), real(values[1])
     _, rest, zero = _divided(code, result, a, b)
+    flag(code, "divide", zero)
     if letter(result) == "i":
         moved = binary(code, "add", result, rest, b)
         rest = choose(code, result, _floors(code, result, rest, b), moved, rest)
@@ -191,6 +206,7 @@ def remainder(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
 
 def fmod(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     _, rest, zero = _divided(code, result, real(values[0]), real(values[1]))
+    flag(code, "divide", zero)
     return choose(code, result, zero, code.const(result, 0), rest)
 
 
@@ -199,8 +215,10 @@ def reciprocal(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...
     x = real(values[0])
     bits = width(result)
     infinite = 0 if bits < 32 or letter(result) == "u" else -(2 ** (bits - 1))
-    found = choose(code, result, compare(code, "eq", result, x, code.const(result, 0)),
-                   code.const(result, infinite), code.const(result, 0))
+    zero = compare(code, "eq", result, x, code.const(result, 0))
+    flag(code, "divide", zero)
+    flag(code, "invalid", zero)
+    found = choose(code, result, zero, code.const(result, infinite), code.const(result, 0))
     unit = compare(code, "eq", result, x, code.const(result, 1))
     if letter(result) == "i":
         unit = either(code, unit, compare(code, "eq", result, x, code.const(result, -1)))

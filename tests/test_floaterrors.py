@@ -120,3 +120,99 @@ def test_nan_is_found_without_a_warning(name: str) -> None:
         warnings.simplefilter("error")
         assert int(getattr(diffuse.numpy.array(x), name)()) == 777
         engine.fence()
+
+
+INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
+DIVISIONS = "floor_divide remainder fmod divmod".split()
+
+
+def messages(call: Callable[[Any], Any], np: Any) -> tuple[list[str], list[bytes]]:
+    """The warnings of a call, and the bytes of its results."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = call(np)
+        parts = found if isinstance(found, tuple) else (found,)
+        values = [numpy.asarray(part).tobytes() for part in parts]
+    return sorted(str(w.message).partition(" (")[0] for w in caught), values
+
+
+def one(dtype: str, ordinary: int, special: int) -> Any:
+    """2003 elements, one of which is special."""
+    found = numpy.full(2003, ordinary, dtype)
+    found[777] = special
+    return found
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_divisions_of_integers(name: str, dtype: str) -> None:
+    least, most = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    for a, b in [(7, 3), (7, 0), (0, 0), (most, most), *([(least, -1), (7, -1)] if least else [])]:
+        x, y = one(dtype, 5, a), one(dtype, 2, b)
+        for first, second in ((x, y), (x, b), (a, y)):
+            def call(np: Any) -> Any:
+                return getattr(np, name)(*[np.array(v) if isinstance(v, numpy.ndarray) else v
+                                           for v in (first, second)])
+
+            (ours, ours_values), (theirs, values) = messages(call, diffuse.numpy), messages(call, numpy)
+            assert ours_values == values
+            if name == "divmod":  # two operations to us
+                ours = [w.replace("floor_divide or remainder", name).replace("floor_divide", name)
+                        for w in ours]
+            assert ours == theirs
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_the_reciprocal_of_an_integer(dtype: str) -> None:
+    for special in (0, 1, numpy.iinfo(dtype).min, numpy.iinfo(dtype).max):
+        def call(np: Any) -> Any:
+            return np.reciprocal(np.array(one(dtype, 5, special)))
+
+        assert messages(call, diffuse.numpy) == messages(call, numpy)
+
+
+@pytest.mark.parametrize("small", [0, 16384])
+@pytest.mark.parametrize("call", [
+    lambda np, x: x // 0, lambda np, x: x % 0, lambda np, x: np.fmod(x, 0),
+    lambda np, x: (x - 2 ** 62 - 2 ** 62) // -1,
+    lambda np, x: np.reciprocal(x),
+], ids=["floor_divide", "remainder", "fmod", "over", "reciprocal"])
+def test_error_modes_of_integers(call: Callable[[Any, Any], Any], small: int) -> None:
+    """Every mode does with integers what it does in NumPy, recorded and at once."""
+    def run(np: Any, mode: str) -> tuple[Any, ...]:
+        heard: list[Any] = []
+        before = numpy.seterrcall(lambda text, flag: heard.append((text, flag)))
+        try:
+            with np.errstate(all=mode), warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                numpy.asarray(call(np, np.arange(5000)))
+        except FloatingPointError as error:
+            heard.append(str(error))
+        finally:
+            numpy.seterrcall(before)
+        return heard, sorted(str(w.message) for w in caught)
+
+    with settings.using(small=small):
+        for mode in ("ignore", "warn", "raise", "call"):
+            assert run(diffuse.numpy, mode) == run(numpy, mode)
+
+
+@pytest.mark.parametrize("call", [
+    lambda np, x: x.astype("f4"), lambda np, x: x.astype(int), lambda np, x: x.sum(),
+    lambda np, x: x.prod(), lambda np, x: x.cumsum(), lambda np, x: x.cumprod(),
+    lambda np, x: np.nextafter(x, np.inf),
+    lambda np, x: np.full(5001, np.nan, dtype=int), lambda np, x: np.full_like(x, -np.inf, dtype="i4"),
+], ids="cast invalid sum prod cumsum cumprod nextafter full full_like".split())
+def test_warnings_name_the_operation_as_numpy_does(call: Callable[[Any, Any], Any]) -> None:
+    def ours(np: Any) -> Any:
+        return call(np, np.full(5001, numpy.finfo(float).max))
+
+    assert messages(ours, diffuse.numpy)[0] == messages(ours, numpy)[0]
+
+
+@pytest.mark.parametrize("n", [4999, 5003])
+def test_there_are_no_errors_behind_the_last_index(n: int) -> None:
+    def call(np: Any) -> Any:
+        return 1 // (np.arange(n) - n), 1 / (np.arange(float(n)) - n)
+
+    assert messages(call, diffuse.numpy)[0] == []

@@ -177,8 +177,17 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
     if dtype is None:
         dtype = value.form.dtype if isinstance(value, Array) else numpy.asarray(fill_value).dtype
     x = empty(shape, dtype, order)
-    x[...] = fill_value
+    x[...] = _cast(fill_value, x.dtype)
     return x
+
+
+def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
+    if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
+        return value
+    cell = numpy.empty((), dtype)
+    numpy.copyto(cell, value, "unsafe")
+    return cell[()]
 
 
 def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
@@ -231,7 +240,7 @@ def full_like(
     device: Any = None,
 ) -> Any:
     x = empty_like(a, dtype, order, subok, shape)
-    x[...] = fill_value
+    x[...] = _cast(fill_value, x.dtype)
     return x
 
 
