@@ -134,7 +134,8 @@ SETTINGS: dict[str, Setting] = {
         ("output", "DIFFUSE_OUTPUT", "rank0", one_of("rank0", "all"),
          "With several ranks, whose output and warnings are shown; uncaught errors always are."),
         ("digest", "DIFFUSE_DIGEST", False, FLAG,
-         "Before each launch compare a digest of the stream across ranks, and stop at the first difference."),
+         "Several ranks compare what they submit wherever they wait for each other, and end at the first "
+         "difference; 1: they do so before each launch, and compare the contents of what the host gives it."),
     )
 }
 BY_VARIABLE = {setting.variable: setting for setting in SETTINGS.values()}

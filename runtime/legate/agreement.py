@@ -1,47 +1,109 @@
-"""What all ranks know of each other: a word from each, and whether they still run the same program.
+"""Whether all ranks still run the same program: a digest of what each submits, compared wherever ranks meet.
 
-Every rank submits the same launches, by its own reading of the same program. Where ranks differ (random
-numbers, time, files, sets of strings), Legate waits for ever or computes nonsense; with the setting
-`digest` each launch is preceded by a comparison, and the first difference ends the program with what each
-rank was doing.
+Every rank submits the same launches, by its own reading of the same program.  Where ranks differ (random
+numbers, time, files, sets of strings), Legate waits for ever or computes nonsense.  So each rank keeps a
+chain of digests, one for each launch and copy.  Before ranks wait for each other in Legate they compare the
+last of them by MPI; where these differ, they look for the first that does, and the program ends with what
+each rank was about to do there.  Legate waits for other ranks when somebody waits for results, and also when
+it makes a store or a partition.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
+from typing import Any
 
+from diffuse.runtime.legate import message
 from diffuse.runtime.legate.ranks import leave
 
 HEARD = 0.5
 """Seconds in which every rank can say its part before one of them ends the job."""
-
-Gather = Callable[[int], list[int]]
-"""From this rank's word to those of all ranks."""
+APART = 64
+"""Events after which ranks meet in any case, before one of them waits because Legate has so much to do."""
 
 
 class Stream:
-    """What this rank submitted so far, as a number that other ranks can compare with theirs."""
+    """What this rank submitted so far, as numbers that other ranks can compare with theirs.
 
-    def __init__(self, rank: int, gather: Gather) -> None:
-        self._rank, self._gather = rank, gather
-        self._hash = blake2b(digest_size=7)
+    `gather` takes this rank's word to those of all ranks, and waits for all.  With `close` ranks meet before
+    each event and not only where they wait for each other, and what the host gives to launches is compared as
+    well.
+    """
+
+    def __init__(self, rank: int, gather: Callable[[int], list[int]], close: bool) -> None:
+        self._rank, self._gather, self.close = rank, gather, close
+        self._chain = bytes(8)
         self._count = 0
-        atexit.register(self.compare, "the end of the program")
+        self._recent: list[tuple[bytes, str]] = []
+        """The chain after each event since the last meeting, and what the event was."""
+        self._stores = 0
+        atexit.register(self.meet, "the end of the program")
 
-    def compare(self, event: str, *details: object) -> None:
-        """Add an event, and end the program if another rank was about to do something else."""
+    def launch(self, form: bytes, title: str, owners: Iterable[Any], block: bytes) -> None:
+        """A launch is about to be submitted: what it is (see `form`), its instances, scalars and offsets."""
+        numbers = []
+        for owner in owners:
+            if not owner.number:  # in the order of their first use, which is the same on all ranks
+                self._stores += 1
+                owner.number = self._stores
+            numbers.append(owner.number)
+        self._add(title, form, message.words(numbers), block)
+
+    def event(self, event: str, content: Any = b"") -> None:
+        """Something else is about to be submitted."""
+        self._add(event, event.encode(), content)
+
+    def meet(self, event: str) -> None:
+        """This rank is about to wait for all others."""
+        self._add(event, event.encode())
+        self._compare()
+
+    def _add(self, said: str, *parts: Any) -> None:
+        found = blake2b(self._chain, digest_size=8)
+        for part in parts:
+            found.update(part)
+        self._chain = found.digest()
         self._count += 1
-        self._hash.update(repr((event, details)).encode())
-        words = self._gather(int.from_bytes(self._hash.digest(), "little"))
-        if len(set(words)) > 1:
-            said = (f"rank {self._rank}: the ranks went different ways; number {self._count} of what they "
-                    f"submitted is here\n    {event}\nLook for what differs between ranks (random numbers "
-                    "without a seed, time, files, os.getpid, the order of a set of strings) and make it the "
-                    "same.\n")
-            os.write(2, said.encode())
-            time.sleep(HEARD)
-            leave(1, "")
+        self._recent.append((self._chain, said))
+        if self.close or len(self._recent) >= APART:
+            self._compare()
+
+    def _compare(self) -> None:
+        """End the program if another rank submitted something else."""
+        if self._equal(self._chain):
+            self._recent.clear()
+            return
+        number, event = self._difference()
+        said = (f"rank {self._rank}: the ranks went different ways; number {number} of what they submitted "
+                f"is here\n    {event}\nLook for what differs between ranks (random numbers without a seed, "
+                "time, files, os.getpid, the order of a set of strings, a test for the rank) and make it the "
+                "same.\n")
+        os.write(2, said.encode())
+        time.sleep(HEARD)
+        leave(1, "")
+
+    def _equal(self, chain: bytes) -> bool:
+        return len(set(self._gather(int.from_bytes(chain, "little", signed=True)))) == 1
+
+    def _difference(self) -> tuple[int, str]:
+        """The number of the first event that differs, and which it is here.  Every rank takes the same steps:
+        where chains differ once they differ for good, so it is found by halving."""
+        before = self._count - len(self._recent)
+        low, high = max(self._gather(before + 1)), min(self._gather(self._count))
+        while low < high:
+            middle = (low + high) // 2
+            if self._equal(self._recent[middle - before - 1][0]):
+                low = middle + 1
+            else:
+                high = middle
+        return low, self._recent[low - before - 1][1]
+
+
+def form(title: str, *parts: object) -> bytes:
+    """What launches of one layout have in common.  Folders of files may have other names on each machine."""
+    return repr((re.sub(r"[^\s\[]*/", "", title), *parts)).encode()

@@ -30,7 +30,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "handed", "foreign")
+                 "handed", "foreign", "number")
 
     address = 0
     """Nobody but a task knows where Legate keeps a store."""
@@ -57,6 +57,8 @@ class LegateInstance:
         """Does another library hold Legate's store too?  Then that is where the data is; see exchange.py."""
         self.foreign = False
         """Was Legate's store made by another library?"""
+        self.number = 0
+        """What several ranks call it; see agreement.py."""
 
     def __repr__(self) -> str:
         where = "home" if self.home else "away"

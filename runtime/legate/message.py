@@ -16,7 +16,7 @@ from diffuse.ir import ITEMSIZE, Point
 from diffuse.runtime.base import Argument, Layout
 from diffuse.runtime.legate.requirements import Cut, Need
 
-RUN, FOLD, GET, PUT, SAY = range(5)
+RUN, FOLD, GET, PUT = range(4)
 INPUT, OUTPUT, HOST = range(3)
 HEADER = Struct("<11q")
 
@@ -89,15 +89,10 @@ def folding(layout: Layout, cut: Cut) -> Message:
 
 
 def moving(order: int, span: int, shape: Point, itemsize: int, box: Point, address: int) -> bytes:
-    """A whole store to or from host memory (GET, PUT), or a word of each point's (SAY)."""
+    """A whole store to or from host memory (GET, PUT)."""
     kind = INPUT if order == GET else OUTPUT
     place = [kind, 0, len(shape), itemsize, *box, *shape]
     return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0) + words([address, *place])
-
-
-def saying(word: int, flags: bool = False) -> bytes:
-    """A word from each point: the sender's, or the floating-point flags of its process."""
-    return HEADER.pack(SAY, 0, 0, flags, word, 0, 0, 0, 1, 0, 0) + words([OUTPUT, 0, 1, 8, 0, 1 << 40])
 
 
 def _message(order: int, cut: Cut, pointers: int, stores: list[list[int]], fields: list[list[int]],

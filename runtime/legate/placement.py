@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir import ITEMSIZE, Point, Store
-from diffuse.runtime import native
+from diffuse.ir import ITEMSIZE, Point
 from diffuse.runtime.legate import message, prepare, trampoline
 from diffuse.runtime.legate.agreement import Stream
 from diffuse.runtime.legate.instances import LegateInstance
+from diffuse.runtime.legate.mpi import Gather
 from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.task import Task
@@ -59,17 +59,19 @@ class Placement:
         self.code, self._library, self._number = _registered(self.alone)
         self.pool: Pool | None = None
         self.stream: Stream | None = None
-        """To compare what ranks submit, where the settings ask for it."""
+        """What this rank submits, to compare with what others do; None with one rank."""
+        self.gather: Gather | None = None
+        """From this rank's word to those of all; None with one rank."""
+        if self.ranks > 1:
+            self.gather = Gather(self.rank, self.ranks)
+            self.stream = Stream(self.rank, self.gather, config.digest)
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
         if config.memory is not None:
             most = min(most, config.memory)
-        self._reuse = Reuse(lambda shape, dtype: self.legate.create_store(self._types[dtype], shape),
-                            self._keep, most // 4, most)
+        self._reuse = Reuse(self._made, self._keep, most // 4, most)
         self._projections: dict[tuple[int, int], Any] = {}
-        self._words: LegateInstance | None = None
-        """One word from each Legate point; see `gather`."""
         self.lent: list[Any] = []
         """Host memory that launches may still read, and nobody else holds."""
         self._dropped: deque[LegateInstance] = deque()
@@ -95,12 +97,13 @@ class Placement:
         """Until everything submitted is done, on all ranks."""
         if self.alone and self.pool is not None:
             self.pool.fence()
-        elif self.ranks > 1:  # the flags of all ranks come with it: to wait twice takes twice as long
-            self.legate.issue_execution_fence(block=False)
-            for word in self.gather(0, flags=True):
-                self._flags |= native.exceptions(word)
         else:
+            if self.stream is not None:
+                self.stream.meet("waiting for everything submitted")
             self.legate.issue_execution_fence(block=True)
+            if self.gather is not None:
+                for flags in self.gather(self.code.flags()):
+                    self._flags |= flags
         self.code.settled()
         self.fenced = self.launched
 
@@ -109,7 +112,6 @@ class Placement:
         if self.ranks == 1:
             return self.code.flags()
         seen, self._flags = self._flags, 0
-        self.code.flags()
         return seen
 
     def _forked(self) -> None:
@@ -126,6 +128,12 @@ class Placement:
                                "DIFFUSE_RUNTIME=local, or hand the work to the main thread")
 
     # -- stores --------------------------------------------------------------------------------------------
+
+    def _made(self, shape: Point, dtype: str) -> Any:
+        """A new store of Legate's."""
+        if self.stream is not None:
+            self.stream.meet(f"making a store of shape {shape}, {dtype}")
+        return self.legate.create_store(self._types[dtype], shape)
 
     def store(self, owner: LegateInstance) -> Any:
         """Legate's store of an instance."""
@@ -174,6 +182,8 @@ class Placement:
         if found is None:
             if len(piece.parts) >= MOST_PARTS:
                 piece.parts.clear()
+            if self.stream is not None:
+                self.stream.meet(f"dividing a store of shape {owner.shape}, {owner.dtype}")
             found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)
         return found
 
@@ -228,6 +238,9 @@ class Placement:
         """The address of an instance's host memory, which stays as it is until the next fence."""
         if owner.memory is None:  # never written, or no elements: whatever is there
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
+        elif self.stream is not None and self.stream.close:
+            self.stream.event(f"taking an array of shape {owner.shape}, {owner.dtype} from the host",
+                              owner.memory)
         owner.lent = self.launched + 1
         address: int = owner.memory.__array_interface__["data"][0]
         return address
@@ -237,7 +250,7 @@ class Placement:
         assert instance.memory is not None
         if self.stream is not None:
             what = "reading" if order == message.GET else "writing"
-            self.stream.compare(f"{what} an array of shape {instance.shape}, {instance.dtype}")
+            self.stream.event(f"{what} an array of shape {instance.shape}, {instance.dtype}")
         if order == message.PUT:
             self.lend(instance)
         self._copy(order, instance, instance.memory)
@@ -263,20 +276,6 @@ class Placement:
             task = self.task(spread)
             task.add_output(*self.part(owner, tiles(shape, 0, tile), spread)[:2])
         self.send(task, words)
-
-    def gather(self, word: int, flags: bool = False) -> list[int]:
-        """From this rank's word, or its processes' floating-point flags, to those of all: one for each Legate
-        point.  Waits for everything submitted."""
-        if self._words is None:
-            self._words = LegateInstance(Store(-1, (self.processors,), "int64"))
-            self.store(self._words)
-        found = np.zeros(self.processors, np.int64)
-        task = self.task(self.processors)
-        task.add_output(*self.part(self._words, tiles((self.processors,), 0, 1), self.processors)[:2])
-        self.send(task, message.saying(word, flags))
-        self._copy(message.GET, self._words, found)
-        self.legate.issue_execution_fence(block=True)
-        return [int(n) for n in found]
 
 
 def _located(store: Any, owner: LegateInstance) -> int:

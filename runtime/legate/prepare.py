@@ -322,12 +322,19 @@ def _network(site: Path) -> None:
     yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
         _load("libmpi.so.40", Path(sys.prefix, "lib/libmpi.so.40"))
-    wrappers = site / "lib64/legate/wrapper"
-    os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrappers / "liblegate_mpi_wrapper_ompi.so"))
-    os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN", str(wrappers / "librealm_ucp_bootstrap_mpi_ompi.so"))
+    wrapper = mpi_wrapper(site)
+    os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrapper))
+    os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN",
+                          str(wrapper.with_name("librealm_ucp_bootstrap_mpi_ompi.so")))
+    os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")  # who waits for other ranks leaves them work
     # one thread for messages: by default several spin.  (-ucx:use_wakeup would let it sleep, but loses a
     # wake-up now and then when ranks end, which then wait for ever.)
     os.environ.setdefault("REALM_DEFAULT_ARGS", "-ll:bgwork 1")
+
+
+def mpi_wrapper(site: Path) -> Path:
+    """Legate's library over Open MPI."""
+    return site / "lib64/legate/wrapper/liblegate_mpi_wrapper_ompi.so"
 
 
 def yield_between_polls(ucp: ctypes.CDLL | None) -> ctypes.CDLL | None:

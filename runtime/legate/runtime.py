@@ -22,7 +22,7 @@ from diffuse.ir import Privilege, Store
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.legate import message, prepare, ranks
-from diffuse.runtime.legate.agreement import Stream
+from diffuse.runtime.legate.agreement import form
 from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
@@ -48,6 +48,8 @@ class Prepared(NamedTuple):
     words of the block that are its arguments' addresses."""
     messages: dict[tuple[bool, ...], message.Message]
     folding: message.Message | None
+    form: bytes
+    """All of the above as bytes, to compare with what other ranks launch."""
 
 
 class Legate:
@@ -67,8 +69,6 @@ class Legate:
             place.code.pool(place.pool)
         if place.ranks > 1:
             ranks.settle_in(place.rank, place.ranks)
-            if settings.config.digest:
-                place.stream = Stream(place.rank, place.gather)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
@@ -134,8 +134,6 @@ class Legate:
         if prepared is None:
             prepared = layout.derived[launch.points] = self._prepare(layout, launch.points)
         ranks.tick()
-        if place.stream is not None:
-            place.stream.compare(layout.title, prepared.cut, launch.values)
         if place.alone and self._run_directly(launch, prepared):
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
@@ -207,6 +205,9 @@ class Legate:
         """One task of as many points as the cut has; what `finish` does is a task of its own."""
         place, native, spread = self.placement, launch.kernel.native, prepared.cut.spread
         assert native is not None
+        block = launch.kernel.pack(launch.values)
+        if place.stream is not None:
+            place.stream.launch(prepared.form, prepared.layout.title, launch.instances, block + bytes(hosted))
         task = place.task(spread)
         pointers = []
         for need, owner, at_home in zip(prepared.cut.needs, owners, hosted, strict=True):
@@ -221,7 +222,6 @@ class Legate:
             if need.writes:
                 task.add_output(part, projection)
         partials = self._partials(task, prepared) if spread > 1 and prepared.layout.scratch else []
-        block = launch.kernel.pack(launch.values)
         finish = native.finish if launch.points > 1 and spread == 1 else 0
         place.send(task, words.pack(native.address, finish, False, pointers, block))
         _all_written(prepared.cut.needs, owners)
@@ -269,6 +269,8 @@ class Legate:
         """Run a launch that has no machine code over host memory, on every rank alike."""
         layout, kernel = launch.layout, launch.kernel
         assert layout is not None
+        if self.placement.stream is not None:
+            self.placement.stream.event(f"{layout.title}, interpreted", repr(launch.values).encode())
         self.fence()
         block = list(launch.values)
         for argument, instance in zip(layout.arguments, launch.instances, strict=True):
@@ -296,7 +298,8 @@ class Legate:
                         tuple((places[need.slot], need, need.writes,
                                tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
                               for n, need in enumerate(found.needs)), {},
-                        message.folding(layout, found) if found.results else None)
+                        message.folding(layout, found) if found.results else None,
+                        form(layout.title, found))
 
     # -- waiting -------------------------------------------------------------------------------------------
 

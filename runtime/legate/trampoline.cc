@@ -31,7 +31,7 @@ using Finish = void (*)(void*);
 using Submit = Word (*)(void*, void*, void*, Word, const void*, Word);
 using Wait = Word (*)(void*, Word, Word);
 
-enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3, SAY = 4 };
+enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3 };
 enum Kind : Word { INPUT = 0, OUTPUT = 1, HOST = 2 };
 enum Complaint : Word { SCATTERED = 1, NO_MEMORY = 2, REFUSED = 3, LOST = 4 };  // task.py has them in words
 constexpr Word SLICE = 50'000'000;  // nanoseconds that one wait for the pool takes at most
@@ -359,12 +359,6 @@ void perform(const legate::TaskContext& context)
   }
   const Word* pointers = words.take(header.pointers);
   Place place;
-  if (header.order == SAY) {  // one word from each point: the sender's, or the flags of its process
-    locate(context, words, pointers, place);
-    const Word word = header.points ? static_cast<Word>(raised.exchange(0)) : header.span;
-    if (!place.empty) std::memcpy(place.pointer, &word, sizeof word);
-    return;
-  }
   // GET and PUT: `span` Legate points a process, of which the first copies for all
   if (header.order == GET && header.span && context.get_task_index()[0] % header.span) return;
   locate(context, words, pointers, place);

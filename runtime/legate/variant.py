@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.runtime import native
-from diffuse.runtime.legate.message import FOLD, GET, HEADER, INPUT, OUTPUT, PUT, RUN, SAY
+from diffuse.runtime.legate.message import FOLD, GET, HEADER, INPUT, OUTPUT, PUT, RUN
 from diffuse.runtime.legate.reading import Complaint, Place, Plan, Where, numbers, read
 from diffuse.runtime.legate.task import COMPLAINTS
 from diffuse.runtime.pool import Pool, loaded
@@ -196,11 +196,6 @@ class Interpreted:
                 self._launch(context, head, plan, hosts, array("q", bytes(words[begin:end])))
             return
         (place,) = plan.places
-        if order == SAY:  # one word from each point: the sender's, or the flags of its process
-            address, where = _locate(context, place, hosts)
-            if not where.empty:
-                _view(address, (1,), (8,), 8)[0] = self._raw() if head[3] else head[4]
-            return
         # GET and PUT: `span` Legate points a process, of which the first copies for all
         if order == GET and head[4] and _index(context) % head[4]:
             return
