@@ -110,6 +110,32 @@ def test_what_goes_whole_to_every_point_is_asked_for_once() -> None:
     assert apart.of == (0, 1, 2) and [n.axis for n in apart.needs] == [0, WHOLE, 0]
 
 
+def boxes(found: Cut) -> list[tuple[Point, Point]]:
+    return [(need.low, need.high) for need in found.needs]
+
+
+def test_what_wraps_around_asks_for_both_ends_and_not_for_all_between() -> None:
+    found = cut(named((1, 5), 1, (a[:1], READ), (a[-1:], READ), (b[:1], WRITE)), 1, 1)
+    assert boxes(found) == [((0, 0), (1, 5)), ((11, 0), (12, 5)), ((0, 0), (1, 5))] and found.of == (0, 1, 2)
+    alone = cut(named((1, 5), 1, (a[:1], READ), (a[-1:], READ), (b[:1], WRITE)), 1, 1, whole=True)
+    assert alone.of == (0, 0, 1)
+
+
+def test_a_border_that_is_copied_from_the_other_end_asks_for_two_rows() -> None:
+    found = cut(named((1, 5), 1, (a[-2:-1], READ), (a[:1], WRITE)), 1, 1)
+    assert boxes(found) == [((10, 0), (11, 5)), ((0, 0), (1, 5))]
+    assert [(n.reads, n.writes) for n in found.needs] == [(True, False), (False, True)]
+
+
+def test_parts_that_overlap_are_one_box_and_so_are_too_many() -> None:
+    found = cut(named((2, 5), 1, (a[:2], READ), (a[1:3], WRITE), (a[-2:], READ)), 1, 1)
+    assert boxes(found) == [((0, 0), (3, 5)), ((10, 0), (12, 5))] and found.of == (0, 0, 1)
+    assert [(n.reads, n.writes) for n in found.needs] == [(True, True), (True, False)]
+    long = array(0, 100, 5)
+    reads = [(long[k:k + 1], READ) for k in range(0, 100, 10)]
+    assert boxes(cut(named((1, 5), 1, *reads, (b[:1], WRITE)), 1, 1)) == [((0, 0), (91, 5)), ((0, 0), (1, 5))]
+
+
 def whole_and_frame(shape: Point) -> Layout:
     """Writes a store of 12 by 5 in a frame of another shape."""
     flat = access(array(0, *shape), shape, split(shape, 2), WRITE)

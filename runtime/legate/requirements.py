@@ -20,6 +20,9 @@ from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
 from diffuse.runtime.base import Argument, Layout
 
 WHOLE = -1
+MOST_BOXES = 8
+"""Parts of one store that a task of one Legate point names, each of which costs a launch 10 to 20 us; of more
+it gets one box around all of them."""
 
 
 class Need(NamedTuple):
@@ -73,11 +76,26 @@ def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
 
 
 def _one(arguments: Sequence[Argument], points: int, whole: bool) -> Cut:
-    """One Legate point, with one argument for each store."""
-    needs = [_need(group, *(_all(group) if whole else _bounds(group)), WHOLE, 0)
-             for group in _groups(arguments)]
-    places = {need.slot: k for k, need in enumerate(needs)}
-    return Cut(1, points, points, tuple(needs), tuple(places[a.slot] for a in arguments), ())
+    """One Legate point, with an argument for each part of a store that lies apart from the others.
+
+    A box around all of them may be the whole store, as where one task reads the first and the last row.
+    """
+    needs: list[Need] = []
+    of = [-1] * len(arguments)
+    index = {id(a): k for k, a in enumerate(arguments)}
+    for group in _groups(arguments):
+        parts: dict[Box, list[Argument]] = {}
+        for a in group:
+            box = None if whole else _box(a, 1, tiled=False)
+            parts.setdefault(box or (*_all(group), WHOLE, 0), []).append(a)
+        parts = _replicated(parts)
+        if len(parts) > MOST_BOXES:
+            parts = {(*_around(*parts), WHOLE, 0): group}
+        for (low, high, axis, tile), same in parts.items():
+            for a in same:
+                of[index[id(a)]] = len(needs)
+            needs.append(_need(same, low, high, axis, tile))
+    return Cut(1, points, points, tuple(needs), tuple(of), ())
 
 
 def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) -> Cut | None:
