@@ -81,7 +81,7 @@ class Engine:
         return self.runtime.host(self.stores.instance(store), False)
 
     def fetch(self, storage: Storage) -> Any:
-        """The store's memory as a NumPy array of bytes, with everything recorded on it done."""
+        """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
         if storage.touched == self.epoch or storage.handed:
             if self.runtime.shared:
                 self.fence()
@@ -90,12 +90,18 @@ class Engine:
         store = storage.store.id
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
-        memory = self.runtime.host(self.stores.instance(store), not storage.handed)
+        memory = self.runtime.host(self.stores.instance(store), False)
         storage.touched = -1
         if not self.runtime.shared:
             self.runtime.fence()
             self._report()
         return memory
+
+    def own(self, storage: Storage) -> None:
+        """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
+        that counts from now on, until a task writes the store."""
+        if not self.runtime.shared and not storage.handed:
+            self.runtime.host(self.stores.instance(storage.id), True)
 
     def put_back(self, storage: Storage) -> None:
         """The host wrote into the memory that it fetched of a store: whoever else holds the store sees it."""
@@ -251,6 +257,7 @@ class Engine:
             if not self.runtime.shared:
                 for storage in shown:
                     self.fetch(storage)
+                    self.own(storage)
 
     def overlap(self, a: Operand, b: Operand) -> str:
         """Do two operands share elements: "same" view, "apart", or "overlap"?"""
@@ -382,6 +389,7 @@ _engine = Engine()
 create = _engine.stores.create
 attach = _engine.stores.attach
 fetch = _engine.fetch
+own = _engine.own
 put_back = _engine.put_back
 aliased = _engine.aliased
 busy = _engine.busy

@@ -192,7 +192,7 @@ def distant(x: Array) -> bool:
 
 
 def host(x: Array) -> Mirror:
-    """The memory of an array, after everything that was recorded for it: waits."""
+    """The memory of an array, to be read, after everything that was recorded for it: waits."""
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)
@@ -206,9 +206,24 @@ def host(x: Array) -> Mirror:
     return x.memory
 
 
+def locked(x: Array) -> Mirror:
+    """The memory of an array, for code that must not write to it."""
+    memory = host(x).view()
+    memory.flags.writeable = False
+    return memory
+
+
+def owned(x: Array) -> Mirror:
+    """The memory of an array, for code that holds it and may write to it at some time."""
+    memory = host(x)
+    if x.storage is not None:
+        engine.own(x.storage)
+    return memory
+
+
 def writable(x: Array) -> Mirror:
     """The memory of an array, for the host to write to: `wrote` has to follow."""
-    memory = host(x)
+    memory = owned(x)
     if x.storage is not None:
         x.storage.version += 1
     if x.storage is not None and x.storage.handed:
@@ -253,7 +268,7 @@ def exported(x: Array) -> Mirror:
     """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
     the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
     cannot be written to."""
-    memory = host(x)
+    memory = owned(x)
     if x.storage is not None and x.storage.handed:
         memory = memory.copy()
         memory.flags.writeable = False

@@ -254,6 +254,9 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
         right = at_hand(b) if kb in ARRAYS else b
         if right is not None and ready(a):
             memory = host(a)
+            if a.storage is not None:
+                engine.own(a.storage)
+                a.storage.version += 1
             function.host(memory, right, out=memory)
             return a
     shape = rule.form.shape

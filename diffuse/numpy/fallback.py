@@ -20,6 +20,7 @@ from diffuse.numpy.base import Array
 from diffuse.numpy.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.lending import owned
 from diffuse.numpy.operands import shared, wrap
+from diffuse.numpy.readers import reads
 from diffuse.settings import config
 
 SILENT = {
@@ -45,14 +46,15 @@ _warned: set[tuple[str, int, str]] = set()
 class Conversion:
     """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
 
-    __slots__ = ("pairs", "elements", "described", "seen")
+    __slots__ = ("pairs", "elements", "described", "seen", "_memory")
 
-    def __init__(self, described: bool = False) -> None:
+    def __init__(self, described: bool = False, reads: bool = False) -> None:
         self.pairs: list[tuple[numpy.ndarray[Any, Any], Any]] = []
         self.elements = 0
         """Elements of the largest Diffuse array."""
         self.described = described
         """Stand for an array by its description (`meta`), whose elements must not be read."""
+        self._memory = base.locked if reads else base.writable
         self.seen: list[tuple[Array, Mirror, bytes]] = []
         """Arrays whose store another library holds: the host's copy of each, and its elements before."""
 
@@ -62,7 +64,7 @@ class Conversion:
         if isinstance(value, Array):
             if self.described:
                 return value.meta
-            plain = base.writable(value)
+            plain = self._memory(value)
             if kind is not base.array_class:
                 return plain[()]
             if value.storage is not None and value.storage.handed and value.meta.flags.writeable:
@@ -138,7 +140,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = distributed.call(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
-    conversion = Conversion(silent == "description")
+    distant = config.runtime == "legate"
+    conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
     if silent is None and conversion.elements > config.small:

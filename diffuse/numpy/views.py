@@ -126,7 +126,7 @@ def retyped(x: Array, dtype: Any) -> Any:
     """`x.view(dtype)`: the same memory read as another element type."""
     meta = x.meta.view(dtype)
     if type(meta) is not numpy.ndarray or meta.dtype not in NATIVE:
-        return host(x).view(dtype)
+        return base.exported(x).view(dtype)
     return viewing(x, meta)
 
 

@@ -18,6 +18,9 @@ from diffuse.runtime.legate.reuse import Piece
 DIMENSIONS = 6
 """Most dimensions of a store in Legate."""
 
+HANDY = 4096
+"""Bytes, at most, that launches read from the host's copy where Legate's store has them, too."""
+
 
 def normal(shape: Point, dtype: str) -> tuple[Point, str]:
     """A store's shape as Legate gets it: no 0-d stores, none with too many dimensions."""
@@ -59,6 +62,11 @@ class LegateInstance:
         """Was Legate's store made by another library?"""
         self.number = 0
         """What several ranks call it; see agreement.py."""
+
+    @property
+    def handy(self) -> bool:
+        """Is the host's copy up to date, and so small that reading it there is cheaper than by Legate?"""
+        return self.fresh and self.nbytes <= HANDY and not self.handed
 
     def __repr__(self) -> str:
         where = "home" if self.home else "away"

@@ -138,8 +138,8 @@ class Legate:
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
-        # what only the host has, and is only read, is read there: every rank has it
-        hosted = tuple([not need.writes and (owner.home or not owner.nbytes)
+        # what every rank has in host memory, and is only read, is read there if it is little or only there
+        hosted = tuple([not need.writes and (owner.home or not owner.nbytes or owner.handy)
                         for need, owner in zip(needs, owners, strict=True)])
         words = prepared.messages.get(hosted)
         if words is None:

@@ -1,0 +1,64 @@
+"""Functions of NumPy that only read their arguments, and whose results share no memory with them.
+
+Where a store's memory is somewhere else, a fall-back gets a copy of it.  What a function may write to has to
+go back; the copy for one of these is given away as read-only, and the store stays where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from inspect import Signature, signature
+from typing import Any
+
+import numpy
+
+_NAMES = """
+    allclose argpartition argsort argwhere array2string array_equal array_equiv array_repr array_str average
+    bincount convolve corrcoef correlate count_nonzero cov digitize flatnonzero histogram histogram2d
+    histogram_bin_edges histogramdd inner interp intersect1d isin kron lexsort median nanargmax nanargmin
+    nancumprod nancumsum nanmax nanmean nanmedian nanmin nanpercentile nanquantile nanstd nanvar nonzero
+    partition percentile polyfit quantile save savetxt savez savez_compressed searchsorted setdiff1d setxor1d
+    sort take tensordot trapezoid union1d unique unique_all unique_counts unique_inverse unique_values vdot
+    fft.fft fft.fft2 fft.fftn fft.hfft fft.ifft fft.ifft2 fft.ifftn fft.ihfft fft.irfft fft.irfft2 fft.irfftn
+    fft.rfft fft.rfft2 fft.rfftn
+    linalg.cholesky linalg.cond linalg.det linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.inv
+    linalg.lstsq linalg.matrix_rank linalg.norm linalg.pinv linalg.qr linalg.slogdet linalg.solve linalg.svd
+    linalg.svdvals
+    testing.assert_allclose testing.assert_almost_equal testing.assert_array_almost_equal
+    testing.assert_array_equal testing.assert_array_less testing.assert_equal
+"""
+WRITING = "out", "overwrite_input"
+"""Options that let a function write to an argument."""
+
+
+def _named(name: str) -> Any:
+    found: Any = numpy
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+READERS = frozenset(map(_named, _NAMES.split()))
+
+
+def reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Is it certain that a call writes to none of its arguments?"""
+    try:
+        if function not in READERS:
+            return False
+        form = _signature(function)
+        if form is None:
+            return not any(name in kwargs for name in WRITING) and len(args) < 2
+        given = form.bind(*args, **kwargs).arguments
+    except TypeError:  # no hash, or a call that NumPy will refuse
+        return False
+    return all(given.get(name) is None or given[name] is False for name in WRITING)
+
+
+@cache
+def _signature(function: Callable[..., Any]) -> Signature | None:
+    try:
+        return signature(function)
+    except ValueError:
+        return None
