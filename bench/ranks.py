@@ -1,7 +1,9 @@
-"""Weak scaling: the same work for each of 1, 2 and 4 ranks of Legate, all of them on this machine.
+"""Ranks of Legate, all of them on this machine: what it costs them to meet, and weak scaling.
 
-The file is also the program that `diffuse run --ranks N` runs: a program of apps/, some steps, and one JSON
-file a rank.
+    python bench/ranks.py [--repeat N]    start-up, meetings, launches, an iteration of CG
+
+`on_legate.py` prints weak scaling, the same work for each of 1, 2 and 4 ranks.  The file is also the program
+that `diffuse run --ranks N` runs: a program of apps/, some steps, and one JSON file a rank.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,10 @@ PATIENCE = 180
 PROGRAMS = {"black_scholes": (2_000_000, 1), "conjugate_gradient": (1000, 2)}
 """Size for one rank, and the power of it that the work grows with."""
 QUICK = {"black_scholes": 40_000, "conjugate_gradient": 200}
+SMALL = 1000
+"""Elements of the arrays whose launches and reads are timed: nothing but what they cost."""
+CG_SIZE = 512
+"""Of the grid whose Laplacian `apps/cg.py` inverts, in rows and columns."""
 REMARK = ("all ranks share this machine's {cpus} cores, and no more than that run at a time; one rank sends\n"
           "no messages, and its tasks of one point fuse with more of their neighbours")
 
@@ -43,9 +50,18 @@ def run(name: str, size: int, count: int, args: argparse.Namespace, cache: str) 
 
 
 def answers(folder: Path, name: str, size: int, count: int, args: argparse.Namespace, cache: str) -> Measures:
-    """What the ranks wrote into the folder, or why they did not."""
-    command = [sys.executable, "-m", "diffuse", "run", "--ranks", str(count), "--cpus", "1", __file__,
-               name, str(size), str(args.rounds), str(folder)]
+    """What the ranks found in a program, as one."""
+    found, began = together(folder, count, cache, name, str(size), str(args.rounds), str(folder))
+    if isinstance(found, str):
+        return {"absent": found}
+    return {"median": max(each["seconds"] for each in found), "cpu": sum(each["cpu"] for each in found),
+            "rss": max(each["rss"] for each in found), "peak": max(each["peak"] for each in found),
+            "tasks": found[0]["tasks"], "started": max(each["started"] for each in found) - began}
+
+
+def together(folder: Path, count: int, cache: str, *words: str) -> tuple[list[Measures] | str, float]:
+    """Run this file on ranks: what they wrote into the folder, or why they did not; and when it began."""
+    command = [sys.executable, "-m", "diffuse", "run", "--ranks", str(count), "--cpus", "1", __file__, *words]
     environment = contenders.environment(contenders.LEGATE, 1, cache)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
     began = time.time()
@@ -55,15 +71,13 @@ def answers(folder: Path, name: str, size: int, count: int, args: argparse.Names
         _, said = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         end(process)
-        return {"absent": f"not done after {PATIENCE} s"}
+        return f"not done after {PATIENCE} s", began
     found = [json.loads(path.read_text()) for path in folder.glob("rank-*.json")]
     if process.returncode or len(found) != count:
         lines = [line for line in said.splitlines() if any(map(str.isalpha, line))]
-        return {"absent": f"status {process.returncode}, {len(found)} of {count} ranks answered: "
-                          + (lines or ["no message"])[-1][:200]}
-    return {"median": max(each["seconds"] for each in found), "cpu": sum(each["cpu"] for each in found),
-            "rss": max(each["rss"] for each in found), "peak": max(each["peak"] for each in found),
-            "tasks": found[0]["tasks"], "started": max(each["started"] for each in found) - began}
+        return (f"status {process.returncode}, {len(found)} of {count} ranks answered: "
+                + (lines or ["no message"])[-1][:200]), began
+    return found, began
 
 
 def end(process: subprocess.Popen[str]) -> None:
@@ -143,11 +157,111 @@ def program(name: str, size: str, rounds: str, folder: str) -> None:
     if not math.isfinite(error) or error > bound:
         sys.exit(f"{name}: {what} {error:.3g}, at most {bound:g}")
     seconds, cpu = (statistics.median(column) for column in zip(*samples, strict=True))
-    rank = os.environ.get("OMPI_COMM_WORLD_RANK", "0")
-    Path(folder, f"rank-{rank}.json").write_text(json.dumps({
-        "seconds": seconds, "cpu": cpu, "tasks": tasks, "started": started, "rss": memory("VmRSS"),
-        "peak": memory("VmHWM")}))
+    write(folder, {"seconds": seconds, "cpu": cpu, "tasks": tasks, "started": started,
+                   "rss": memory("VmRSS"), "peak": memory("VmHWM")})
+
+
+def write(folder: str, found: Measures) -> None:
+    """What this rank found."""
+    Path(folder, f"rank-{os.environ.get('OMPI_COMM_WORLD_RANK', '0')}.json").write_text(json.dumps(found))
+
+
+# -- what it costs to meet ---------------------------------------------------------------------------------
+
+
+def timed(function: Callable[[], object], batch: int = 1, samples: int = 50) -> float:
+    """The median time of a call, after some to warm up."""
+    found = []
+    for k in range(samples + 5):
+        start = time.perf_counter()
+        for _ in range(batch):
+            function()
+        if k >= 5:
+            found.append((time.perf_counter() - start) / batch)
+    return statistics.median(found)
+
+
+def meeting(folder: str) -> None:
+    """In each rank: how long ranks wait for each other, and what a launch costs all of them."""
+    import diffuse
+    import diffuse.numpy as np
+    from diffuse import engine, settings
+
+    runtime: Any = engine.current().runtime
+    runtime.fence()
+    found: Measures = {"start-up": time.time()}
+    found["empty fence"] = timed(runtime.placement.wait)
+    with settings.using(small=0, min_chunk=1):
+        x = np.arange(float(SMALL))
+
+        def element() -> float:
+            x[:] = x + 1.0
+            return float(x[SMALL // 2])
+
+        def total() -> float:
+            return float((x + 1.0).sum())
+
+        def launches() -> None:
+            for _ in range(100):
+                x[:] = x + 1.0
+                diffuse.flush()
+            diffuse.fence()
+
+        found["reading an element"], found["reading a sum"] = timed(element), timed(total)
+        found["a launch of many"] = timed(launches, samples=10) / 100
+    app = application("cg")
+    parser = argparse.ArgumentParser()
+    app.arguments(parser)
+    state = app.setup(parser.parse_args(["--size", str(CG_SIZE)]))
+
+    def iteration() -> None:
+        app.step(state)
+        diffuse.fence()
+
+    found["an iteration of cg"] = timed(iteration, samples=20)
+    write(folder, found)
+
+
+def meetings(repeat: int) -> dict[int, Measures]:
+    """Medians over several jobs, of the slowest rank in each."""
+    found: dict[int, Measures] = {}
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+        for count in RANKS:
+            jobs: list[Measures] = []
+            for k in range(repeat + 1):  # the first one builds and compiles
+                with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
+                    ranks, began = together(Path(folder), count, cache, "meeting", folder)
+                if isinstance(ranks, str):
+                    jobs = [{"absent": ranks}]
+                    break
+                for each in ranks:
+                    each["start-up"] -= began
+                if k:
+                    jobs.append({name: max(each[name] for each in ranks) for name in ranks[0]})
+            found[count] = jobs[0] if "absent" in jobs[0] else {
+                name: statistics.median(job[name] for job in jobs) for name in jobs[0]}
+    return found
+
+
+def meetings_text(found: dict[int, Measures]) -> str:
+    names = next((list(each) for each in found.values() if "absent" not in each), [])
+    rows = [[str(n), *(table.seconds(each[name]) for name in names)]
+            for n, each in found.items() if "absent" not in each]
+    absent = [f"{n} ranks: {each['absent']}" for n, each in found.items() if "absent" in each]
+    return "\n".join([table.render("ranks of one processor that meet", ("ranks", *names), rows), *absent,
+                      f"load {os.getloadavg()[0]:.1f} on {len(machine.cpus())} cpus"])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What ranks of Legate on one machine cost each other.")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="jobs for each number of ranks")
+    print(meetings_text(meetings(parser.parse_args().repeat)))
 
 
 if __name__ == "__main__":
-    program(*sys.argv[1:])
+    if sys.argv[1:2] == ["meeting"]:
+        meeting(sys.argv[2])
+    elif sys.argv[1:2] and sys.argv[1] in PROGRAMS:
+        program(*sys.argv[1:])
+    else:
+        main()
