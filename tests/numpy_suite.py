@@ -1,0 +1,125 @@
+"""NumPy's own tests with Diffuse in NumPy's place: how many of those that pass under NumPy pass.
+
+    python tests/numpy_suite.py                     all test files, first under NumPy, then under Diffuse
+    python tests/numpy_suite.py lib/test_io.py -k loadtxt   some of them; options are pytest's
+    python tests/numpy_suite.py --failing           also list the tests that fail under Diffuse alone
+    python tests/numpy_suite.py --real              NumPy alone, for comparison
+
+The files come from the installed wheel.  Their imports of NumPy's public modules are rewritten; what they
+take from private ones (`numpy._core.multiarray`) stays NumPy's.  Each file runs in a process of its own,
+which is ended after a while: tests that it did not come to count as failed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import numpy
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests import suites
+
+ROOT = Path(numpy.__file__).parent
+PACKAGES = ("_core", "lib", "ma", "linalg", "fft", "random", "matrixlib", "polynomial", "testing", "tests")
+"""Where the tests are that concern arrays and functions; f2py, distutils and typing have nothing of it."""
+
+LEFT_OUT = {
+    "_core/test_cython.py", "_core/test_limited_api.py", "random/test_extending.py",  # build C extensions
+    "_core/test_simd.py", "_core/test_simd_module.py", "_core/test_cpu_features.py",
+    "_core/test_cpu_dispatcher.py", "_core/test_mem_policy.py", "_core/test_hashtable.py",
+    "_core/test_argparse.py", "_core/test_extint128.py",  # the inside of NumPy's library
+    "tests/test_configtool.py", "tests/test_scripts.py", "tests/test_public_api.py", "tests/test_warnings.py",
+    "tests/test_reloading.py", "tests/test_lazyloading.py", "tests/test_numpy_config.py",
+    "tests/test_numpy_version.py",  # NumPy as a package
+}
+SECONDS = 600
+"""How long one file may take: many times as long as any does on an idle machine."""
+CRASHES = 5
+"""How often a file is taken up again behind a test that crashed."""
+
+
+def prepared(room: Path, real: bool) -> None:
+    """Copy the tests into `room`, one folder a package of NumPy."""
+    elsewhere = (r"from numpy\.(lib|linalg)\.tests\.(\w+) import", r"from own.\1.\2 import")
+    for package in PACKAGES:
+        suites.copied(folder_of(package), room / "own" / package,
+                      (elsewhere, *(() if real else suites.NUMPY)))
+    (room / "own" / "__init__.py").touch()
+    (room / "conftest.py").write_text((ROOT / "conftest.py").read_text())
+
+
+def folder_of(package: str) -> Path:
+    """The tests of a package, as NumPy is installed."""
+    return ROOT / package if package == "tests" else ROOT / package / "tests"
+
+
+def all_files() -> list[str]:
+    """The test files that run unless some are named, the largest first."""
+    found = {f"{package}/{path.name}": path.stat().st_size
+             for package in PACKAGES for path in folder_of(package).glob("test_*.py")}
+    return sorted(found.keys() - LEFT_OUT, key=lambda file: -found[file])
+
+
+def file_run(room: Path, file: str, options: list[str]) -> suites.Outcomes:
+    """Run one file in a process of its own, and in another one what comes after a test that crashed."""
+    notes = room / (file.replace("/", "-") + ".json")
+    words = [sys.executable, __file__, "--one", str(room), str(notes), str(room / "own" / file), *options]
+    environment = {"DIFFUSE_FALLBACK": "silent", "NPY_AVAILABLE_MEM": "1 GB", **os.environ}
+    with suppress(subprocess.TimeoutExpired):
+        for _ in range(CRASHES):
+            done = subprocess.run(words, env=environment, cwd=room, timeout=SECONDS, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+            if done.returncode >= 0:
+                break
+    return suites.Outcomes(notes)
+
+
+def compared(real: suites.Outcomes, ours: suites.Outcomes | None) -> tuple[int, dict[str, str]]:
+    """How many tests pass under NumPy, and why each of these fails that does under Diffuse."""
+    passing = [test for test, outcome in real.of.items() if outcome == "passed"]
+    failed = {test: f"{ours.of.get(test, 'not run')}: {ours.reasons.get(test, '')}"
+              for test in passing if ours.of.get(test) != "passed"} if ours is not None else {}
+    return len(passing), failed
+
+
+def both(rooms: list[Path], file: str, options: list[str]) -> tuple[int, dict[str, str]]:
+    """One file under NumPy and then, if there is a second room, under Diffuse."""
+    found = [file_run(room, file, options) for room in rooms]
+    return compared(found[0], found[1] if len(found) > 1 else None)
+
+
+def main(arguments: list[str]) -> None:
+    if arguments[:1] == ["--one"]:
+        suites.run(Path(arguments[1]), arguments[3:], Path(arguments[2]))
+        return
+    flags = {"--real", "--failing"}
+    options = [a for a in arguments if a not in flags and not a.endswith(".py")] + ["-m", "not slow"]
+    files = [a for a in arguments if a.endswith(".py")] or all_files()
+    passing = 0
+    failed: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="numpy-suite-") as name, ThreadPoolExecutor(2) as pool:
+        rooms = [Path(name, "real"), *([] if "--real" in arguments else [Path(name, "ours")])]
+        for room in rooms:
+            prepared(room, room.name == "real")
+        runs = pool.map(lambda file: both(rooms, file, options), files)
+        for file, (number, reasons) in zip(files, runs, strict=True):
+            passing += number
+            failed.update(reasons)
+            print(f"{number - len(reasons):6} of {number:6}  {file}", flush=True)
+            if "--failing" in arguments:
+                print(*(f"    {test}  {why}" for test, why in reasons.items()), sep="\n", flush=True)
+    for reason, n in Counter(failed.values()).most_common(40):
+        print(f"{n:5}  {reason}")
+    print(f"{passing} pass under NumPy, {passing - len(failed)} of these under Diffuse: "
+          f"{100 * (1 - len(failed) / max(1, passing)):.2f} %")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
