@@ -12,7 +12,7 @@ After the first use a setting is a plain attribute of `config`, so reading one c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ class Rule(NamedTuple):
 
     text: str
     parse: Callable[[Any], Any]
+    words: tuple[str, ...] = ()
+    """Words that it allows, for suggestions."""
 
 
 class Setting(NamedTuple):
@@ -40,7 +42,7 @@ def one_of(*words: str) -> Rule:
             raise ValueError(value)
         return value
 
-    return Rule("one of " + ", ".join(words), parse)
+    return Rule("one of " + ", ".join(words), parse, words)
 
 
 def integer(least: int, *words: str) -> Rule:
@@ -55,7 +57,7 @@ def integer(least: int, *words: str) -> Rule:
             raise ValueError(value)
         return int(value)
 
-    return Rule("".join(f"{word} or " for word in words) + f"a whole number >= {least}", parse)
+    return Rule("".join(f"{word} or " for word in words) + f"a whole number >= {least}", parse, words)
 
 
 UNITS = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -74,7 +76,7 @@ def _bytes(value: Any) -> int | None:
     return int(value)
 
 
-SIZE = Rule("none or a number of bytes, such as 1073741824, 512M or 4G", _bytes)
+SIZE = Rule("none or a number of bytes, such as 1073741824, 512M or 4G", _bytes, ("none",))
 
 
 def _flag(value: Any) -> bool:
@@ -192,15 +194,25 @@ class Config:
 
 def _declared(name: str) -> Setting:
     if name not in SETTINGS:
-        raise AttributeError(f"diffuse has no setting {name!r}: expected one of {', '.join(SETTINGS)}")
+        raise AttributeError(f"diffuse has no setting {name!r}: expected one of {', '.join(SETTINGS)}"
+                             + nearest(name, SETTINGS))
     return SETTINGS[name]
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """The end of an error message: which of the words somebody meant who misspelt one; "" if none is near."""
+    from difflib import get_close_matches  # errors only: a program that has none does not wait for it
+
+    found = get_close_matches(word, words, 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 def _checked(setting: Setting, value: Any, said: str) -> Any:
     try:
         return setting.rule.parse(value)
     except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{said}={value!r}: expected {setting.rule.text}") from None
+        meant = nearest(value.lower(), setting.rule.words) if isinstance(value, str) else ""
+        raise ValueError(f"{said}={value!r}: expected {setting.rule.text}{meant}") from None
 
 
 def _initial(setting: Setting) -> Any:
@@ -264,8 +276,8 @@ def check_environment() -> None:
     for variable, text in os.environ.items():
         if variable.startswith("DIFFUSE_"):
             if variable not in BY_VARIABLE:
-                raise ValueError(f"{variable}={text!r}: there is no such setting; "
-                                 f"expected one of {', '.join(BY_VARIABLE)}")
+                raise ValueError(f"{variable}={text!r}: there is no such setting; expected one of "
+                                 f"{', '.join(BY_VARIABLE)}{nearest(variable, BY_VARIABLE)}")
             _checked(BY_VARIABLE[variable], text, variable)
 
 

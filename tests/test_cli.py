@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -16,6 +17,7 @@ import diffuse
 from diffuse.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parent.parent
+NUMBER = re.compile(r"\d+\.\d+")
 
 PROGRAM = """
 import numpy as np
@@ -100,6 +102,10 @@ def test_options_are_settings(program: str) -> None:
     (["run"], {}, "expected a program"),
     (["run", "--nonsense", "x.py"], {}, "--nonsense"),
     (["cache", "burn"], {}, "No such command 'burn'"),
+    (["rnu", "x.py"], {}, "there is no command and no program 'rnu'; did you mean run?"),
+    (["run", "--windwo", "1", "x.py"], {}, "--window"),
+    (["info"], {"DIFFUSE_WINDOWS_SIZE": "1"}, "did you mean DIFFUSE_WINDOW_SIZE?"),
+    (["info"], {"DIFFUSE_COMPILE": "Wait"}, "did you mean wait?"),
 ])
 def test_a_wrong_call_says_what_is_right(words: list[str], environment: dict[str, str], said: str) -> None:
     found = run(*words, **environment)
@@ -163,6 +169,53 @@ def test_compare_of_any_other_program_says_so(program: str) -> None:
     found = run("run", "--compare", program)
     assert found.returncode == 0, found.stderr
     assert "whole-program times" in found.stdout and "memory peak" in found.stdout
+    assert "The results agree but for rounding: 1 line." in found.stdout
+    assert len([line for line in found.stdout.splitlines() if NUMBER.fullmatch(line)]) == 1, "printed twice"
+
+
+SAVING = """
+import os, sys, time
+import numpy as np
+wrong = ("diffuse" in np.__name__) and sys.argv[1:]
+x = np.linspace(0.0, 1.0, 50000) * 2.0
+if wrong:
+    x[7] += 1e-3
+assert not os.path.exists("x.npy"), "what the other run saved is in the way"
+print("sum", x.sum(), "in", time.perf_counter(), "s")
+if wrong == ["text"]:
+    print("one line more")
+np.save("x.npy", x)
+np.savez("both.npz", x=x, n=np.arange(3))
+np.savetxt("x.csv", x[:10], delimiter=",")
+with open("log.txt", "a") as log:
+    log.write("again\\n")
+"""
+
+
+def saving(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    (folder / "program.py").write_text(SAVING)
+    (folder / "log.txt").write_text("first\n")
+    return subprocess.run([sys.executable, "-m", "diffuse", "run", "--compare", "program.py", *words],
+                          cwd=folder, capture_output=True, text=True, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def test_compare_compares_what_is_printed_and_saved(tmp_path: Path) -> None:
+    found = saving(tmp_path)
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "agree but for rounding: 1 line, 4 saved files." in found.stdout
+    assert (tmp_path / "log.txt").read_text() == "first\nagain\n", "each run begins alike"
+
+
+@pytest.mark.parametrize("what, said", [
+    ("files", ["x.npy differs in 1 of 50000 elements; [7] is 0.00028",
+               "both.npz holds 'x', which differs in 1", "x.csv differs: line 8 is"]),
+    ("text", ["printed text: 1 lines under NumPy and 2 under Diffuse"]),
+])
+def test_compare_finds_what_differs(tmp_path: Path, what: str, said: list[str]) -> None:
+    found = saving(tmp_path, what)
+    assert found.returncode == 1 and "The results differ:" in found.stdout, found.stderr
+    assert all(one in found.stdout for one in said), found.stdout
 
 
 def test_compare_of_a_failing_program_fails(tmp_path: Path) -> None:
@@ -175,10 +228,13 @@ def test_compare_of_a_failing_program_fails(tmp_path: Path) -> None:
 def test_the_largest_difference_is_found(tmp_path: Path) -> None:
     import numpy
 
-    from diffuse.cli.compare import difference
+    from diffuse.cli.compare import results
 
     for under, value in (("numpy", 1.0), ("diffuse", 1.5)):
         os.mkdir(tmp_path / under)
         numpy.savez(tmp_path / under / "results.npz", a=numpy.array([0.0, value, numpy.nan, numpy.inf]),
                     b=numpy.array([True]))
-    assert difference(str(tmp_path)) == {"a": 0.5, "b": 0.0}
+    largest, differences = results(str(tmp_path))
+    assert largest == {"a": 0.5, "b": 0.0}
+    assert differences == ["result 'a' differs in 1 of 4 elements; "
+                           "[1] is 1.0 under NumPy and 1.5 under Diffuse"]

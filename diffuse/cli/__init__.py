@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -48,6 +50,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; its exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words and words[0] not in COMMANDS and (not words[0].startswith("-") or words[0] in ("-m", "-c")):
+        meant = get_close_matches(words[0], COMMANDS, 1)
+        if meant and "." not in words[0] and not os.path.exists(words[0]):
+            print(f"diffuse: there is no command and no program {words[0]!r}; did you mean {meant[0]}?",
+                  file=sys.stderr)
+            return 2
         words.insert(0, "run")
     try:
         status = group.main(args=words, prog_name="diffuse", standalone_mode=False)

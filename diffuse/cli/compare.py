@@ -1,4 +1,7 @@
-"""`diffuse run --compare`: two measured runs of one program, as a table of what Diffuse changed."""
+"""`diffuse run --compare`: two measured runs of one program, as a table of what Diffuse changed.
+
+What both printed and saved is compared (agreement.py), and the exit status says whether it agrees.
+"""
 
 from __future__ import annotations
 
@@ -12,42 +15,50 @@ from typing import Any
 
 import click
 
+from diffuse.cli import agreement
+
 MEASURE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "measure.py")
 
 
-def measured(under: str, words: list[str], folder: str, variables: dict[str, str]) -> dict[str, Any]:
-    """Run a program in a fresh process under "numpy" or "diffuse"."""
+def measured(under: str, words: list[str], folder: str, variables: dict[str, str], shown: bool
+             ) -> dict[str, Any]:
+    """Run a program in a fresh process under "numpy" or "diffuse"; what it prints is kept, and `shown`."""
     place = os.path.join(folder, under)
     os.mkdir(place)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
-    done = subprocess.run([sys.executable, MEASURE, under, place, *words], env=environment, check=False)
+    with subprocess.Popen([sys.executable, MEASURE, under, place, *words], env=environment,
+                          stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line.decode(errors="replace"))
+            if shown:
+                print(printed[-1], end="", flush=True)
     path = os.path.join(place, "measured.json")
-    if done.returncode or not os.path.exists(path):
-        raise click.ClickException(f"the program failed under {under}: exit status {done.returncode}")
+    if process.returncode or not os.path.exists(path):
+        raise click.ClickException(f"the program failed under {under}: exit status {process.returncode}")
     with open(path) as found:
         measures: dict[str, Any] = json.load(found)
+    measures["printed"] = "".join(printed)
     return measures
 
 
-def difference(folder: str) -> dict[str, float] | None:
-    """The largest difference of each result; None if the program named none."""
+def results(folder: str) -> tuple[dict[str, float | None] | None, list[str]]:
+    """The largest difference of each named result, None if the program named none; and those that differ by
+    more than rounding, as sentences."""
     import numpy
 
     paths = [os.path.join(folder, under, "results.npz") for under in ("numpy", "diffuse")]
     if not all(os.path.exists(path) for path in paths):
-        return None
-    largest = {}
+        return None, []
+    largest: dict[str, float | None] = {}
+    differences = []
     with numpy.load(paths[0]) as plain, numpy.load(paths[1]) as ours:
         for name in plain.files:
-            a, b = plain[name], ours[name]
-            if a.shape != b.shape or a.dtype != b.dtype:
-                raise click.ClickException(f"result {name!r} is {a.dtype}{a.shape} under NumPy "
-                                           f"and {b.dtype}{b.shape} under Diffuse")
-            differ = ~((a == b) | ((a != a) & (b != b)))
-            with numpy.errstate(all="ignore"):
-                gap = numpy.abs(a[differ].astype(complex) - b[differ].astype(complex))
-            largest[name] = float(gap.max()) if gap.size else 0.0
-    return largest
+            largest[name] = agreement.gap(plain[name], ours[name])
+            if said := agreement.arrays(plain[name], ours[name]):
+                differences.append(f"result {name!r} {said}")
+    return largest, differences
 
 
 def steady(times: list[float]) -> float:
@@ -55,13 +66,19 @@ def steady(times: list[float]) -> float:
     return statistics.median(times[len(times) // 2:])
 
 
-def comparison(words: list[str], variables: dict[str, str]) -> dict[str, Any]:
+def comparison(words: list[str], variables: dict[str, str], shown: bool) -> dict[str, Any]:
     """Both runs, one after the other, and what they show."""
     with tempfile.TemporaryDirectory(prefix="diffuse-") as folder:
-        plain = measured("numpy", words, folder, {})
-        ours = measured("diffuse", words, folder, variables)
-        gaps = difference(folder)
-    found: dict[str, Any] = {"program": words, "peak": {"numpy": plain["peak"], "diffuse": ours["peak"]}}
+        plain = measured("numpy", words, folder, {}, shown)
+        ours = measured("diffuse", words, folder, variables, False)
+        gaps, differences = results(folder)
+        differences += agreement.files(plain["saved"], ours["saved"])
+    if said := agreement.texts(plain["printed"], ours["printed"]):
+        differences.insert(0, "printed text: " + said)
+    found: dict[str, Any] = {"program": words, "peak": {"numpy": plain["peak"], "diffuse": ours["peak"]},
+                             "compared": {"lines": len(plain["printed"].splitlines()),
+                                          "files": sorted(plain["saved"]), "results": len(gaps or ())},
+                             "differences": differences}
     if "steps" not in plain:
         found["total"] = {"numpy": plain["total"], "diffuse": ours["total"]}
         found["counters"] = ours["counts"][-1]
@@ -79,11 +96,12 @@ def comparison(words: list[str], variables: dict[str, str]) -> dict[str, Any]:
 
 
 def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
-    """Compare and print."""
-    found = comparison(words, variables)
+    """Compare and print; 0 if both runs agree, else 1."""
+    found = comparison(words, variables, not as_json)
+    status = int(bool(found["differences"]))
     if as_json:
         print(json.dumps(found, indent=2))
-        return 0
+        return status
     print(f"{' '.join(words)}: under NumPy and under Diffuse, one run each")
     if "steady" in found:
         print(f"\n{'time of an iteration':32}{'NumPy':>12}{'Diffuse':>12}{'ratio':>9}")
@@ -99,8 +117,21 @@ def show(words: list[str], as_json: bool, variables: dict[str, str]) -> int:
         print(f"\n{'operations in an iteration':32}{found['operations']:12,}")
         print(f"{'tasks after fusion':32}{found['tasks']:12,}")
         for name, gap in (found["difference"] or {}).items():
-            print(f"{'largest difference in ' + name:32}{gap:12.3g}")
-    return 0
+            print(f"{'largest difference in ' + name:32}" + (f"{gap:12.3g}" if gap is not None else ""))
+    print("\n" + verdict(found["compared"], found["differences"]))
+    return status
+
+
+def verdict(compared: dict[str, Any], differences: list[str]) -> str:
+    """Did the runs agree, and in what?"""
+    if differences:
+        return "\n".join(["The results differ:", *(f"  {said}" for said in differences)])
+    counts = {"line": compared["lines"], "saved file": len(compared["files"]),
+              "named result": compared["results"]}
+    found = ", ".join(f"{n} {what}{'s' * (n != 1)}" for what, n in counts.items() if n)
+    if not found:
+        return "Nothing to compare: the program printed nothing and saved nothing."
+    return f"The results agree but for rounding: {found}."
 
 
 def _row(label: str, pair: dict[str, float], shown: Any, indent: str = "") -> str:

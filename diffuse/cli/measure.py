@@ -2,7 +2,8 @@
 
 Run as a script, so that the process under NumPy imports nothing of Diffuse.  A program with `arguments`,
 `setup`, `step` and `results` is timed step by step: each step ends when a value of every result was read.
-Any other program is timed as a whole.
+Any other program is timed as a whole.  The files that it saves are copied, so that both runs can be compared;
+after the run under NumPy they are as they were before, so that both begin alike.
 """
 
 from __future__ import annotations
@@ -10,12 +11,72 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import sys
+import tempfile
 import time
 from types import ModuleType
 from typing import Any
 
 CONVENTION = ("arguments", "setup", "step", "results")
+
+
+class Saved:
+    """The files that the program opens for writing, with what was there before."""
+
+    def __init__(self, folder: str, words: list[str]) -> None:
+        self.folder = folder
+        self.before: dict[str, str | None] = {}
+        """Each file, and a copy of what it was; None if it was not there."""
+        program = [] if words[0].startswith("-") else [os.path.dirname(os.path.realpath(words[0]))]
+        self._places = tuple(os.path.join(os.path.realpath(p), "") for p in (os.getcwd(), *program))
+        home = os.path.expanduser("~")
+        others = (sys.prefix, sys.base_prefix, tempfile.gettempdir(), os.path.join(home, ".cache"),
+                  os.path.join(home, ".config"), "/dev", "/proc", os.environ.get("DIFFUSE_CACHE_DIR"),
+                  os.environ.get("MPLCONFIGDIR"))
+        self._others = tuple(os.path.join(os.path.realpath(p), "") for p in others if p)
+        self._process, self._busy = os.getpid(), False
+        sys.addaudithook(self._opened)
+
+    def _opened(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event != "open" or self._busy or not isinstance(arguments[0], (str, bytes)):
+            return
+        if arguments[2] & (os.O_WRONLY | os.O_RDWR) and os.getpid() == self._process:
+            path = os.path.realpath(os.fsdecode(arguments[0]))
+            if path not in self.before and self._programs(path):
+                self._busy = True
+                try:
+                    self.before[path] = self._copy(path)
+                finally:
+                    self._busy = False
+
+    def _programs(self, path: str) -> bool:
+        """Is it a file for the user, rather than of a cache or for the moment?"""
+        if path.endswith(".pyc"):
+            return False
+        return path.startswith(self._places) or not path.startswith(self._others)
+
+    def _copy(self, path: str) -> str | None:
+        if not os.path.isfile(path):
+            return None
+        handle, copy = tempfile.mkstemp(dir=self.folder)
+        os.close(handle)
+        return shutil.copy2(path, copy)
+
+    def copies(self, restore: bool) -> dict[str, str]:
+        """A copy of each file that is there now; `restore` brings back what was there before."""
+        self._busy = True
+        found = {}
+        for path, before in self.before.items():
+            copy = self._copy(path)
+            if copy is None:
+                continue
+            found[os.path.relpath(path) if path.startswith(self._places[0]) else path] = copy
+            if restore and before is None:
+                os.remove(path)
+            elif restore and before is not None:
+                shutil.copy2(before, path)
+        return found
 
 
 def memory(field: str) -> int:
@@ -113,6 +174,7 @@ def main(under: str, folder: str, words: list[str]) -> int:
     """Measure one run; `folder` gets `measured.json` and, with the convention, `results.npz`."""
     stepwise = not words[0].startswith("-") and follows(words[0])
     status = 0
+    saved = Saved(folder, words)
     if under == "diffuse":
         from diffuse import substitute, trace
 
@@ -133,6 +195,7 @@ def main(under: str, folder: str, words: list[str]) -> int:
     else:
         found, status = whole(words)
     found["peak"] = memory("VmHWM")
+    found["saved"] = saved.copies(restore=under == "numpy")
     if "results" in found:
         save(found.pop("results"), os.path.join(folder, "results.npz"))
     with open(os.path.join(folder, "measured.json"), "w") as out:

@@ -83,7 +83,8 @@ def report(as_json: bool) -> str:
 @settings_options
 @launching.options
 @click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
-@click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse, and compare both.")
+@click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse; "
+              "exit status 1 if what is printed or saved differs.")
 @click.option("--json", "as_json", is_flag=True, help="With --compare or --explain: print JSON.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run program text, as python -c does.")
