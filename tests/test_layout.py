@@ -103,7 +103,7 @@ FLOORS: dict[str, int] = {
     "diffuse.scipy.sparse.linalg.conjugate": 74, "diffuse.scipy.sparse.linalg.least": 74,
     "diffuse.scipy.sparse.linalg.generalized": 75, "diffuse.scipy.sparse.linalg.minimal": 75,
     "diffuse.scipy.sparse.linalg.squared": 75, "diffuse.scipy.sparse.linalg": 76,
-    "diffuse.cli": 80, "diffuse.cli.compare": 80, "diffuse.cli.launch": 80,
+    "diffuse.cli": 80, "diffuse.cli.agreement": 79, "diffuse.cli.compare": 80, "diffuse.cli.launch": 80,
     "diffuse.cli.info": 80, "diffuse.cli.measure": 80,
     "diffuse.__main__": 81, "diffuse.cli.cache": 81, "diffuse.cli.run": 81,
     "diffuse.cli.explain": 82,
