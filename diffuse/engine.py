@@ -27,6 +27,7 @@ from diffuse.settings import config, watch
 from diffuse.stores import Operand, Storage, Stores
 from diffuse.view import View
 from diffuse.window import LARGEST_SIZE, Window, opaque
+from diffuse.zeros import Zeros
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange", "spmv", "reduceat"})
@@ -45,6 +46,7 @@ class Engine:
         self.stores = Stores()
         self.window = Window(self.stores.pending)
         self.forwarder = Forwarder(self.stores, self.window)
+        self.zeros = Zeros(self.stores, self.window)
         self.epoch = 0
         """Times that the program waited for everything."""
         self._lock = threading.RLock()
@@ -280,6 +282,10 @@ class Engine:
         if self._torn:
             self._mend()
         try:
+            held = self.zeros.held
+            if ((recorded[0].fills or (held and not held.keys().isdisjoint(recorded[1])))
+                    and self.zeros.hold(recorded)):
+                return
             window.add(recorded)
             if config.window != "auto":
                 if window.held >= int(config.window):
@@ -304,6 +310,7 @@ class Engine:
         if not self.forwarder.busy:
             self.window.mend()
             self.stores.mend([group.slots for group in self.window.closed])
+            self.zeros.mend()
             self._torn = False
 
     def flush(self, reason: str = "the program waits") -> None:
@@ -312,6 +319,8 @@ class Engine:
             if self._torn:
                 self._mend()
             try:
+                if self.zeros.held:
+                    self.zeros.release()
                 self.window.close(reason)
                 while self.window.closed:
                     self.forwarder.forward()

@@ -20,6 +20,7 @@ from diffuse.ir import (
     Scalar,
     Split,
     Store,
+    covers,
 )
 
 REMEMBERED = 1 << 16
@@ -42,7 +43,7 @@ class Pattern:
     """An index task but for its stores, its numbers and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "domain", "splits", "uses", "single", "by_rows", "adapts",
-                 "variants")
+                 "variants", "fills")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, domain: Point,
                  splits: tuple[Split, ...], uses: tuple[Use, ...], single: bool, adapts: bool) -> None:
@@ -59,6 +60,9 @@ class Pattern:
         """Do several points share it by rows?"""
         self.adapts = adapts
         """May it be cut like a larger operation before it?"""
+        self.fills = (operation == "copy" and len(uses) == 1
+                      and covers(Access(Store(-1, uses[0].frame, uses[0].dtype), *uses[0][2:])))
+        """Does it write one value to every element of a store?"""
         self.variants: dict[Pattern, Pattern] = {}
         """What it became beside others, by those."""
 

@@ -140,6 +140,11 @@ class Stores:
         """Does the application or a pending task still refer to the store?"""
         return store in self.alive or store in self.pending
 
+    def fresh(self, store: int) -> bool:
+        """Does the application hold a store that no task has used yet?"""
+        return (store in self.alive and store not in self.pending and store not in self.instances
+                and store not in self.running and store not in self.lost)
+
     def expect(self, used: Iterable[int]) -> None:
         """One more group that uses these stores is pending."""
         pending = self.pending

@@ -115,9 +115,9 @@ class Allocator:
         last = weakref.finalize(self, _give_back_all, self._stream, self._order, self._returned)
         last.atexit = False  # launches may still run then, and the process gives everything back anyway
 
-    def take(self, nbytes: int, owner: Any = None) -> Block:
-        """A block of at least `nbytes`, contents undefined; `owner` has it as its `_block` from the moment on
-        that it is no longer ours."""
+    def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> Block:
+        """A block of at least `nbytes`, contents undefined (of MAPPED bytes or more, zero if asked); `owner`
+        has it as its `_block` from the moment on that it is no longer ours."""
         with self._lock:
             self._sort()
             self._torn = True
@@ -126,7 +126,7 @@ class Allocator:
             if limit is not None and self._in_use + size > limit:
                 raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
-            block = self._reuse(size) or self._make(size, nbytes)
+            block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
             block.stamp = self._stream.submitted
             self._in_use += block.size
             self._peak = max(self._peak, self._in_use)
@@ -197,6 +197,19 @@ class Allocator:
         del self._order[block.address]
         blocks.pop()
         self._cached -= block.size
+        return block
+
+    def _cleared(self, size: int) -> Block | None:
+        """A mapped block whose pages go back to the system, which gives fresh ones to who touches them."""
+        blocks = self._free.get(size)
+        if not blocks or blocks[0].stamp > self._stream.completed:
+            return None
+        if _libc().madvise(blocks[0].address, size, getattr(mmap, "MADV_DONTNEED", 4)):
+            return None
+        self._moving = block = blocks[0]
+        del self._order[block.address]
+        blocks.popleft()
+        self._cached -= size
         return block
 
     def _make(self, size: int, nbytes: int) -> Block:

@@ -183,6 +183,10 @@ class Runtime(Protocol):
         """Memory for a store, contents undefined.  MemoryError leaves the runtime as it was."""
         ...
 
+    def zeroed(self, nbytes: int, store: Store | None = None) -> Instance | None:
+        """Memory for a store, all zero, that nobody had to clear; None where that is not to be had."""
+        ...
+
     def attach(self, array: NDArray[Any], store: Store | None = None) -> Instance:
         """The memory of a C-contiguous array, not copied; the array is kept alive."""
         ...

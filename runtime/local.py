@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Store
 from diffuse.runtime import machine
-from diffuse.runtime.allocator import Allocator, Block, Usage
+from diffuse.runtime.allocator import MAPPED, Allocator, Block, Usage
 from diffuse.runtime.base import Divisible, Instance, Launch
 from diffuse.runtime.pool import Pool
 from diffuse.runtime.reference import attached
@@ -26,11 +26,11 @@ class Memory:
 
     __slots__ = ("_allocator", "_block", "nbytes")
 
-    def __init__(self, allocator: Allocator, nbytes: int) -> None:
+    def __init__(self, allocator: Allocator, nbytes: int, zero: bool = False) -> None:
         self.nbytes = nbytes
         self._allocator = allocator
         self._block: Block
-        allocator.take(nbytes, self)
+        allocator.take(nbytes, self, zero)
 
     @property
     def address(self) -> int:
@@ -102,6 +102,14 @@ class Local:
 
     def create(self, nbytes: int, store: Store | None = None) -> LocalInstance:
         return LocalInstance(Memory(self._allocator, nbytes), None)
+
+    def zeroed(self, nbytes: int, store: Store | None = None) -> LocalInstance | None:
+        if nbytes < MAPPED:
+            return None
+        try:
+            return LocalInstance(Memory(self._allocator, nbytes, zero=True), None)
+        except MemoryError:  # whoever fills it says so
+            return None
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> LocalInstance:
         return LocalInstance(None, attached(array))

@@ -60,6 +60,9 @@ class Reference:
         # All bits set (NaN, -1): a value read before it was written shows.
         return Memory(np.full(max(nbytes, 1), 0xFF, dtype=np.uint8)[:nbytes])
 
+    def zeroed(self, nbytes: int, store: Store | None = None) -> Memory | None:
+        return None
+
     def attach(self, array: NDArray[Any], store: Store | None = None) -> Memory:
         return Memory(attached(array))
 

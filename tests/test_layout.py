@@ -59,7 +59,7 @@ FLOORS: dict[str, int] = {
     "diffuse.kernels.interpret": 23,
     "diffuse.kernels.compiler": 24,
     "diffuse.floaterrors": 30, "diffuse.stores": 30, "diffuse.warmup": 30, "diffuse.window": 30,
-    "diffuse.plan": 31,
+    "diffuse.plan": 31, "diffuse.zeros": 31,
     "diffuse.layout": 32, "diffuse.pipeline": 32, "diffuse.replay": 32,
     "diffuse.forward": 33,
     "diffuse.engine": 34,

@@ -90,6 +90,9 @@ class Legate:
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
 
+    def zeroed(self, nbytes: int, store: Store | None = None) -> LegateInstance | None:
+        return None
+
     def attach(self, array: NDArray[Any], store: Store | None = None) -> LegateInstance:
         memory = attached(array)
         return LegateInstance(store or Store(-1, memory.shape, "uint8"), memory)
