@@ -22,6 +22,8 @@ from diffuse.runtime.legate import prepare
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCHERS = ("OMPI_", "PMIX_", "MV2_", "SLURM_", "LEGATE_", "REALM_", "UCX_")
 SECONDS = 240
+RANKS_SECONDS = 120
+"""For a job of several ranks, which is over in 10 unless something hangs."""
 DISTRIBUTED = str(ROOT / "tests" / "distributed.py")
 TINY: dict[str, Any] = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64", "DIFFUSE_LEGATE_MEMORY": "512M"}
 """Settings under which tests' small arrays are recorded and cut."""

@@ -12,7 +12,7 @@ import pytest
 
 from diffuse.runtime.legate import agreement
 from diffuse.runtime.legate.agreement import APART, Stream, form
-from tests.jobs import TINY, job, run
+from tests.jobs import RANKS_SECONDS, TINY, job, run
 
 Program = Callable[[Stream], None]
 
@@ -154,7 +154,7 @@ DIFFERENCES = {
 @pytest.mark.parametrize("text", DIFFERENCES.values(), ids=DIFFERENCES)
 def test_ranks_that_differ_end_with_an_error(text: str, tmp_path: Path) -> None:
     (tmp_path / "x.py").write_text(PROGRAM.format(text))
-    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=120, **TINY)
+    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
     assert done.returncode == 1, done.tail
     assert done.stderr.count("the ranks went different ways") == 2, done.tail
 
@@ -163,7 +163,7 @@ def test_ranks_that_differ_end_with_an_error(text: str, tmp_path: Path) -> None:
 def test_data_that_differ_are_found_before_the_launch_that_reads_them(tmp_path: Path) -> None:
     text = "z = np.array([float(rank)] * 1000)\nprint(float((z + x).sum()))"
     (tmp_path / "x.py").write_text(PROGRAM.format(text))
-    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=120, DIFFUSE_DIGEST="1",
-               **TINY)
+    done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=RANKS_SECONDS,
+               DIFFUSE_DIGEST="1", **TINY)
     assert done.returncode == 1 and "silent" not in done.stdout, done.tail
     assert done.stderr.count("taking an array of shape (1000,), float64 from the host") == 2, done.tail

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.jobs import DISTRIBUTED, ROOT, TINY, Job, Network, job, network, run
+from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, job, network, run
 
 pytestmark = pytest.mark.ranks
 
@@ -47,14 +47,14 @@ def results(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_this_host(*words: str, ranks: int = 2) -> Job:
-    return job(*run("--ranks", str(ranks), "--cpus", "1", *words), **TINY)
+    return job(*run("--ranks", str(ranks), "--cpus", "1", *words), seconds=RANKS_SECONDS, **TINY)
 
 
 def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
     agent = f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30"
     command = run("--ranks", str(ranks), "--cpus", "1", "--hosts", ",".join(net.addresses),
                   "--launcher-extra", agent, *words)
-    return job(*net.within(0, *command), **TINY, UCX_TLS="tcp,self")
+    return job(*net.within(0, *command), seconds=RANKS_SECONDS, **TINY, UCX_TLS="tcp,self")
 
 
 def distributed(folder: Path, ranks: int, expected: dict[str, Any], *chosen: str) -> None:
@@ -123,7 +123,7 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
     mpirun = str(Path(sys.prefix, "bin", "mpirun"))
     done = job(mpirun, "-n", "2", "--oversubscribe", "--bind-to", "none", sys.executable,
-               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT,
+               str(ROOT / "tests" / "fuzz_ranks.py"), "0", "60", "15", cwd=ROOT, seconds=RANKS_SECONDS,
                DIFFUSE_RUNTIME="legate", DIFFUSE_NUM_THREADS="1", PYTHONHASHSEED="0",
                OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                **{**TINY, "DIFFUSE_MIN_CHUNK": "1"})

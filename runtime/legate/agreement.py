@@ -22,7 +22,7 @@ from diffuse.runtime.legate import message
 from diffuse.runtime.legate.ranks import leave
 
 HEARD = 0.5
-"""Seconds in which every rank can say its part before one of them ends the job."""
+"""Seconds for the launcher to pass on what every rank has said, before one of them ends the job."""
 APART = 64
 """Events after which ranks meet in any case, before one of them waits because Legate has so much to do."""
 
@@ -84,6 +84,7 @@ class Stream:
                 "time, files, os.getpid, the order of a set of strings, a test for the rank) and make it the "
                 "same.\n")
         os.write(2, said.encode())
+        self._gather(0)  # until all have said it
         time.sleep(HEARD)
         leave(1, "")
 
@@ -106,4 +107,4 @@ class Stream:
 
 def form(title: str, *parts: object) -> bytes:
     """What launches of one layout have in common.  Folders of files may have other names on each machine."""
-    return repr((re.sub(r"[^\s\[]*/", "", title), *parts)).encode()
+    return blake2b(repr((re.sub(r"[^\s\[]*/", "", title), *parts)).encode(), digest_size=16).digest()

@@ -49,7 +49,7 @@ class Prepared(NamedTuple):
     messages: dict[tuple[bool, ...], message.Message]
     folding: message.Message | None
     form: bytes
-    """All of the above as bytes, to compare with what other ranks launch."""
+    """A digest of the layout, to compare with what other ranks launch."""
 
 
 class Legate:
