@@ -160,10 +160,12 @@ def test_ranks_that_differ_end_with_an_error(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.ranks
-def test_data_that_differ_are_found_before_the_launch_that_reads_them(tmp_path: Path) -> None:
-    text = "z = np.array([float(rank)] * 1000)\nprint(float((z + x).sum()))"
+@pytest.mark.parametrize("use, said", [
+    ("print(float((z + x).sum()))", "taking"), ("z += x\nprint(z[3])", "writing")], ids=["read", "written"])
+def test_data_that_differ_are_found_before_they_are_used(use: str, said: str, tmp_path: Path) -> None:
+    text = "z = np.array([float(rank)] * 1000)\n" + use
     (tmp_path / "x.py").write_text(PROGRAM.format(text))
     done = job(*run("--ranks", "2", "--cpus", "1", "x.py"), cwd=tmp_path, seconds=RANKS_SECONDS,
                DIFFUSE_DIGEST="1", **TINY)
     assert done.returncode == 1 and "silent" not in done.stdout, done.tail
-    assert done.stderr.count("taking an array of shape (1000,), float64 from the host") == 2, done.tail
+    assert done.stderr.count(f"{said} an array of shape (1000,), float64") == 2, done.tail

@@ -234,13 +234,15 @@ class Placement:
 
     # -- the host ------------------------------------------------------------------------------------------
 
-    def lend(self, owner: LegateInstance) -> int:
+    def lend(self, owner: LegateInstance, need: Need | None = None) -> int:
         """The address of an instance's host memory, which stays as it is until the next fence."""
         if owner.memory is None:  # never written, or no elements: whatever is there
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
-        elif self.stream is not None and self.stream.close:
+        elif need is not None and self.stream is not None and self.stream.close:
+            part = tuple(map(slice, need.low, need.high))
+            whole = owner.memory[:owner.nbytes].view(owner.dtype).reshape(owner.shape)
             self.stream.event(f"taking an array of shape {owner.shape}, {owner.dtype} from the host",
-                              owner.memory)
+                              whole[part].tobytes())
         owner.lent = self.launched + 1
         address: int = owner.memory.__array_interface__["data"][0]
         return address
@@ -250,7 +252,8 @@ class Placement:
         assert instance.memory is not None
         if self.stream is not None:
             what = "reading" if order == message.GET else "writing"
-            self.stream.event(f"{what} an array of shape {instance.shape}, {instance.dtype}")
+            content = instance.memory if order == message.PUT and self.stream.close else b""
+            self.stream.event(f"{what} an array of shape {instance.shape}, {instance.dtype}", content)
         if order == message.PUT:
             self.lend(instance)
         self._copy(order, instance, instance.memory)

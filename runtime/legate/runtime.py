@@ -215,7 +215,7 @@ class Legate:
         pointers = []
         for need, owner, at_home in zip(prepared.cut.needs, owners, hosted, strict=True):
             if at_home:
-                pointers.append(place.lend(owner))
+                pointers.append(place.lend(owner, need))
                 continue
             if owner.piece is None or not owner.filled:
                 place.ready(owner, need)
