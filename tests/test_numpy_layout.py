@@ -50,6 +50,68 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+MAKERS: dict[str, Callable[[Any, Any], Any]] = {
+    "roll": lambda m, x: m.roll(x, 1, 0),
+    "roll two axes": lambda m, x: m.roll(x, (1, 2), (0, 1)),
+    "pad": lambda m, x: m.pad(x, 1),
+    "pad edge": lambda m, x: m.pad(x, 2, mode="edge"),
+    "stack": lambda m, x: m.stack([x, x]),
+    "stack inside": lambda m, x: m.stack([x, x + 1], axis=1),
+    "stack last": lambda m, x: m.stack([x, x], axis=-1),
+    "concatenate": lambda m, x: m.concatenate([x, x]),
+    "concatenate last": lambda m, x: m.concatenate([x, x], axis=-1, dtype="float32", casting="same_kind"),
+    "concatenate unlike": lambda m, x: m.concatenate([x, x.copy(), x[:1]]),
+    "vstack": lambda m, x: m.vstack([x, x]),
+    "dstack": lambda m, x: m.dstack([x, x]),
+    "block": lambda m, x: m.block([[x, x], [x, x]]),
+    "tile by one": lambda m, x: m.tile(x, 1),
+    "tile": lambda m, x: m.tile(x, 2),
+    "repeat": lambda m, x: m.repeat(x, 2, axis=0),
+    "like, another shape": lambda m, x: m.zeros_like(x, shape=[n + 1 for n in x.shape]),
+    "like, another shape, A": lambda m, x: m.full_like(x, 3, shape=x.shape[::-1], order="A"),
+    "like, more dimensions": lambda m, x: m.ones_like(x, shape=(2, *x.shape), order="K"),
+    "array A": lambda m, x: m.array(x, dtype="int16", order="A"),
+    "asarray A": lambda m, x: m.asarray(x, dtype="float32", order="A"),
+    "astype A": lambda m, x: x.astype(x.dtype, order="A", copy=False),
+    "astype C": lambda m, x: x.astype(x.dtype, order="C", copy=False),
+    "more dimensions": lambda m, x: m.array(x, ndmin=5),
+    "round": lambda m, x: m.round(x, 2),
+    "nan_to_num": lambda m, x: m.nan_to_num(x),
+    "clip": lambda m, x: m.clip(x, 3, 40),
+    "complex": lambda m, x: x * 1j,
+    "angle": lambda m, x: m.angle(x + 1j),
+    "gradient": lambda m, x: m.gradient(x, axis=0),
+    "diff": lambda m, x: m.diff(x, axis=0, prepend=0),
+    "indices": lambda m, x: x[[0, 1, 0]],
+    "indices inside": lambda m, x: x[:, [0, 2]],
+    "indices last": lambda m, x: x[..., [1, 0]],
+    "mask inside": lambda m, x: x[:, m.arange(x.shape[1]) > 1],
+    "take": lambda m, x: m.take(x, [1, 0], axis=0),
+    "sort": lambda m, x: m.sort(x, axis=0),
+    "flip": lambda m, x: m.flip(x, 0),
+}
+
+
+@pytest.mark.parametrize("call", MAKERS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_fresh_array_lies_as_numpys(layout: str, call: str) -> None:
+    values = numpy.arange(60.0).reshape(3, 4, 5)
+    expected = MAKERS[call](numpy, LAYOUTS[layout](numpy, values))
+    found = MAKERS[call](np, LAYOUTS[layout](np, np.array(values)))
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape)
+    assert pitches(found) == pitches(expected)
+    assert numpy.allclose(numpy.array(found), expected)
+
+
+def test_arrays_that_are_asked_for_what_they_are_give_themselves() -> None:
+    x, columns = np.arange(6.0).reshape(2, 3).copy(), np.zeros((3, 2), order="F")
+    assert x.real is x and np.real(x) is x
+    assert x.squeeze() is x and np.squeeze(x) is x and x[:1].squeeze() is not x
+    assert x.astype(float, order="C", copy=False) is x and x.astype(float, order="F", copy=False) is not x
+    assert columns.astype(float, order="F", copy=False) is columns
+    assert columns.astype(float, order="A", copy=False) is columns
+
+
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("dtype", ["int64", "float64", "float32"])

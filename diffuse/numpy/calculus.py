@@ -8,7 +8,7 @@ import numpy
 
 from diffuse.numpy import fallback
 from diffuse.numpy.base import unboxed
-from diffuse.numpy.creation import asanyarray, empty
+from diffuse.numpy.creation import asanyarray, empty, empty_like
 from diffuse.numpy.joining import concatenate
 from diffuse.numpy.manipulation import broadcast_to, is_array, moveaxis, named
 from diffuse.numpy.ufuncs import UFUNCS
@@ -69,7 +69,7 @@ def _slope(x: Any, axis: int, h: Any, edge_order: int) -> Any:
     def one(k: int) -> Any:
         return _along(x.ndim, axis, k)
 
-    out = empty(x.shape, x.dtype)
+    out = empty_like(x)
     out[at(1, -1)] = (x[at(2)] - x[at(None, -2)]) / (2.0 * h)
     if edge_order == 1:
         out[one(0)] = (x[one(1)] - x[one(0)]) / h

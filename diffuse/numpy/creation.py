@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
+from numpy.lib.stride_tricks import as_strided
 
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, legate
 from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
-from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, row_major
+from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, resized, row_major
 from diffuse.numpy.operands import PLAIN, adopt, lowered, shared, wrap
 
 
@@ -42,7 +43,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
         return a if type(a) is base.array_class else viewing(a, a.meta)
     if copy is False:
         raise ValueError("Unable to avoid copy while creating an array as requested.")
-    return elementwise.duplicate(a, target, order or "K")
+    return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order or "K")
 
 
 def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
@@ -66,9 +67,16 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
     else:
         found = numpy.array(object, dtype, copy=copy, order=order, subok=subok)
         x = wrap(found) if copy or type(object) in (list, tuple) else shared(found)
-    if ndmin > x.ndim:
-        x = x[(None,) * (ndmin - x.ndim)]
+    if ndmin > x.ndim and isinstance(x, Array):
+        x = viewing(x, _raised(x.meta, ndmin, order))
     return x
+
+
+def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
+    """A view with more dimensions in front, and the strides that NumPy gives these."""
+    pitch = x.itemsize if order == "F" or x.flags.fnc or not x.ndim else x.strides[0] * x.shape[0]
+    more = rank - x.ndim
+    return as_strided(x, (1,) * more + x.shape, (pitch,) * more + x.strides)
 
 
 def _contains(value: Any) -> bool:
@@ -146,8 +154,14 @@ def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = Non
     if kind not in NATIVE:
         return numpy.empty(shape, dtype, order)  # type: ignore[call-overload]
     target = _fresh(_shape(shape), kind, order)
+    return fresh(target)
+
+
+def fresh(target: Form) -> Any:
+    """An array whose elements are yet to be written."""
     if target.size < max(elementwise.SMALL, 1):
-        return hosted(numpy.empty(target.shape, kind, order))  # type: ignore[call-overload]
+        return hosted(numpy.empty(target.shape, target.dtype) if target.ordered
+                      else numpy.empty_like(target.mirror))
     return recorded(target)
 
 
@@ -198,7 +212,7 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
         return None
     if shape is None:
         return replica(source.meta, kind, order)
-    return _fresh(_shape(shape), kind, "C" if order in ("K", "A") else order)
+    return resized(source.meta, _shape(shape), kind, order.upper())
 
 
 def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,

@@ -288,7 +288,7 @@ def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepd
             source: Form | None) -> tuple[Form, view.View]:
     """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
     left = [d for d in range(len(shape)) if keepdims or d not in axes]
-    order = left if source is None else outermost_first(like([source.mirror], shape, wanted).strides)
+    order = left if source is None else outermost_first(like([source.mirror], shape, wanted).mirror)
     form = packed(tuple([1 if d in axes else shape[d] for d in left]),
                   tuple([left.index(d) for d in order if d in left]), wanted)
     kept = tuple([d for d in range(len(shape)) if d not in axes])

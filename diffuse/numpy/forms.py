@@ -186,14 +186,38 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
     flags: list[Any] = [["readonly"]] * len(clipped) + [["writeonly", "allocate"]]
     arrays: list[Any] = [*clipped, None]
     probe = numpy.nditer(arrays, ["zerosize_ok"], flags, op_dtypes=[None] * len(clipped) + [dtype])
-    return packed(shape, outermost_first(probe.operands[-1].strides), dtype)
+    return packed(shape, outermost_first(probe.operands[-1]), dtype)
 
 
 def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
     """The form NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
     if order != "K" or x.flags.forc or not x.size:
         return like([x], x.shape, dtype, order)
-    return packed(x.shape, outermost_first(numpy.empty_like(_clipped(x)).strides), dtype)
+    return packed(x.shape, outermost_first(numpy.empty_like(_clipped(x))), dtype)
+
+
+def resized(x: Mirror, shape: Point, dtype: numpy.dtype[Any], order: str) -> Form:
+    """The form NumPy gives an array like `x` of another shape."""
+    if order == "A":
+        order = "F" if x.flags.fnc else "C"
+    if order == "K" and not x.flags.c_contiguous:
+        probe = numpy.empty_like(_clipped(x), shape=[min(n, 2) for n in shape])
+        return packed(shape, outermost_first(probe), dtype)
+    return column_major(shape, dtype) if order == "F" else row_major(shape, dtype)
+
+
+def joined(parts: list[Mirror], axis: int, shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form NumPy gives arrays that it joins along an axis."""
+    if all(x.flags.c_contiguous for x in parts) or 0 in shape:
+        return row_major(shape, dtype)
+    return packed(shape, outermost_first(numpy.concatenate([_model(x) for x in parts], axis)), dtype)
+
+
+def _model(x: Mirror) -> Mirror:
+    """A small array with memory of its own whose strides are in the same order."""
+    sizes = sorted({abs(s) for s in x.strides} - {0})
+    strides = [sizes.index(abs(s)) + 1 if s else 0 for s in x.strides]
+    return numpy.ndarray([min(n, 2) for n in x.shape], numpy.int8, bytes(sum(strides) + 1), 0, strides)
 
 
 def _clipped(x: Mirror) -> Mirror:
@@ -201,6 +225,6 @@ def _clipped(x: Mirror) -> Mirror:
     return x[tuple(slice(0, 2) for _ in x.shape)]
 
 
-def outermost_first(strides: Point) -> Point:
+def outermost_first(x: Mirror) -> Point:
     """The dimensions of a packed array, from the largest stride to the smallest."""
-    return tuple(sorted(range(len(strides)), key=lambda d: (-strides[d], d)))
+    return tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], x.shape[d] == 1, d)))

@@ -13,8 +13,8 @@ import numpy
 
 from diffuse.numpy import base, elementwise, fallback
 from diffuse.numpy.base import Array, ready
-from diffuse.numpy.creation import array, asanyarray, asarray
-from diffuse.numpy.forms import NATIVE
+from diffuse.numpy.creation import array, asanyarray, asarray, fresh
+from diffuse.numpy.forms import NATIVE, replica
 from diffuse.numpy.manipulation import named
 from diffuse.numpy.operands import adopt, foreign
 from diffuse.numpy.ufuncs import UFUNCS
@@ -52,6 +52,8 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         factor = 10.0 ** abs(decimals)
         first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
         scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
+        if out is None and x.form.ndim > 1 and not x.meta.flags.forc:  # where NumPy's result is in C order
+            options["order"] = "C"
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
         copied = x.copy("K")  # type: ignore[attr-defined]
@@ -209,6 +211,10 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
     found = where(UFUNCS["equal"](a, float("-inf")), low, found)
     if copy:
         converted = found.astype(a.dtype, copy=False)
+        kept = replica(a.meta, a.dtype)
+        if converted.form is not kept:  # of an array with repeated rows NumPy makes a copy first
+            converted, found = fresh(kept), converted
+            converted[...] = found
         return converted if type(x) is base.array_class else base.unboxed(converted)
     a[...] = found
     return a

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import base, fallback
-from diffuse.numpy.creation import asanyarray, empty
+from diffuse.numpy import base, fallback, forms
+from diffuse.numpy.creation import array, asanyarray, empty, empty_like, fresh
 from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.manipulation import (
     atleast_1d,
@@ -52,8 +52,8 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     if not fits:  # NumPy says why
         return _fallback(numpy.concatenate, parts, **options)
     length = sum(x.shape[along] for x in parts)
-    order = "F" if rank > 1 and all(x.flags.f_contiguous and not x.flags.c_contiguous for x in parts) else "C"
-    joined = empty((*first[:along], length, *first[along + 1:]), found, order=order)
+    shape = (*first[:along], length, *first[along + 1:])
+    joined = fresh(forms.joined([x.meta for x in parts], along, shape, found))
     place, before = [slice(None)] * rank, 0
     for x in parts:
         place[along] = slice(before, before + x.shape[along])
@@ -156,7 +156,7 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         s = amounts.get(d, 0) % a.shape[d]
         moved = [(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))]
         pieces.append(moved if s else [(slice(None), slice(None))])
-    rolled = empty(a.shape, a.dtype)
+    rolled = empty_like(a)
     for places in itertools.product(*pieces):
         rolled[tuple([to for to, _ in places])] = a[tuple([source for _, source in places])]
     return rolled
@@ -169,6 +169,8 @@ def tile(A: Any, reps: Any) -> Any:
     rank = max(a.ndim, len(times))
     if _at_once([a]):
         return _fallback(numpy.tile, a, reps)
+    if all(r == 1 for r in times):
+        return array(a, ndmin=rank)
     times = (1,) * (rank - len(times)) + times
     shape = (1,) * (rank - a.ndim) + a.shape
     tiled = empty([r * n for r, n in zip(times, shape, strict=True)], a.dtype)
@@ -183,9 +185,9 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = asanyarray(a)
     if not isinstance(repeats, (int, numpy.integer)) or repeats < 0 or _at_once([a]):
         return _fallback(numpy.repeat, a, repeats, axis)
-    if axis is None:
-        a, axis = a.ravel(), 0
-    axis = numpy.lib.array_utils.normalize_axis_index(axis, a.ndim)
+    if axis is None or not a.ndim:
+        a = a.ravel()
+    axis = numpy.lib.array_utils.normalize_axis_index(0 if axis is None else axis, a.ndim)
     n, count = a.shape[axis], int(repeats)
     repeated = empty((*a.shape[:axis], n * count, *a.shape[axis + 1:]), a.dtype)
     if repeated.size:
@@ -203,7 +205,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
         return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", reason)
     widths = numpy.broadcast_to(numpy.asarray(pad_width), (a.ndim, 2)).tolist()
     values = numpy.broadcast_to(numpy.asarray(kwargs.get("constant_values", 0)), (a.ndim, 2))
-    padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype)
+    padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype,
+                   "F" if a.flags.fnc else "C")
     padded[tuple([slice(low, low + n) for n, (low, _) in zip(a.shape, widths, strict=True)])] = a
     for axis, (low, high) in enumerate(widths):
         # what this axis fills: the whole of earlier axes, the original part of later ones

@@ -92,7 +92,8 @@ class Methods(Operators):
         return viewing(self, self.meta.swapaxes(axis1, axis2))
 
     def squeeze(self, axis: Any = None) -> Any:
-        return viewing(self, self.meta.squeeze(axis))
+        found = self.meta.squeeze(axis)
+        return self if found is self.meta else viewing(self, found)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         return viewing(self, self.meta.diagonal(offset, axis1, axis2))
@@ -122,7 +123,9 @@ class Methods(Operators):
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]
         if target not in NATIVE:
             return host(self).astype(target, order=order)  # type: ignore[call-overload]
-        if not copy and target == self.form.dtype and order in ("K", "A"):
+        flags = self.meta.flags
+        fits = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
+        if not copy and target == self.form.dtype and fits.get(order):
             return self
         return elementwise.duplicate(self, target, order)
 

@@ -289,9 +289,11 @@ def _routine(function: ufunc) -> Callable[..., Any]:
             return function.numpy(*values) if out is None else function.numpy(*values, out=out)
         arrays = [numpy.asarray(v, t) for v, t in zip(values, types, strict=False)]
         target = out
-        if out is None and not all(a.flags.c_contiguous for a in arrays):
-            shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
-            target = numpy.empty_like(like(arrays, shape, types[function.nin]).mirror)
+        if out is None:
+            given = [v for v in values if type(v) is numpy.ndarray]
+            if not all([a.flags.c_contiguous for a in given]):
+                shape = numpy.broadcast_shapes(*[a.shape for a in given])
+                target = numpy.empty_like(like(given, shape, types[function.nin]).mirror)
         result = routines.apply(function.operation, *arrays, out=target)
         if 0 in numpy.isfinite(result).tobytes():
             function.numpy(*arrays)

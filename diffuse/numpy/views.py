@@ -13,7 +13,7 @@ import numpy
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array, distant, host, hosted, ready, viewing
 from diffuse.numpy.forms import NATIVE, Mirror
-from diffuse.numpy.operands import lowered
+from diffuse.numpy.operands import lowered, wrap
 
 SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
 _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
@@ -78,7 +78,7 @@ def _gather(x: Array, index: Any) -> Any:
     found = host(x)[lowered(index)]
     if type(found) is not numpy.ndarray:
         return found
-    return hosted(found) if found.flags.forc else hosted(found.copy())
+    return wrap(found)
 
 
 def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) -> Any:
@@ -135,7 +135,7 @@ def component(x: Array, name: str) -> Any:
     if x.form.name[0] == "c":
         return viewing(x, getattr(x.meta, name))
     if name == "real":
-        return viewing(x, x.meta)
+        return x if type(x) is base.array_class else viewing(x, x.meta)
     zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))
     zero.meta.flags.writeable = False
     return zero
