@@ -129,6 +129,8 @@ def _decompose(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: i
     if offset % itemsize or any(s % itemsize for s, n in zip(strides, shape, strict=True) if n > 1):
         raise ValueError(f"offset {offset} and strides {strides} are no multiples of the element size "
                          f"{itemsize}: copy the array first")
+    if 0 in shape:  # no element, so any coordinates will do, and a store of no elements has none
+        return View(((0, ()),) * len(storage_shape), storage_shape, dtype, shape, 0, (0,) * len(shape))
     start = offset // itemsize
     steps = tuple(s // itemsize if s % itemsize == 0 else 0 for s in strides)
     storage_item = ITEMSIZE[storage_dtype]

@@ -128,19 +128,18 @@ def ready(body: Body) -> bool:
 
 
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
-    """Combine the partial results of a launch of several points and store the results; then the epilogue,
-    whose floating point errors `errors` is told of."""
+    """Combine the partial results of a launch of several points and store the results; then the epilogue.
+    `errors` is told of floating point errors."""
     launch = Launch(body, values)
     if launch.points == 1:
         return
-    with np.errstate(all="ignore"):
+    watch = Watch(errors) if errors else None
+    with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for place, (number, op) in enumerate(_reductions(body)):
             fold = launch.fold(number, op, 0)
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
             _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
-    watch = Watch(errors) if errors else None
-    with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for number in range(len(body.loops) - body.epilogue, len(body.loops)):
             _run(launch, number, 0, watch)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy
@@ -132,8 +133,12 @@ def test_mistakes() -> None:
         x.sum(axis=1.5)
     with pytest.raises(ValueError, match="reduction operation 'minimum' does not have an identity"):
         x.min(where=wrap(numpy.ones((2, 3), bool)))
-    with pytest.raises(ValueError, match="output parameter for reduction operation add has"):
+    with pytest.raises(ValueError) as plain:
+        numpy.ones((2, 3)).sum(axis=0, out=numpy.zeros(7))
+    with pytest.raises(ValueError, match=re.escape(str(plain.value))):
         x.sum(axis=0, out=zeros(7))
+    with pytest.raises(ValueError, match="output parameter for reduction operation add has the wrong number"):
+        x.sum(axis=0, out=zeros((3, 1)))
 
 
 def test_special_values() -> None:

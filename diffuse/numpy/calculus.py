@@ -123,16 +123,18 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
     options = {} if keepdims is numpy._NoValue else {"keepdims": keepdims}
     if not is_array(x) or not x.size:
         return fallback.call(numpy.average, (a, axis, weights, returned), options, "numpy.average")
+    if axis is not None:
+        axis = numpy.lib.array_utils.normalize_axis_tuple(axis, x.ndim, argname="axis")
     if weights is None:
         found = asanyarray(x.mean(axis, **options))
         total = found.dtype.type(x.size / found.size)
         return _averaged(found, total, returned)
     w = asanyarray(weights)
     if w.shape != x.shape:
-        if axis is None or not isinstance(axis, int) or w.ndim != 1 or w.shape[0] != x.shape[axis]:
+        if axis is None or len(axis) != 1 or w.shape != (x.shape[axis[0]],):
             return fallback.call(numpy.average, (a, axis, weights, returned), options, "numpy.average")
         shape = [1] * x.ndim
-        shape[axis] = -1
+        shape[axis[0]] = -1
         w = w.reshape(shape)
     kinds = [x.dtype, w.dtype, *(["f8"] if x.dtype.kind in "biu" else [])]
     dtype = numpy.result_type(*kinds)

@@ -39,11 +39,13 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """The axes meant by an `axis` argument, or NumPy's error."""
     if axis is None:
         return tuple(range(ndim))
-    if isinstance(axis, (tuple, list)):
+    if isinstance(axis, tuple):
         found = tuple([normalize_axis_index(_operator.index(a), ndim) for a in axis])
         if len(set(found)) != len(found):
             raise ValueError("duplicate value in 'axis'")
         return found
+    if axis is True or axis is False:
+        raise TypeError("an integer is required for the axis")
     if ndim == 0 and _operator.index(axis) in (0, -1):
         return ()
     return (normalize_axis_index(_operator.index(axis), ndim),)
@@ -58,16 +60,15 @@ def immediate(x: Array) -> bool:
     return ready(x)
 
 
-def _accumulator(name: str, operator: str) -> str:
-    """The element type that NumPy reduces in when none is asked for."""
-    if operator in ("any", "all"):
-        return "bool"
-    if operator in ("sum", "prod"):
-        if name[0] == "u":
-            return "uint64"
-        if name[0] in "ib":
-            return "int64"
-    return name
+@lru_cache(maxsize=1 << 12)
+def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
+                 ) -> numpy.dtype[Any]:
+    """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""
+    function: Any = getattr(numpy, _UFUNC[operator])
+    types = function.resolve_dtypes((target, element, None), signature=(asked, None, None), casting="unsafe",
+                                    reduction=True)
+    found: numpy.dtype[Any] = types[0]
+    return found
 
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
@@ -86,31 +87,95 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
                               keepdims=keepdims, where=None if where is True else where)
     x = creation.asarray(a)
-    target = adopt(out, writing=True)
-    mask = adopt(where)
+    target, mask = adopt(out, writing=True), adopt(where)
     keep = False if keepdims is _NoValue else bool(keepdims)
-    wanted: Any = None if dtype is None else numpy.dtype(dtype)
-    if wanted is None and target is not None:
-        wanted = target.dtype
-    if wanted is None and isinstance(x, Array):
-        wanted = numpy.dtype(_accumulator(x.form.name, operator))
-    ours = (isinstance(x, Array) and wanted in NATIVE and (target is None or isinstance(target, Array))
-            and (mask is True or (isinstance(mask, Array) and mask.form.name == "bool")))
-    if not ours:
-        return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)
-    axes = axes_of(axis, x.form.ndim)
-    complex_order = operator in ("min", "max") and x.form.name[0] == "c"
-    unmasked = mask is not True and operator in ("min", "max") and initial is _NoValue
-    if x.form.size == 0 or complex_order or unmasked or elementwise.eager_errors or initial is None:
+    wanted = _computing(operator, x, dtype, target)
+    if wanted is None or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
-    if operator in ("any", "all") and wanted != numpy.bool_:
+    axes = axes_of(axis, x.form.ndim)
+    if target is not None and not fits(target, x, axes, keep):
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    first = initial if initial is _NoValue else _number(initial, wanted)
+    if first is None:
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     if mask is not True:
-        x = _masked(x, mask, _IDENTITY[operator] if initial is _NoValue else initial, wanted)
+        x = _masked(x, mask, _IDENTITY.get(operator, first), wanted)
+    elif wanted == numpy.float16 != x.form.dtype:
+        x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
-    if initial is not _NoValue:
-        result = ufuncs[_UFUNC[operator]](result, wanted.type(adopt(initial)))
-    return result if target is None else stored(result, target, operator, out)
+    if first is not _NoValue:
+        result = ufuncs[_UFUNC[operator]](result, first)
+    return result if target is None else into(target, result, out)
+
+
+def _computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any] | None:
+    """The type that a fold is computed in; None where NumPy is to convert: what it writes to an output of
+    another kind it converts piece by piece, and goes on from there."""
+    if not isinstance(x, Array):
+        return None
+    if dtype is None and target is None:
+        return _accumulator(operator, x.form.dtype)
+    if target is not None and not (type(target) is base.array_class and target.meta.flags.writeable):
+        return None
+    try:
+        asked, given = None if dtype is None else numpy.dtype(dtype), None if target is None else target.dtype
+        wanted = _accumulator(operator, x.form.dtype, asked, given)
+    except (TypeError, ValueError):  # NumPy says so in its own words
+        return None
+    rule = "same_kind" if operator in FUNCTIONS else "no"
+    if given is not None and not numpy.can_cast(wanted, given, rule):  # type: ignore[arg-type]
+        return None
+    return wanted
+
+
+def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
+    """Does Diffuse have this fold of an array?  Else NumPy computes it, warns or raises."""
+    if wanted not in NATIVE or not x.form.size or elementwise.eager_errors:
+        return False
+    if mask is not True:
+        if not (isinstance(mask, Array) and mask.form.name == "bool" and spreads(mask, x.form.shape)):
+            return False
+        if operator not in _IDENTITY and initial is _NoValue:
+            return False
+    if x.form.name[0] == "c":
+        return operator not in ("min", "max") and wanted.kind == ("b" if operator in ("any", "all") else "c")
+    return operator not in ("any", "all") or wanted == numpy.bool_
+
+
+def spreads(x: Array, shape: Point) -> bool:
+    """Does an array broadcast to exactly this shape?"""
+    ours = x.form.shape
+    lead = len(shape) - len(ours)
+    return lead >= 0 and all([n in (1, m) for n, m in zip(ours, shape[lead:], strict=True)])
+
+
+def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
+    """Has this array the shape of the reduction of `x` over `axes`?"""
+    shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
+    return bool(target.form.shape == shape)
+
+
+def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
+    """May a result of type `wanted` be written to an output as it is?"""
+    return (type(target) is base.array_class and target.dtype == wanted and target.meta.flags.writeable
+            and fits(target, x, axes, keepdims))
+
+
+def into(target: Array, result: Any, out: Any) -> Any:
+    """Write a result to the array of `out=`, and give that back."""
+    # an array: a number that its type cannot hold would be refused
+    target[...] = result if isinstance(result, Array) else numpy.asarray(result)  # type: ignore[index]
+    return out
+
+
+def _number(initial: Any, wanted: numpy.dtype[Any]) -> Any:
+    """`initial=` in the type of the fold; None for all but numbers."""
+    value = host(initial)[()] if isinstance(initial, Array) and not initial.form.ndim else initial
+    if type(value) not in elementwise.WEAK and type(value) not in elementwise.STRONG:
+        return None
+    cell = numpy.empty((), wanted)
+    cell[()] = value
+    return cell[()]
 
 
 def small_total(operator: str, x: Array) -> Any:
@@ -146,32 +211,16 @@ def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any
     return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
 
 
-def stored(result: Any, target: Array, operator: str, out: Any) -> Any:
-    """Write a reduction's result to `out=`, which must have its shape."""
-    shape = result.form.shape if isinstance(result, Array) else result.shape
-    if shape != target.form.shape:
-        name = _UFUNC.get(operator, operator)
-        found, expected = target.form.ndim, len(shape)
-        if found != expected:
-            raise ValueError(f"output parameter for reduction operation {name} has the wrong number of "
-                             f"dimensions: Found {found} but expected {expected}")
-        raise ValueError(f"output parameter for reduction operation {name} has a non-reduction dimension "
-                         "not equal to the input one.")
-    target[...] = result  # type: ignore[index]
-    return out
-
-
 def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
               where: Any) -> Any:
     """NumPy's own reduction on the memory: empty arrays, errors, types without kernels."""
-    options = {"axis": axis, "out": out, "keepdims": False if keepdims is _NoValue else keepdims}
-    if operator in ("sum", "prod") or dtype is not None:
-        options["dtype"] = dtype
+    options = {"keepdims": False if keepdims is _NoValue else keepdims}
     if where is not True:
         options["where"] = where
     if initial is not _NoValue:
         options["initial"] = initial
-    return fallback.call(getattr(numpy, _UFUNC[operator]).reduce, (a,), options, silent="inspection")
+    function = getattr(numpy, _UFUNC[operator]).reduce
+    return fallback.call(function, (a, axis, dtype, out), options, silent="inspection")
 
 
 def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
@@ -237,12 +286,12 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         found = _few_rows(operator, memory, axes, computing)
         if found is None:
             found = small_folds.reduce(operator, memory, axes, computing)
-        found = found.astype(wanted, copy=False)
+        with numpy.errstate(all="ignore"):
+            found = found.astype(wanted, copy=False)
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        typed = {"dtype": wanted} if operator in ("sum", "prod") else {}
-        found = getattr(numpy, operator)(memory, axis=axes, **typed)
+        found = getattr(numpy, _UFUNC[operator]).reduce(memory, axes, wanted)
     if keepdims:
         shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
         found = numpy.asarray(found, wanted).reshape(shape)
@@ -270,7 +319,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
             and all([x.form.ordered for x in inputs])):
         inputs = tuple([views.reshape(x, -1) for x in inputs])
-        shape, axes = inputs[0].form.shape, (0,)
+        shape, axes, source = inputs[0].form.shape, (0,), None
     try:
         operands = tuple([operand(x, shape) for x in inputs])
     except base.Unaddressable:
@@ -307,48 +356,53 @@ def product(a: Array, b: Array) -> Any:
 
 def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """`argmin` and `argmax`."""
+    function = getattr(numpy, operation)
     if foreign(a):
-        return fallback.asked(getattr(numpy, operation), a, axis=axis, out=out, keepdims=keepdims)
+        return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
     x = creation.asarray(a)
     keep = False if keepdims is _NoValue else bool(keepdims)
+    target = adopt(out, writing=True)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
             or immediate(x) or elementwise.eager_errors):
-        memory = host(x) if isinstance(x, Array) else x
-        result = wrap(getattr(numpy, operation)(memory, axis, keepdims=keep))
-    else:
-        axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
-        result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
-    if out is None:
-        return result
-    return stored(result, adopt(out, writing=True), operation, out)
+        if out is None and isinstance(x, Array):
+            return wrap(function(host(x), axis, keepdims=keep))
+        return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
+    axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
+    if target is not None and not receives(target, numpy.dtype(numpy.intp), x, axes, keep):
+        return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
+    result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
+    return result if target is None else into(target, result, out)
 
 
-def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given)."""
+def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+         function: Any = None) -> Any:
+    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given).
+    `function` is NumPy's, for what only that does."""
+    function = function or getattr(numpy, operation)
     if foreign(a):
-        return fallback.asked(getattr(numpy, operation), a, axis=axis, dtype=dtype, out=out)
+        return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
     x = creation.asarray(a)
-    numpys = getattr(numpy, operation)
-    if not isinstance(x, Array):
-        return wrap(numpys(x, axis, dtype, out))
-    if axis is None:
-        if x.form.ndim != 1:
-            x = views.ravel(x)
-        axis = 0
-    axis = normalize_axis_index(_operator.index(axis), x.form.ndim)
     target = adopt(out, writing=True)
-    asked = target.dtype if dtype is None and target is not None else dtype
-    wanted = numpy.dtype(_accumulator(x.form.name, "sum") if asked is None else asked)
+    if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
+        raise ValueError("provided out is the wrong size for the accumulation.")
+    wanted = _computing(operation.removeprefix("cum"), x, dtype, target)
     if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
-            or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))):
-        result = wrap(numpys(host(x), axis, wanted))
-    else:
-        try:
-            source = operand(x, x.form.shape)
-        except base.Unaddressable:
-            return scan(operation, wrap(host(x).copy()), axis, dtype, out)
-        result = recorded(like([x.meta], x.form.shape, wanted))
-        name = wanted.name
-        engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
-                      ((result.storage, result.part),))
-    return result if out is None else stored(result, target, operation, out)
+            or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))
+            or (x.form.name[0] == "c" != wanted.kind)):
+        if out is None and isinstance(x, Array):
+            return wrap(function(host(x), axis, dtype))
+        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
+    if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):
+        x = views.ravel(x)
+    axis = 0 if axis is None else normalize_axis_index(_operator.index(axis), x.form.ndim)
+    if target is not None and not fits(target, x, (), False):
+        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
+    try:
+        source = operand(x, x.form.shape)
+    except base.Unaddressable:
+        return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
+    result = recorded(like([x.meta], x.form.shape, wanted))
+    name = wanted.name
+    engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
+                  ((result.storage, result.part),))
+    return result if target is None else into(target, result, out)

@@ -10,17 +10,21 @@ import numpy
 
 from diffuse.numpy import base, creation, elementwise, fallback, folds
 from diffuse.numpy.base import Array, ready, ufuncs
-from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.operands import adopt, foreign
 
 _NoValue = numpy._NoValue
+NUMBERS = (int, float, numpy.integer, numpy.floating)
 
 
-def _plain(a: Any, dtype: Any, where: Any) -> Any:
+def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
     x = None if foreign(a) else creation.asarray(a)
-    if (not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors
-            or (dtype is not None and numpy.dtype(dtype) not in NATIVE)):
+    if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
+        return None
+    if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
+        return None
+    if dtype is not None and (numpy.dtype(dtype).name not in ("float32", "float64")
+                              or x.form.name[0] == "c"):
         return None
     return x
 
@@ -36,12 +40,13 @@ def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
     return x.form.dtype, None
 
 
-def _given(result: Any, back: Any, out: Any, name: str) -> Any:
+def _given(result: Any, back: Any) -> Any:
+    """A result in the type of the array."""
     if back is not None:
         result = result.astype(back)
         if isinstance(result, Array) and not result.form.ndim and not ready(result):
             result = base.scalar_class.of(result)
-    return result if out is None else folds.stored(result, adopt(out, writing=True), name, out)
+    return result
 
 
 def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
@@ -52,13 +57,18 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
         total = folds.small_total("sum", a)
         if total is not None:
             return total / total.dtype.type(a.form.size)
-    x = _plain(a, dtype, where)
+    x = _plain(a, axis, dtype, where)
     if x is None:
         return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
     axes = folds.axes_of(axis, x.form.ndim)
     wanted, back = _precision(x, dtype)
-    total = folds.fold("sum", x, axes, wanted, keepdims is not _NoValue and bool(keepdims))
-    return _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back, out, "add")
+    keep = keepdims is not _NoValue and bool(keepdims)
+    target = adopt(out, writing=True)
+    if target is not None and (back is not None or not folds.receives(target, wanted, x, axes, keep)):
+        return _moment(numpy.mean, x, axis, dtype, out, keepdims, where, {})
+    total = folds.fold("sum", x, axes, wanted, keep)
+    result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back)
+    return result if target is None else folds.into(target, result, out)
 
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
@@ -84,25 +94,27 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
-    x = _plain(a, dtype, where)
-    axes = folds.axes_of(axis, x.form.ndim) if x is not None else ()
-    count = prod([x.form.shape[d] for d in axes]) if x is not None else 0
-    if x is None or count - ddof <= 0 or mean is not _NoValue:
-        more: dict[str, Any] = {"ddof": ddof}
-        if mean is not _NoValue:
-            more["mean"] = mean
+    more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
+    x = _plain(a, axis, dtype, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
+    if x is None:
         return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
+    axes = folds.axes_of(axis, x.form.ndim)
+    count = prod([x.form.shape[d] for d in axes])
     wanted, back = _precision(x, dtype)
+    real = wanted if wanted.kind == "f" else numpy.dtype(f"f{wanted.itemsize // 2}")
+    keep = keepdims is not _NoValue and bool(keepdims)
+    target = adopt(out, writing=True)
+    mixed = target is not None and (back is not None or not folds.receives(target, real, x, axes, keep))
+    if mixed or count - ddof <= 0:
+        return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
     centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
     distance = ufuncs["subtract"](x, centre)
-    if distance.dtype.kind == "c":
+    if wanted.kind == "c":
         squares = distance.real * distance.real + distance.imag * distance.imag
-        wanted = squares.dtype
     else:
         squares = ufuncs["multiply"](distance, distance)
-    keep = keepdims is not _NoValue and bool(keepdims)
-    squares = creation.asarray(squares)
-    result = _quotient(folds.fold("sum", squares, axes, wanted, keep), max(count - ddof, 0), wanted)
+    result = _quotient(folds.fold("sum", creation.asarray(squares), axes, real, keep), count - ddof, real)
     if name == "std":
         result = ufuncs["sqrt"](result)
-    return _given(result, back, out, "add")
+    result = _given(result, back)
+    return result if target is None else folds.into(target, result, out)

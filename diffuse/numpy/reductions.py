@@ -36,11 +36,16 @@ def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, ini
 
 
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
-    return folds.reduce("any", a, axis, None, out, keepdims, _NoValue, where)
+    return folds.reduce("any", a, axis, _truth(a), out, keepdims, _NoValue, where)
 
 
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
-    return folds.reduce("all", a, axis, None, out, keepdims, _NoValue, where)
+    return folds.reduce("all", a, axis, _truth(a), out, keepdims, _NoValue, where)
+
+
+def _truth(a: Any) -> Any:
+    """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects."""
+    return None if builtins.isinstance(a, Array) else numpy.bool_
 
 
 amin, amax = min, max
@@ -50,7 +55,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
     """The largest element less the smallest."""
     if foreign(a):
         return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
-    high = folds.reduce("max", a, axis, None, None, keepdims)
+    high = folds.reduce("max", a, axis, None, out, keepdims)
     low = folds.reduce("min", a, axis, None, None, keepdims)
     return UFUNCS["subtract"](high, low, out=out)
 

@@ -219,8 +219,8 @@ class ufunc:
 
     def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
                initial: Any = numpy._NoValue, where: Any = True) -> Any:
-        operator = FOLDS.get(self.__name__)
-        if operator is None or foreign(array):
+        operator, target = FOLDS.get(self.__name__), alone(out)
+        if operator is None or foreign(array) or type(target) is tuple:
             return self._method(
                 "reduce",
                 (array,),
@@ -233,11 +233,13 @@ class ufunc:
                     "where": where,
                 },
             )
-        return folds.reduce(operator, array, axis, dtype, out, keepdims, initial, where)
+        return folds.reduce(operator, array, axis, dtype, target, keepdims, initial, where)
 
     def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        if self.__name__ in SCANS and not foreign(array):
-            return folds.scan(SCANS[self.__name__], array, axis, dtype, out)
+        target = alone(out)
+        if (self.__name__ in SCANS and isinstance(axis, int) and hasattr(array, "ndim") and array.ndim
+                and not foreign(array) and type(target) is not tuple):
+            return folds.scan(SCANS[self.__name__], array, axis, dtype, target, self.numpy.accumulate)
         return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
@@ -262,6 +264,12 @@ class ufunc:
         if kwargs.get("out") is None:
             kwargs.pop("out", None)
         return fallback.call(getattr(self.numpy, name), args, kwargs)
+
+
+def alone(out: Any) -> Any:
+    """The output of a method of a ufunc, which may be given as a tuple of one; a tuple that NumPy refuses
+    stays one."""
+    return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
 
 
 def _exact(function: ufunc) -> bool:
