@@ -69,7 +69,7 @@ FLOORS: dict[str, int] = {
     "diffuse.numpy.lending": 50,
     "diffuse.numpy.base": 51,
     "diffuse.numpy.elementwise": 52, "diffuse.numpy.legate": 52,
-    "diffuse.numpy.distributed": 53, "diffuse.numpy.readers": 53,
+    "diffuse.numpy.arguments": 53, "diffuse.numpy.distributed": 53, "diffuse.numpy.readers": 53,
     "diffuse.numpy.errors": 53, "diffuse.numpy.operands": 53,
     "diffuse.numpy.creation": 54, "diffuse.numpy.fallback": 54, "diffuse.numpy.views": 54,
     "diffuse.numpy.assign": 55, "diffuse.numpy.folds": 55, "diffuse.numpy.manipulation": 55,

@@ -22,8 +22,8 @@ from diffuse.settings import config, watch
 eager_errors = False
 """True while floating-point errors raise or call: then NumPy computes everything, at once."""
 
-SMALL = max(config.small, 1)
-"""Elements below which an operation is computed at once; of an empty array there is nothing to record."""
+SMALL = config.small
+"""Elements below which an operation is computed at once."""
 
 WEAK: dict[type, type] = {float: float, int: int, complex: complex}
 STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
@@ -55,7 +55,7 @@ class Rule:
 
 def set_small(elements: int) -> None:
     global SMALL
-    SMALL = max(elements, 1)
+    SMALL = elements
     RULES.clear()
 
 

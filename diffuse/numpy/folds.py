@@ -15,15 +15,14 @@ from diffuse.ir import Point
 from diffuse.kernels import small_folds
 from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
+from diffuse.numpy.arguments import UFUNC, axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
 from diffuse.numpy.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
-_UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
-          "all": "logical_and"}
-_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
+_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
 _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
@@ -35,22 +34,6 @@ GLANCE = 4096
 """Elements that `any` and `all` look at before the others: most searches that end early end there."""
 
 
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """The axes meant by an `axis` argument, or NumPy's error."""
-    if axis is None:
-        return tuple(range(ndim))
-    if isinstance(axis, tuple):
-        found = tuple([normalize_axis_index(_operator.index(a), ndim) for a in axis])
-        if len(set(found)) != len(found):
-            raise ValueError("duplicate value in 'axis'")
-        return found
-    if axis is True or axis is False:
-        raise TypeError("an integer is required for the axis")
-    if ndim == 0 and _operator.index(axis) in (0, -1):
-        return ()
-    return (normalize_axis_index(_operator.index(axis), ndim),)
-
-
 def immediate(x: Array) -> bool:
     """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
     size = x.form.size
@@ -58,17 +41,6 @@ def immediate(x: Array) -> bool:
                                       or not engine.current().runtime.shared):
         return False
     return ready(x)
-
-
-@lru_cache(maxsize=1 << 12)
-def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
-                 ) -> numpy.dtype[Any]:
-    """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""
-    function: Any = getattr(numpy, _UFUNC[operator])
-    types = function.resolve_dtypes((target, element, None), signature=(asked, None, None), casting="unsafe",
-                                    reduction=True)
-    found: numpy.dtype[Any] = types[0]
-    return found
 
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
@@ -89,13 +61,13 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     x = creation.asarray(a)
     target, mask = adopt(out, writing=True), adopt(where)
     keep = False if keepdims is _NoValue else bool(keepdims)
-    wanted = _computing(operator, x, dtype, target)
+    wanted = computing(operator, x, dtype, target)
     if wanted is None or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
     if target is not None and not fits(target, x, axes, keep):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
-    first = initial if initial is _NoValue else _number(initial, wanted)
+    first = initial if initial is _NoValue else number(initial, wanted)
     if first is None:
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     if mask is not True:
@@ -104,28 +76,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
     if first is not _NoValue:
-        result = ufuncs[_UFUNC[operator]](result, first)
+        result = ufuncs[UFUNC[operator]](result, first)
     return result if target is None else into(target, result, out)
-
-
-def _computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any] | None:
-    """The type that a fold is computed in; None where NumPy is to convert: what it writes to an output of
-    another kind it converts piece by piece, and goes on from there."""
-    if not isinstance(x, Array):
-        return None
-    if dtype is None and target is None:
-        return _accumulator(operator, x.form.dtype)
-    if target is not None and not (type(target) is base.array_class and target.meta.flags.writeable):
-        return None
-    try:
-        asked, given = None if dtype is None else numpy.dtype(dtype), None if target is None else target.dtype
-        wanted = _accumulator(operator, x.form.dtype, asked, given)
-    except (TypeError, ValueError):  # NumPy says so in its own words
-        return None
-    rule = "same_kind" if operator in FUNCTIONS else "no"
-    if given is not None and not numpy.can_cast(wanted, given, rule):  # type: ignore[arg-type]
-        return None
-    return wanted
 
 
 def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
@@ -142,42 +94,6 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
     return operator not in ("any", "all") or wanted == numpy.bool_
 
 
-def spreads(x: Array, shape: Point) -> bool:
-    """Does an array broadcast to exactly this shape?"""
-    ours = x.form.shape
-    lead = len(shape) - len(ours)
-    return lead >= 0 and all([n in (1, m) for n, m in zip(ours, shape[lead:], strict=True)])
-
-
-def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
-    """Has this array the shape of the reduction of `x` over `axes`?"""
-    shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
-    return bool(target.form.shape == shape)
-
-
-def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
-    """May a result of type `wanted` be written to an output as it is?"""
-    return (type(target) is base.array_class and target.dtype == wanted and target.meta.flags.writeable
-            and fits(target, x, axes, keepdims))
-
-
-def into(target: Array, result: Any, out: Any) -> Any:
-    """Write a result to the array of `out=`, and give that back."""
-    # an array: a number that its type cannot hold would be refused
-    target[...] = result if isinstance(result, Array) else numpy.asarray(result)  # type: ignore[index]
-    return out
-
-
-def _number(initial: Any, wanted: numpy.dtype[Any]) -> Any:
-    """`initial=` in the type of the fold; None for all but numbers."""
-    value = host(initial)[()] if isinstance(initial, Array) and not initial.form.ndim else initial
-    if type(value) not in elementwise.WEAK and type(value) not in elementwise.STRONG:
-        return None
-    cell = numpy.empty((), wanted)
-    cell[()] = value
-    return cell[()]
-
-
 def small_total(operator: str, x: Array) -> Any:
     """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
     name = x.form.name
@@ -187,7 +103,7 @@ def small_total(operator: str, x: Array) -> Any:
     if operator in ("sum", "prod") and name[0] == "f":
         found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
         return found if isfinite(found) else None
-    return getattr(ufuncs[_UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
+    return getattr(ufuncs[UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
 
 
 def glance(operator: str, x: Array) -> Any:
@@ -219,7 +135,7 @@ def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: 
         options["where"] = where
     if initial is not _NoValue:
         options["initial"] = initial
-    function = getattr(numpy, _UFUNC[operator]).reduce
+    function = getattr(numpy, UFUNC[operator]).reduce
     return fallback.call(function, (a, axis, dtype, out), options, silent="inspection")
 
 
@@ -291,7 +207,7 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = getattr(numpy, _UFUNC[operator]).reduce(memory, axes, wanted)
+        found = getattr(numpy, UFUNC[operator]).reduce(memory, axes, wanted)
     if keepdims:
         shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
         found = numpy.asarray(found, wanted).reshape(shape)
@@ -385,7 +301,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     target = adopt(out, writing=True)
     if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
         raise ValueError("provided out is the wrong size for the accumulation.")
-    wanted = _computing(operation.removeprefix("cum"), x, dtype, target)
+    wanted = computing(operation.removeprefix("cum"), x, dtype, target)
     if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
             or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))
             or (x.form.name[0] == "c" != wanted.kind)):

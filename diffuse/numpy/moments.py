@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy import base, creation, elementwise, fallback, folds
+from diffuse.numpy.arguments import axes_of, into, receives
 from diffuse.numpy.base import Array, ready, ufuncs
 from diffuse.numpy.operands import adopt, foreign
 
@@ -60,15 +61,15 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     x = _plain(a, axis, dtype, where)
     if x is None:
         return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
-    axes = folds.axes_of(axis, x.form.ndim)
+    axes = axes_of(axis, x.form.ndim)
     wanted, back = _precision(x, dtype)
     keep = keepdims is not _NoValue and bool(keepdims)
     target = adopt(out, writing=True)
-    if target is not None and (back is not None or not folds.receives(target, wanted, x, axes, keep)):
+    if target is not None and (back is not None or not receives(target, wanted, x, axes, keep)):
         return _moment(numpy.mean, x, axis, dtype, out, keepdims, where, {})
     total = folds.fold("sum", x, axes, wanted, keep)
     result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back)
-    return result if target is None else folds.into(target, result, out)
+    return result if target is None else into(target, result, out)
 
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
@@ -98,13 +99,13 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     x = _plain(a, axis, dtype, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
     if x is None:
         return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
-    axes = folds.axes_of(axis, x.form.ndim)
+    axes = axes_of(axis, x.form.ndim)
     count = prod([x.form.shape[d] for d in axes])
     wanted, back = _precision(x, dtype)
     real = wanted if wanted.kind == "f" else numpy.dtype(f"f{wanted.itemsize // 2}")
     keep = keepdims is not _NoValue and bool(keepdims)
     target = adopt(out, writing=True)
-    mixed = target is not None and (back is not None or not folds.receives(target, real, x, axes, keep))
+    mixed = target is not None and (back is not None or not receives(target, real, x, axes, keep))
     if mixed or count - ddof <= 0:
         return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
     centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
@@ -117,4 +118,4 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     if name == "std":
         result = ufuncs["sqrt"](result)
     result = _given(result, back)
-    return result if target is None else folds.into(target, result, out)
+    return result if target is None else into(target, result, out)

@@ -31,8 +31,8 @@ def _vectors(x: Any, y: Any) -> bool:
     if type(x) is not base.array_class or type(y) is not base.array_class:
         return False
     form = x.form
-    return (form is y.form and form.ndim == 1 and form.size >= elementwise.SMALL and form.dtype.kind in "fiu"
-            and not elementwise.eager_errors)
+    return (form is y.form and form.ndim == 1 and form.size >= (elementwise.SMALL or 1)
+            and form.dtype.kind in "fiu" and not elementwise.eager_errors)
 
 
 def product(x: Any, y: Any) -> Any:
