@@ -294,7 +294,7 @@ class Engine:
                 while window.full():
                     self.forwarder.forward()
                 if window.held >= window.size:
-                    if window.size < LARGEST_SIZE:
+                    if window.size < LARGEST_SIZE and not window.heavy:
                         window.size *= 2
                     else:
                         self.flush("the window is full")
@@ -308,6 +308,7 @@ class Engine:
         Not while a group is forwarded, whose host function records: that comes to its own end first.
         """
         if not self.forwarder.busy:
+            self.forwarder.mend()
             self.window.mend()
             self.stores.mend([group.slots for group in self.window.closed])
             self.zeros.mend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from diffuse import trace
@@ -38,21 +39,68 @@ class Forwarder:
         """What ran since floating-point errors were asked for: of each plan and line, the last group."""
         self._taken: list[Group] = []
         """Groups that are neither in the window any more nor launched."""
+        self._current: tuple[Group, ...] = ()
+        """What is launched next, or was last."""
+        self._before: int | None = None
+        """Launches that had begun then; None where the runtime does not count them."""
+        self._interrupt = "KeyboardInterrupt"
+        """What came last that was no error of a task's."""
+        self._forwarding: Any = threading.RLock()
+        """Held while a group is forwarded: it is free again wherever an interrupt comes."""
 
     def forward(self) -> None:
-        """Run the oldest group; its successor with it, where the two make one pass over memory."""
-        try:
-            group = self._take()
-            if not self._with_partner(group):
-                self._run(group)
-        except BaseException as error:
-            for unfinished in self._taken:
-                if unfinished not in self.window.closed:
-                    self.stores.lose(unfinished.tasks, error)
-            raise
-        finally:
-            self._taken.clear()
-            self.stores.forwarded()
+        """Run the oldest group; its successor with it, where the two make one pass over memory.
+
+        When its tasks fail, what they make is lost.  An interrupt costs nothing: see `mend`.
+        """
+        with self._forwarding:
+            try:
+                group = self._take()
+                if not self._with_partner(group):
+                    self._run(group)
+                self.stores.forwarded()
+            except Exception as error:
+                for unfinished in self._taken:
+                    if unfinished not in self.window.closed:
+                        self.stores.lose(unfinished.tasks, error)
+                self._taken.clear()
+                self.stores.forwarded()
+                raise
+            except BaseException as error:
+                self._interrupt = error.__class__.__name__
+                raise
+
+    @property
+    def busy(self) -> bool:
+        """Is a group being forwarded, whose host function may record?"""
+        return bool(self._forwarding._is_owned())
+
+    def mend(self) -> None:
+        """After an interrupt at any moment: tasks that the runtime did not begin are held again, the first in
+        line, as if nobody had taken them.  Those that it cut off halfway are lost.
+
+        The launches of Local are never cut off: the pool goes on, and what the program's own thread
+        interprets or calls comes to its end first (interrupts.py).
+        """
+        runtime: Any = self.stores.runtime
+        current = [group for group in self._current if group in self._taken]
+        begun: int | None = getattr(runtime, "begun", None)
+        if current and (begun is None or self._before is None or begun > self._before):
+            if begun is None or self._before is None or runtime.unfinished >= self._before:
+                for group in current:
+                    self.stores.lose(group.tasks, self._interrupt)
+            for group in current:
+                self._taken.remove(group)
+        elif current:
+            self.stores.take_back()
+        for group in reversed(self._taken):
+            if group not in self.window.closed:
+                self.window.closed.appendleft(group)
+        self._taken.clear()
+
+    def _begins(self, *groups: Group) -> None:
+        """These are launched next."""
+        self._current, self._before = groups, getattr(self.stores.runtime, "begun", None)
 
     @property
     def unreported(self) -> bool:
@@ -66,11 +114,6 @@ class Forwarder:
         flags = self.stores.runtime.flags()
         if flags:
             report(flags, [suspects(group.tasks) for group in ran.values()], modes or geterr())
-
-    @property
-    def busy(self) -> bool:
-        """Is a group being forwarded?"""
-        return bool(self._taken)
 
     def _take(self) -> Group:
         group = self.window.closed[0]
@@ -128,12 +171,19 @@ class Forwarder:
         return plan
 
     def _run(self, group: Group) -> None:
+        self._begins(group)
         if not self.stores.lost or self.stores.follow_losses(group.tasks):
             if group.opaque:
                 self._call(group.tasks[0])
             else:
                 self._run_plan(self._planned(group), group)
-        self._taken.remove(group)
+        self._done(group)
+
+    def _done(self, *groups: Group) -> None:
+        """These were launched."""
+        self.stores.given.clear()
+        for group in groups:
+            self._taken.remove(group)
 
     def _run_plan(self, replay: Replay, group: Group) -> None:
         plan, stores = replay.plan, self.stores
@@ -150,7 +200,8 @@ class Forwarder:
         partials = [create(n) for n in replay.partials]
         used = [stores.instance(ids[slot]) for slot in replay.used]
         values = replay.values(group.recorded, [x.address for x in used], [p.address for p in partials])
-        self._launch(Launch(plan.kernel, values, replay.points, (*used, *partials)), partials)
+        launch = Launch(plan.kernel, values, replay.points, (*used, *partials), work=replay.work)
+        self._launch(launch, partials)
 
     def _distribute(self, replay: Replay, group: Group) -> None:
         """Launch with offsets in the place of addresses: the runtime knows where stores lie."""
@@ -170,7 +221,9 @@ class Forwarder:
             instance = stores.instances.get(old)
             if (instance is not None and instance.private and fresh not in stores.instances
                     and not stores.seen(old) and instance.nbytes == nbytes(stores.storages[fresh])):
-                stores.given[old] = stores.instances[fresh] = stores.instances.pop(old)
+                # in an order that can be told at each step, and taken back
+                stores.given[old] = stores.instances[fresh] = instance
+                del stores.instances[old]
                 trace.counters["donated"] += 1
 
     def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
@@ -230,6 +283,8 @@ class Forwarder:
             self._run(group)
             stores.retire(following.slots)
             self._run(following)
+        else:
+            self._done(group, following)
         return True
 
     def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
@@ -242,6 +297,7 @@ class Forwarder:
         shape = pair(upper, one.tasks, lower, two.tasks)
         if shape is None:
             return False
+        self._begins(one, two)
         scratch: list[Instance] = []
         shared = stores.runtime.shared
         inner = {one.recorded[t].stores[k] for t, k in upper.stored}
@@ -268,7 +324,7 @@ class Forwarder:
         if not shared:
             found, instances = self._joined(upper, one, lower, two, inner)
         self._launch(Launch(Pair(), values, second.points, (upper.kernel, lower.kernel, *touched, *scratch),
-                            found, instances), scratch)
+                            found, instances, first.work + second.work), scratch)
         return True
 
     def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]

@@ -11,12 +11,15 @@ from math import prod
 from types import MappingProxyType
 
 from diffuse.ir import IndexTask, Privilege, covers
-from diffuse.kernels import abi
+from diffuse.kernels import abi, vectormath
 from diffuse.kernels.compiler import Kernel
 from diffuse.kernels.compose import Composition, Source, bits
 from diffuse.kernels.expr import Body
 from diffuse.pattern import Recorded
 from diffuse.runtime.base import Layout
+
+COSTS = {**dict.fromkeys(vectormath.UNARY, 8), **dict.fromkeys(vectormath.BINARY, 16)}
+"""Additions that a function takes as long as, about."""
 
 
 class Plan:
@@ -75,6 +78,12 @@ class Plan:
         composition = self.composition
         return sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
                    for loop in composition.body.loops)
+
+    def cost(self, tasks: Sequence[IndexTask]) -> int:
+        """The same with functions that take many instructions counted as that many operations."""
+        composition = self.composition
+        return sum(sum(COSTS.get(op.kind, 1) for op in loop.ops)
+                   * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the extents at hand."""

@@ -18,7 +18,8 @@ from diffuse.plan import Plan
 class Replay:
     """A plan for the views and extents of one trail."""
 
-    __slots__ = ("plan", "points", "partials", "used", "donations", "_fixed", "_addresses", "_numbers")
+    __slots__ = ("plan", "points", "partials", "used", "donations", "work", "_fixed", "_addresses",
+                 "_numbers")
 
     def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -34,6 +35,7 @@ class Replay:
             for (t, k), (u, m) in plan.donations
         ])
         """The plan's, as slots."""
+        self.work = plan.cost(tasks)
         self._fixed: list[Any] = [self.points]
         """The block, with offsets in the place of addresses and 0 in that of numbers."""
         for number in composition.spaces:

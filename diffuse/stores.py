@@ -108,9 +108,12 @@ class Stores:
     def change_runtime(self) -> None:
         """Run what comes from now on where the settings say; memory moves along at its next use."""
         if self._runtime is not None and self._runtime.name != config.runtime:
-            old, self._runtime = self._runtime, make(config.runtime)
-            for store, instance in list(self.instances.items()):
-                self.instances[store] = self._runtime.attach(old.host(instance, True), self.storages[store])
+            old, new = self._runtime, make(config.runtime)
+            moved = {store: new.attach(old.host(instance, True), self.storages[store])
+                     for store, instance in self.instances.items()}
+            before = self.instances
+            self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
+            for instance in before.values():
                 old.release(instance)
 
     def create(self, shape: Point, dtype: str) -> Storage:
@@ -163,10 +166,15 @@ class Stores:
 
     def mend(self, groups: Iterable[Iterable[int]]) -> None:
         """After an exception at any moment: groups that use these stores are pending, no others, and nothing
-        is running."""
-        self.pending.clear()
+        is running.  A handle may be dropped meanwhile: what is needed counts as pending all the time."""
+        counted: dict[int, int] = {}
         for used in groups:
-            self.expect(used)
+            for store in used:
+                counted[store] = counted.get(store, 0) + 1
+        self.pending.update(counted)
+        for store in list(self.pending):
+            if store not in counted:
+                del self.pending[store]
         self.running.clear()
         self.given.clear()
         for store in list(self.storages):
@@ -187,20 +195,29 @@ class Stores:
             if not self.seen(store):
                 self.release(store)
 
+    def take_back(self) -> None:
+        """Memory that stores gave to others, for a launch that did not begin, is theirs again."""
+        for old, instance in list(self.given.items()):
+            self.instances[old] = instance
+            for fresh in [s for s, held in self.instances.items() if held is instance and s != old]:
+                del self.instances[fresh]
+
     def release(self, store: int) -> None:
-        self.storages.pop(store, None)
-        self.lost.pop(store, None)
+        # the frame goes last: as long as it is there, an interrupt leaves the rest to `mend`
         instance = self.instances.pop(store, None)
         if instance is not None:
             self.runtime.release(instance)
+        self.lost.pop(store, None)
+        self.storages.pop(store, None)
 
-    def lose(self, tasks: list[IndexTask], error: BaseException) -> None:
-        """These tasks did not run: what they would have written is lost; whoever reads it is told why."""
+    def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:
+        """These tasks did not run, for an error or for an interrupt of this name: what they would have
+        written is lost; whoever reads it is told why."""
         span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
         if isinstance(error, MemoryError):
             error.add_note(f"needed by {span}")
-        if not isinstance(error, Exception):
-            error = RuntimeError(f"{type(error).__name__} came before {span} were done")
+        if isinstance(error, str):
+            error = RuntimeError(f"{error} came before {span} were done")
         for task in tasks:
             for access in task.accesses:
                 if access.privilege is not Privilege.READ:

@@ -14,7 +14,7 @@ from typing import Any
 from diffuse import trace
 from diffuse.canonical import Numbering
 from diffuse.fusion import Effects, admit
-from diffuse.ir import IndexTask, Point
+from diffuse.ir import IndexTask, Point, volume
 from diffuse.kernels import generators
 from diffuse.memo import Memo, Trail
 from diffuse.pattern import Pattern, Recorded
@@ -23,6 +23,8 @@ from diffuse.provenance import calls
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
 LARGEST_SIZE = 2048
+MOST_WORK = 5_000_000_000
+"""Operations times elements of a group that makes the window grow, at most."""
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
@@ -194,6 +196,12 @@ class Window:
             self.close("an exception")
         self.open = Group(self.memo.start)
         self.held = sum(len(group.recorded) for group in self.closed)
+
+    @property
+    def heavy(self) -> bool:
+        """Is the open group worth about half a second?  It runs as one launch, which nothing stops."""
+        shapes = self.open.shapes
+        return len(self.open.recorded) * max([volume(shape) for shape in shapes], default=0) > MOST_WORK
 
     def forget(self) -> None:
         """Analyse anew whatever comes; nothing may be held."""

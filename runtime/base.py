@@ -158,6 +158,8 @@ class Launch(NamedTuple):
     """For a runtime whose memory is not `shared`, where `values` holds offsets instead of addresses."""
     instances: tuple[Instance, ...] = ()
     """Of the layout's arguments, in their order."""
+    work: int = 0
+    """Operations times elements, about."""
 
 
 class Runtime(Protocol):

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.runtime import machine
+from diffuse.runtime.ahead import Ahead
 from diffuse.runtime.allocator import MAPPED, Allocator, Block, Usage
 from diffuse.runtime.base import Divisible, Instance, Launch
 from diffuse.runtime.pool import Pool
@@ -95,7 +97,18 @@ class Local:
         self._pool = Pool(self.points - 1, spin=spin)
         self._allocator = Allocator(self._pool)
         self._submit = self._pool.submit
+        self._ahead = Ahead(self._pool)
         self._flags = 0
+        self._turns = 0
+        """Launches that were interpreted and host functions that were called."""
+        self.unfinished = -1
+        """What `begun` was when the last of these began; -1 when it came to its end."""
+
+    @property
+    def begun(self) -> int:
+        """Launches submitted or run, and host functions called, so far.  Whatever an interrupt cuts off, a
+        launch is counted from the moment on that it will run; one that ran halfway is `unfinished`."""
+        return self._pool.submitted + self._turns
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)
@@ -120,18 +133,30 @@ class Local:
         return instance.array
 
     def launch(self, launch: Launch) -> None:
-        kernel, values, points, keep, *_ = launch
+        kernel, values, points, keep, _, _, work = launch
         native = kernel.native
         if native is None:
             self._interpret(launch)
         else:
             # a single point combines its own reductions
             finish = native.finish if points > 1 else 0
-            self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
+            sequence = self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
+            if work:
+                self._ahead.add(sequence, work)
 
     def _interpret(self, launch: Launch) -> None:
         """Run a launch without machine code; when that appears on the way, it does the rest."""
         self._pool.fence()
+        deferred(lambda: self._turn(lambda: self._by_points(launch)))
+
+    def _turn(self, work: Callable[[], None]) -> None:
+        """Something that runs here and now: to its end, unless it fails."""
+        self.unfinished = self.begun
+        self._turns += 1
+        work()
+        self.unfinished = -1
+
+    def _by_points(self, launch: Launch) -> None:
         kernel, values, points, *_ = launch
         division = kernel.divide(values) if isinstance(kernel, Divisible) else None
         if division is not None:
@@ -149,7 +174,7 @@ class Local:
 
     def call(self, function: Callable[[], None]) -> None:
         self._pool.fence()
-        function()
+        deferred(lambda: self._turn(function))
 
     def fence(self) -> None:
         self._pool.fence()

@@ -20,6 +20,7 @@ import diffuse.numpy as np
 from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window
 from diffuse.kernels import compiler as compiling
 from diffuse.kernels import jit
+from tests import interrupts
 from tests.moments import interrupted
 
 ROOT = Path(__file__).parent.parent
@@ -280,8 +281,9 @@ def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytes
 
 
 STREAM = {module.__file__ for module in (canonical, engine, forward, memo, pattern, replay, stores, window)}
-FINAL = {"__del__", "__init__", "dropped", "release", "runtime"}
-"""What a finalizer runs, in which Python swallows exceptions; and what makes a store, which then has one."""
+FINAL = {"__del__", "__init__", "dropped", "release", "runtime", "current", "entered"}
+"""What a finalizer runs, in which Python swallows exceptions; what makes a store, which then has one; and
+what NumPy's error state asks in the middle of a task that is interpreted, where an interrupt waits."""
 
 
 @pytest.mark.parametrize("held", [1, 3, 100])
@@ -305,10 +307,8 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
             z = x * 0.0 + 5.0
             engine.fence()
             assert not (stream.window.held or stream.stores.pending or stream.stores.running), moment
-            try:
-                assert set(numpy.array(x)) <= {0.0, 1.0, 2.0} and set(numpy.array(z)) == {5.0}, moment
-            except RuntimeError as error:
-                assert "KeyboardInterrupt came before" in str(error)
+            # nothing is lost: x is what the lines made it that were done
+            assert set(numpy.array(x)) in ({0.0}, {1.0}, {2.0}) and set(numpy.array(z)) == {5.0}, moment
             moment += 1
     assert moment > 300
     assert set(numpy.array(x)) == {2.0}
@@ -317,36 +317,9 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
     assert set(stream.stores.storages) == stream.stores.alive
 
 
-def test_a_real_interrupt_leaves_a_session_that_works() -> None:
-    run("""
-        import os, signal, threading, numpy
-        import diffuse.numpy as np
-        from diffuse import engine
-
-        def interrupt(delay, caught):
-            while not caught.wait(delay):  # again where it came in a finalizer, in which Python drops it
-                os.kill(os.getpid(), signal.SIGINT)
-                delay = 0.5
-
-        a = np.ones((300, 300))
-        engine.fence()
-        for turn in range(6):
-            caught = threading.Event()
-            thread = threading.Thread(target=interrupt, args=(0.02 * (turn + 1), caught))
-            thread.start()
-            try:
-                while True:
-                    b = a.copy()
-                    for _ in range(30):
-                        b[1:-1] = (b[2:] + b[:-2]) * 0.5 + a[1:-1]
-                    float(b.sum())
-            except KeyboardInterrupt:
-                caught.set()
-            thread.join()
-            c = np.arange(5000.0) + turn
-            numpy.testing.assert_array_equal(numpy.array(c * 2), (numpy.arange(5000.0) + turn) * 2)
-            numpy.testing.assert_array_equal(numpy.array(a), 1.0)
-        """, DIFFUSE_COMPILE="background")
+def test_a_real_interrupt_leaves_a_session_that_works(tmp_path: Path) -> None:
+    """At a random moment of a loop, six times: nothing that was recorded is lost (tests/interrupts.py)."""
+    assert interrupts.loop(str(tmp_path)) == "whole"
 
 
 def test_recursion_to_the_limit() -> None:

@@ -8,6 +8,11 @@ import sys
 import textwrap
 from pathlib import Path
 
+import pytest
+
+from diffuse.runtime.ahead import Ahead
+from tests import interrupts
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -85,3 +90,109 @@ def test_one_thread_calls_llvm(tmp_path: Path) -> None:
         """
     for compile in ("wait", "background"):
         run(program, tmp_path, DIFFUSE_COMPILE=compile)
+
+
+def test_interrupts_while_kernels_load(tmp_path: Path) -> None:
+    assert interrupts.loads(str(tmp_path), 1.0) == "whole"
+
+
+class Clock:
+    """A pool that takes a second for so many units of work, and time that passes only there."""
+
+    def __init__(self, speed: float) -> None:
+        self.speed, self.now, self.completed = speed, 0.0, 0
+        self.work: list[int] = []
+        self.waits: list[int] = []
+
+    def submit(self, work: int) -> int:
+        self.work.append(work)
+        return len(self.work)
+
+    def wait(self, sequence: int) -> None:
+        self.waits.append(sequence)
+        while self.completed < sequence:
+            self.now += self.work[self.completed] / self.speed
+            self.completed += 1
+
+    def queued(self) -> float:
+        """Seconds that all takes that is not done."""
+        return sum(self.work[self.completed:]) / self.speed
+
+
+@pytest.mark.parametrize("speed", [2e8, 1e9, 3e10])
+@pytest.mark.parametrize("work", [3_000_000, 10_000_000, 1_000_000_000])
+def test_the_program_runs_half_a_second_ahead(speed: float, work: int,
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what it submits without looking, at most; and never does it wait for what it submitted last."""
+    pool = Clock(speed)
+    monkeypatch.setattr("time.perf_counter", lambda: pool.now)
+    ahead = Ahead(pool)  # type: ignore[arg-type]
+    most = 0.0
+    launches = max(300, int(2 * speed / work))
+    for _ in range(launches):
+        pool.now += 1e-6
+        ahead.add(pool.submit(work), work)
+        assert not pool.waits or pool.waits[-1] < len(pool.work)
+        most = max(most, pool.queued())
+    assert most <= 0.5 + work / speed
+    assert pool.completed
+    if work / speed < 0.1:  # once measured, as far as is allowed: the threads are never idle
+        assert most > 0.2
+
+
+def test_a_group_that_would_take_long_makes_the_window_no_larger() -> None:
+    from diffuse.window import FIRST_SIZE, Window
+
+    window = Window({})
+    assert not window.heavy
+    window.open.recorded = [None] * FIRST_SIZE  # type: ignore[list-item]
+    window.open.shapes = {(1000, 1000)}
+    assert not window.heavy
+    window.open.shapes.add((10_000, 10_000))
+    assert window.heavy
+
+
+def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path) -> None:
+    """The pool's queue and the window, whose tasks donate memory to each other: each task runs once."""
+    run("""
+        import numpy
+        import diffuse.numpy as np
+        from diffuse import engine, forward
+        from diffuse.kernels.compiler import compiler
+
+        def turn(x):
+            x = x * 2 - 1
+            engine.flush()
+            return x
+
+        x = np.full(20000, 3.0)
+        for _ in range(3):
+            x = turn(x)
+        numpy.testing.assert_array_equal(numpy.array(x), 17.0)
+        launch = forward.Forwarder._launch
+        def before(*arguments):
+            forward.Forwarder._launch = launch
+            raise KeyboardInterrupt
+        def after(*arguments):
+            forward.Forwarder._launch = launch
+            launch(*arguments)
+            raise KeyboardInterrupt
+        for moment in (before, after, before):
+            y = x
+            del x
+            x = y * 2 - 1
+            del y
+            forward.Forwarder._launch = moment
+            try:
+                engine.flush()
+            except KeyboardInterrupt:
+                pass
+            else:
+                raise AssertionError
+            x = turn(x)
+        value = 17.0
+        for _ in range(6):
+            value = value * 2 - 1
+        numpy.testing.assert_array_equal(numpy.array(x), value)
+        assert not engine.current().stores.pending and not engine.current().stores.given
+        """, tmp_path, DIFFUSE_COMPILE="wait")

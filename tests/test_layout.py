@@ -20,7 +20,8 @@ PURE = 10       # floors below this are plain data and functions over it
 80 cli."""
 
 FLOORS: dict[str, int] = {
-    "diffuse.ir": 0, "diffuse.settings": 0, "diffuse.substitute": 0, "diffuse.worker": 0,
+    "diffuse.interrupts": 0, "diffuse.ir": 0, "diffuse.settings": 0, "diffuse.substitute": 0,
+    "diffuse.worker": 0,
     "diffuse.canonical": 1, "diffuse.dependence": 1, "diffuse.launch": 1, "diffuse.pattern": 1,
     "diffuse.pretty": 1, "diffuse.provenance": 1, "diffuse.temporaries": 1, "diffuse.trace": 1,
     "diffuse.view": 1,
@@ -37,7 +38,7 @@ FLOORS: dict[str, int] = {
     "diffuse.kernels.llvm_block": 12, "diffuse.kernels.lowering_cast": 12, "diffuse.runtime.pool": 12,
     "diffuse.kernels.interpret_sparse": 13, "diffuse.kernels.lowering_power": 13,
     "diffuse.kernels.loops": 13, "diffuse.kernels.lowering_bits": 13, "diffuse.kernels.lowering_integer": 13,
-    "diffuse.kernels.vectormath": 13, "diffuse.runtime.local": 13,
+    "diffuse.kernels.vectormath": 13, "diffuse.runtime.ahead": 13, "diffuse.runtime.local": 14,
     "diffuse.runtime.legate": 10, "diffuse.runtime.legate.prepare": 11, "diffuse.runtime.legate.ranks": 11,
     "diffuse.runtime.legate.requirements": 11, "diffuse.runtime.legate.reuse": 11,
     "diffuse.runtime.legate.mpi": 12, "diffuse.runtime.legate.instances": 12,
