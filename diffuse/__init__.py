@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diffuse.explain import Explanation
+    from diffuse.explanation import Explanation
     from diffuse.settings import config
 
 __version__ = "0.1.0"
@@ -49,6 +49,6 @@ def __getattr__(name: str) -> Any:
 
 def explain() -> Explanation:
     """What became of the program: each plan with its tasks, why it ended there, and how often it ran."""
-    from diffuse.explain import explanation
+    from diffuse.explanation import explanation
 
     return explanation()

@@ -24,6 +24,8 @@ from diffuse.window import Group, Window
 READ = Privilege.READ
 INTERPRETED = 1e-9
 """Seconds that interpreting takes, at least, per operation and element."""
+MOST_PLANS = 4096
+"""Plans that are remembered."""
 WORTH_WAITING = 0.01
 """Seconds.  A task that would be interpreted for longer waits for its kernel, but no longer than that."""
 
@@ -35,6 +37,7 @@ class Forwarder:
         self.stores = stores
         self.window = window
         self.plans: list[Plan] = []
+        """At most `MOST_PLANS`, newest last."""
         self._ran: dict[tuple[Plan, Any], Group] = {}
         """What ran since floating-point errors were asked for: of each plan and line, the last group."""
         self._taken: list[Group] = []
@@ -131,11 +134,13 @@ class Forwarder:
         plan: Plan | None = trail.node.plans.get(live)
         if plan is None or not plan.holds(group.recorded):
             plan = trail.node.plans[live] = self._plan(group, live, plan)
+            plan.places.append((trail.node.plans, live))
         if plan.kernel is not None and plan.kernel.native is None:
             self._await(plan, group.tasks)
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
+            plan.places.append((trail.replays, plan))
         return replay
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
@@ -146,7 +151,7 @@ class Forwarder:
         the host and back.
         """
         assert plan.kernel is not None
-        compiler.kernel(plan.kernel.body)  # again: `compile` may have been off when the plan was made
+        compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
         if not self.stores.runtime.shared:
             plan.kernel.wait(None)
         elif self.stores.runtime.name == "local":
@@ -165,10 +170,25 @@ class Forwarder:
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
                     equal)
         self.plans.append(plan)
+        if len(self.plans) > MOST_PLANS:
+            self._forget()
         trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
                                     f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n"
                                     f"{plan.text}")
         return plan
+
+    def _forget(self) -> None:
+        """Drop a quarter of the plans, those that did not run for the longest time; not the newest, which did
+        not run yet."""
+        *older, newest = self.plans
+        gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
+        self.plans = [plan for plan in older if plan not in gone] + [newest]
+        for plan in gone:
+            for places, key in plan.places:
+                found = places.get(key)
+                if found is plan or (key is plan and found is not None):  # another may stand there by now
+                    del places[key]
+        trace.count("forgotten", len(gone))
 
     def _run(self, group: Group) -> None:
         self._begins(group)
@@ -237,6 +257,7 @@ class Forwarder:
         if plan.launches:
             trace.counters["replays"] += 1
         plan.launches += 1
+        plan.used = trace.counters["launched"]
         self._ran[plan, group.recorded[0].where] = group
         trace.counters["launched"] += 1
         if plan.kernel is not None and plan.kernel.native is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
+from typing import Any
 
 from diffuse.ir import IndexTask, Privilege, covers
 from diffuse.kernels import abi, vectormath
@@ -26,7 +27,8 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "_partials")
+                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "used", "places",
+                 "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str,
@@ -41,6 +43,10 @@ class Plan:
         self.operations = tuple(t.operation for t in tasks)
         self.where = tuple(str(t.where) for t in tasks)
         self.launches = 0
+        self.used = 0
+        """When it ran last, in launches of all plans."""
+        self.places: list[tuple[dict[Any, Any], Any]] = []
+        """The dictionaries that have it or its replays, with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)
         arguments = zip(composition.arguments, composition.body.arguments, strict=True)

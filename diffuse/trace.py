@@ -19,6 +19,7 @@ COUNTERS = {
     "launched": "fused tasks forwarded to the runtime",
     "plans": "plans made by an analysis",
     "replays": "plans used again",
+    "forgotten": "plans dropped, the least recently used first, because there were too many",
     "refusals": "different places where a constraint kept a task out of a prefix",
     "interpreted": "fused tasks run interpreted because their kernel was not ready",
     "pipelined": "pairs of fused tasks run as one pass over rows",

@@ -12,12 +12,16 @@ import sys
 import threading
 import traceback
 import warnings
+import weakref
 from typing import Any
 
 from diffuse import settings, worker
 from diffuse.kernels import abi
 from diffuse.kernels.abi import Division
 from diffuse.kernels.expr import Body
+
+MOST = 4096
+"""Kernels that are kept for the next plan with the same body.  A plan keeps its own."""
 
 FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
 """NumPy's bits of the errors that it names so."""
@@ -26,7 +30,7 @@ FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
 class Kernel:
     """The code of one body."""
 
-    __slots__ = ("body", "native", "layout", "failed", "job")
+    __slots__ = ("body", "native", "layout", "failed", "job", "__weakref__")
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -88,34 +92,42 @@ class Compiler:
 
     def __init__(self) -> None:
         self.kernels: dict[Body, Kernel] = {}
+        """At most `MOST`, the least recently asked for first."""
+        self._all: weakref.WeakSet[Kernel] = weakref.WeakSet()
+        """These, and those that plans still use."""
         self._lock = threading.Lock()
 
     def kernel(self, body: Body) -> Kernel:
         """The kernel of a body; compilation starts here, as the setting `compile` says."""
         with self._lock:
-            found = self.kernels.get(body)
+            found = self.kernels.pop(body, None)
             if found is None:
-                found = self.kernels[body] = Kernel(body)
-        if found.native is None and not found.failed and settings.config.compile != "off":
-            self._start(found)
+                found = Kernel(body)
+                self._all.add(found)
+            self.kernels[body] = found
+            while len(self.kernels) > MOST:
+                del self.kernels[next(iter(self.kernels))]
+        self.request(found)
         return found
 
-    def _start(self, kernel: Kernel) -> None:
+    def request(self, kernel: Kernel) -> None:
+        """Have a kernel's machine code made, if it has none, as the setting `compile` says."""
         from diffuse.kernels import jit
 
-        if sys.is_finalizing():
+        how = settings.config.compile
+        if kernel.native is not None or kernel.failed or how == "off" or sys.is_finalizing():
             return
         if kernel.job is None:
-            if settings.config.compile == "wait" or jit.cached(kernel.body):
+            if how == "wait" or jit.cached(kernel.body):
                 kernel.compile()
             else:
                 kernel.job = worker.post(kernel.compile)
-        elif settings.config.compile == "wait":
+        elif how == "wait":
             worker.wait(kernel.job)
 
     def wait(self) -> None:
         """Until every compilation that was started has ended."""
-        for kernel in list(self.kernels.values()):
+        for kernel in list(self._all):
             kernel.wait(None)
 
     def forget(self) -> None:
@@ -127,7 +139,7 @@ class Compiler:
     def after_fork(self) -> None:
         """A forked child has a worker of its own: what the other was to do is started again on demand."""
         self._lock = threading.Lock()
-        for kernel in self.kernels.values():
+        for kernel in list(self._all):
             if kernel.native is None:
                 kernel.job = None
 

@@ -64,7 +64,7 @@ FLOORS: dict[str, int] = {
     "diffuse.layout": 32, "diffuse.pipeline": 32, "diffuse.replay": 32,
     "diffuse.forward": 33,
     "diffuse.engine": 34,
-    "diffuse.explain": 35,
+    "diffuse.explanation": 35,
     "diffuse": 36,
     "diffuse.numpy.forms": 49,
     "diffuse.numpy.lending": 50,

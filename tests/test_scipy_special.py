@@ -15,7 +15,7 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
-from diffuse.explain import explanation
+from diffuse.explanation import explanation
 from diffuse.kernels import interpret
 from diffuse.numpy import elementwise, fallback
 from diffuse.settings import using
