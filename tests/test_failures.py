@@ -17,7 +17,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window
+from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window, zeros
 from diffuse.kernels import compiler as compiling
 from diffuse.kernels import jit
 from tests import interrupts
@@ -64,6 +64,7 @@ def test_a_kernel_that_does_not_compile_runs_interpreted_with_one_warning(
 
     monkeypatch.setattr(jit, "compile", fails)
     compiling.compiler.forget()
+    engine.current().window.forget()
     with settings.using(compile=when, cache_dir=str(tmp_path)), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for _ in range(5):
@@ -280,7 +281,8 @@ def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytes
     works()
 
 
-STREAM = {module.__file__ for module in (canonical, engine, forward, memo, pattern, replay, stores, window)}
+STREAM = {module.__file__ for module in (canonical, engine, forward, memo, pattern, replay, stores, window,
+                                         zeros)}
 FINAL = {"__del__", "__init__", "dropped", "release", "runtime", "current", "entered"}
 """What a finalizer runs, in which Python swallows exceptions; what makes a store, which then has one; and
 what NumPy's error state asks in the middle of a task that is interpreted, where an interrupt waits."""
