@@ -73,6 +73,14 @@ def test_overheads(tmp_path: Path) -> None:
     assert "recording one operation" in table
 
 
+def test_calls(tmp_path: Path) -> None:
+    result, table = bench("calls", tmp_path)
+    assert len(result["seconds"]) >= 40
+    for name, found in result["seconds"].items():
+        assert name in table and set(found) == {"100", "10000"} and min(map(min, found.values())) > 0
+    assert "geometric mean" in table
+
+
 def test_compile(tmp_path: Path) -> None:
     result, table = bench("compile", tmp_path)
     found = result["contenders"]

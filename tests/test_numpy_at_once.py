@@ -72,8 +72,17 @@ def test_any_and_all_end_where_the_first_elements_decide(shape: tuple[int, ...],
         assert trace.counters["recorded"] == before
 
 
+@pytest.mark.local_only("reductions are recorded where their data is")
+def test_middle_sized_booleans_are_tested_at_once() -> None:
+    values = numpy.ones((400, 500), bool)
+    for x in (values, ~values, values[:, ::2], values.T):
+        y, before = idle(x), trace.counters["recorded"]
+        assert y.all() == x.all() and y.any() == x.any() and y[1:].all() == x[1:].all()
+        assert trace.counters["recorded"] == before
+
+
 def test_any_and_all_look_at_every_element_where_they_must(threshold: None) -> None:
-    late = numpy.zeros((40, 5000), bool)
+    late = numpy.zeros((400, 1000), bool)
     late[-1, -1] = True
     for values in (late, ~late, late.T, late[:, ::3], late * 1.0, late[:0]):
         x = idle(values)
