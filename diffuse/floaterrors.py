@@ -6,6 +6,7 @@ where a single operation of the task could have raised it; else the warning name
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -48,7 +49,7 @@ WORDS = {"copy": "cast", "cumsum": "accumulate", "cumprod": "accumulate"} | dict
 """What NumPy calls operations of ours in its warnings."""
 
 _registries: dict[str, dict[Any, Any]] = {}
-"""What was said already, per file, in the form that Python's warning filters keep it."""
+"""What was said already, per file without a module, in the form that Python's warning filters keep it."""
 
 
 def suspects(tasks: Iterable[IndexTask]) -> dict[int, tuple[tuple[str, Where], ...]]:
@@ -84,6 +85,15 @@ def report(flags: int, candidates: Iterable[dict[int, tuple[tuple[str, Where], .
         text = f"{kind.words} encountered in {' or '.join(names)}"
         if len(who) > 1:
             text += " (one of the operations at " + ", ".join(dict.fromkeys(str(w) for _, w in who)) + ")"
-        where = who[0][1]
-        warnings.warn_explicit(text, RuntimeWarning, where.file, where.line,
-                               registry=_registries.setdefault(where.file, {}))
+        warn(text, RuntimeWarning, who[0][1])
+
+
+def warn(message: Warning | str, category: type[Warning], where: Where) -> None:
+    """Warn as if the program's line had done it: filters and `__warningregistry__` of its module count."""
+    for name, module in list(sys.modules.items()):
+        if getattr(module, "__dict__", {}).get("__file__") == where.file:  # some import when asked for a name
+            registry = vars(module).setdefault("__warningregistry__", {})
+            warnings.warn_explicit(message, category, where.file, where.line, name, registry)
+            return
+    warnings.warn_explicit(message, category, where.file, where.line,
+                           registry=_registries.setdefault(where.file, {}))

@@ -193,3 +193,50 @@ def test_a_thread_that_wants_errors_at_once_leaves_others_alone(negative: Any) -
     thread.join()
     with pytest.warns(RuntimeWarning, match=SQRT):
         kept.append(ours.sqrt(negative))
+
+
+@pytest.mark.parametrize("small", [0, 16384], ids=["recorded", "small"])
+def test_each_line_of_the_program_warns_once(small: int, negative: Any) -> None:
+    """The filter of a fresh interpreter: what was said at one line is still said at another one."""
+    namespace: dict[str, Any] = {}
+    with settings.using(small=small), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        for _ in range(3):
+            kept.append(ours.sqrt(negative))
+            engine.fence()
+        kept.append(ours.sqrt(negative))
+        engine.fence()
+        exec(compile("def quotient(a): return a / 0", "elsewhere.py", "exec"), namespace)
+        kept.append(namespace["quotient"](negative))
+        engine.fence()
+    lines = [w.lineno for w in caught]
+    assert [w.filename for w in caught] == [__file__, __file__, "elsewhere.py"]
+    assert said(caught)[:2] == [SQRT, SQRT] and lines[1] == lines[0] + 2
+
+
+@pytest.mark.parametrize("small", [0, 16384], ids=["recorded", "small"])
+def test_filters_for_a_module_know_the_programs(small: int, negative: Any, caught: Any) -> None:
+    with settings.using(small=small), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", module=__name__.replace(".", r"\."))
+        kept.append(ours.sqrt(negative))
+        engine.fence()
+    assert said(caught) == []
+
+
+@pytest.mark.parametrize("action", ["once", "module"])
+@pytest.mark.parametrize("small", [0, 16384], ids=["recorded", "small"])
+def test_filters_that_warn_once(action: Any, small: int, negative: Any) -> None:
+    with settings.using(small=small), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter(action)
+        warnings.onceregistry.clear()  # type: ignore[attr-defined]
+        for _ in range(2):
+            kept.append(ours.log(negative))
+            engine.fence()
+        kept.append(ours.log(negative))
+        engine.fence()
+    assert said(caught) == [LOG]
+
+
+def test_what_numpys_functions_warn_about_is_at_the_programs_line(caught: Any) -> None:
+    ours.nanmean(ours.full(4, ours.nan))
+    assert [w.filename for w in caught if "Mean of empty slice" in str(w.message)] == [__file__]

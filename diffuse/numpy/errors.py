@@ -9,6 +9,8 @@ an error is to be raised, called, printed or logged, operations are computed at 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable
@@ -18,12 +20,13 @@ from typing import Any
 
 import numpy
 
-from diffuse import engine
+from diffuse import engine, floaterrors, provenance
 from diffuse.numpy import elementwise
 
 EAGER = ("raise", "call", "print", "log")
 SERVANTS = ("diffuse-", "Dummy-")
 """Names of threads that record nothing: the compiler's, and those that Python did not start."""
+PACKAGE = os.path.dirname(engine.__file__) + os.sep
 
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
@@ -106,6 +109,32 @@ def _leaving(leave: Callable[..., Any]) -> Callable[..., Any]:
     return left
 
 
+def _placing(show: Callable[[Any], None]) -> Callable[[Any], None]:
+    """`warnings._showwarnmsg`, before which a warning at a line of this package moves to the program's line.
+
+    NumPy warns at the line that called it, and what is computed at once is called from here.  Such lines are
+    not remembered as having warned already: the program's are.
+    """
+    @wraps(show)
+    def placed(message: Any) -> None:
+        if not message.filename.startswith(PACKAGE):
+            show(message)
+            return
+        frame: Any = sys._getframe(1)
+        depth = 2
+        while frame is not None and frame.f_code.co_filename != message.filename:
+            frame, depth = frame.f_back, depth + 1
+        where = provenance.where(depth) if frame is not None else provenance.NOWHERE
+        if where is provenance.NOWHERE:
+            show(message)
+            return
+        frame.f_globals["__warningregistry__"] = None
+        vars(warnings)["onceregistry"].pop((str(message.message), message.category), None)
+        floaterrors.warn(message.message, message.category, where)
+
+    return placed
+
+
 def _install() -> None:
     config = importlib.import_module("numpy._core._ufunc_config")
     if isinstance(config._extobj_contextvar, ErrorModes):
@@ -113,6 +142,7 @@ def _install() -> None:
     vars(config)["_extobj_contextvar"] = ErrorModes(config._extobj_contextvar)
     for name in ("simplefilter", "filterwarnings", "resetwarnings"):
         setattr(warnings, name, _settling(getattr(warnings, name)))
+    vars(warnings)["_showwarnmsg"] = _placing(vars(warnings)["_showwarnmsg"])
     catch = vars(warnings)["catch_warnings"]
     catch.__enter__, catch.__exit__ = _settling(catch.__enter__), _leaving(catch.__exit__)
 
