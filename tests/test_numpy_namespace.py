@@ -7,6 +7,7 @@ once recorded.
 from __future__ import annotations
 
 import importlib
+import inspect
 import io
 import os
 import tempfile
@@ -303,3 +304,33 @@ def test_star_import() -> None:
     names: dict[str, Any] = {}
     exec("from diffuse.numpy import *", names)
     assert names["array"] is ours.array and names["sin"] is ours.sin and names["linalg"] is ours.linalg
+
+
+def test_methods_have_numpys_signatures_and_documentation() -> None:
+    for name in ("sum", "astype", "copy", "choose", "round", "__copy__"):
+        mine, theirs = getattr(ours.ndarray, name), getattr(numpy.ndarray, name)
+        assert inspect.signature(mine) == inspect.signature(theirs)
+        assert mine.__doc__
+
+
+def test_objects_that_are_called_keep_their_methods() -> None:
+    x = ours.ma.array([3, 1, 2], mask=[0, 1, 0])
+    assert ours.ma.minimum.reduce(x) == 2 and ours.ma.add.reduce(x) == 5
+    assert ours.ma.multiply.outer(x, x).shape == (3, 3)
+    assert isinstance(ours.ma.empty((2,)), numpy.ma.MaskedArray)
+
+
+def test_submodules_of_own_modules() -> None:
+    found = importlib.import_module("diffuse.numpy.random.bit_generator")
+    assert found.SeedSequence is ours.random.SeedSequence
+    assert ours.random.get_bit_generator() is numpy.random.get_bit_generator()
+    with pytest.raises(AttributeError):
+        ours.random.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize("small", [8192, 0], ids=["small", "recorded"])
+def test_casts_that_keep_values(small: int) -> None:
+    with using(small=small):
+        assert ours.arange(5.0).astype("i4", casting="same_value").tolist() == [0, 1, 2, 3, 4]
+        with pytest.raises(ValueError, match="could not cast 'same_value'"):
+            (ours.arange(5.0) + 0.5).astype("i4", casting="same_value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator
-from types import GenericAlias
+from types import FunctionType, GenericAlias
 from typing import Any
 
 import numpy
@@ -300,6 +300,17 @@ def shown(x: ndarray) -> Any:
     return host(x)
 
 
+def documented(kind: type) -> None:
+    """Methods have the documentation and the signatures of NumPy's."""
+    for part in kind.__mro__:
+        for name, method in vars(part).items():
+            theirs = getattr(numpy.ndarray, name, None)
+            if isinstance(method, FunctionType) and callable(theirs):
+                method.__wrapped__ = theirs  # type: ignore[attr-defined]
+                method.__doc__ = method.__doc__ or theirs.__doc__
+
+
+documented(ndarray)
 base.array_class = ndarray
 base.scalar_class = scalar
 base.ARRAYS.update((ndarray, scalar))

@@ -118,6 +118,8 @@ class Methods(Operators):
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
+        if casting == "same_value":  # NumPy looks at the values
+            return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
         target = numpy.dtype(dtype)
         if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]

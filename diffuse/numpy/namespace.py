@@ -127,17 +127,18 @@ def converted(real: Any, path: str) -> Any:
     if path.startswith("numpy.lib.stride_tricks."):
         return getattr(_module("manipulation"), path.rpartition(".")[2])
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
-    if isinstance(real, numpy.ufunc):
+    if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
     return fallback.wrapped(real, path, reason)
 
 
 class FallbackUfunc:
-    """A ufunc that only NumPy has, with its attributes and methods."""
+    """A ufunc that only NumPy has, or another object that can be called, with its attributes and methods."""
 
-    def __init__(self, real: numpy.ufunc, path: str) -> None:
+    def __init__(self, real: Any, path: str) -> None:
         self._real, self._path = real, path
-        self.__name__, self.__doc__ = real.__name__, real.__doc__
+        self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
+        self.__module__ = getattr(real, "__module__", "numpy")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return fallback.call(self._real, args, kwargs, self._path)
@@ -194,6 +195,14 @@ def install_finder() -> None:
 
 def fill(module: dict[str, Any], real: ModuleType) -> None:
     """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and it does not define itself."""
+    module["__path__"] = []  # its submodules are mirrors
+
+    def missing(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}", name=name)
+        return converted(getattr(real, name), f"{real.__name__}.{name}")
+
+    module.setdefault("__getattr__", missing)
     for name in [*public(real)]:
         if name not in module:
             module[name] = converted(getattr(real, name), f"{real.__name__}.{name}")
