@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -89,6 +89,9 @@ def native(name: str) -> Any:
         module = _module(module_name)
         value = getattr(module, name, None)
         if value is not None and getattr(value, "__module__", None) == module.__name__:
+            if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):  # NumPy's signature
+                value.__wrapped__ = getattr(numpy, name)  # type: ignore[attr-defined]
+                value.__doc__ = value.__wrapped__.__doc__  # type: ignore[attr-defined]
             return value
     return None
 
