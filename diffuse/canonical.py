@@ -6,7 +6,7 @@ all that such a decision depends on, and no store id, scalar value, extent or of
 
     Row    ::= operation, signature, Space, Domain, Scalars, (slot, View, privilege, operator)*
     Space  ::= number                                       seen before
-             | (rank, split axes)                           new: the next number
+             | (rank, split axes)                           new: the next number; of a flat one with `vectors`
     Domain ::= True                                         the domain of the window's first task
              | (is extent 0 one point?, ...)                the first task's, or a different one
     View   ::= number                                       seen before in this slot
@@ -35,6 +35,7 @@ from diffuse.ir import (
     covers,
     relation,
 )
+from diffuse.launch import flat, letters
 
 Row = tuple[Any, ...]
 
@@ -43,7 +44,7 @@ _REMEMBERED = 1 << 16
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
-_forms: dict[tuple[int, int, Point, int], tuple[str, bool, AccessMap, Partition]] = {}
+_forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = {}
 _pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = {}
 
 
@@ -101,7 +102,7 @@ class Numbering:
             store, map, partition, privilege, operator = access
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
-                row += (*self._view(access, len(shape), domain), privilege, operator)
+                row += (*self._view(access, shape, splits, domain), privilege, operator)
             elif privilege is _READ or found[1] in found[0].written:
                 row += (found[0].number, found[1], privilege, operator)
             else:
@@ -120,6 +121,9 @@ class Numbering:
             number = self._numbers[shape, splits] = len(self.spaces)
             self.spaces.append((shape, splits))
             entry = (len(shape), tuple([split.axis for split in splits]))
+            vectors = flat(shape, splits)
+            if vectors:
+                entry += (vectors,)
         self._last = (shape, splits, number)
         return entry
 
@@ -128,7 +132,8 @@ class Numbering:
             self._domain = domain
         return tuple([extent <= 1 for extent in domain])
 
-    def _view(self, access: Access, rank: int, domain: Point) -> tuple[int, Any]:
+    def _view(self, access: Access, shape: Point, splits: tuple[Split, ...], domain: Point
+              ) -> tuple[int, Any]:
         """Slot and `View` of an access whose view was not found by identity."""
         store, map, partition, privilege, _ = access
         number = self.slots.get(store[0])
@@ -152,7 +157,7 @@ class Numbering:
             relations = tuple([_relation(access, views[k], domain) for k in slot.written])
         else:
             relations = self._write(slot, mine, access, domain)[1]
-        classes, covered = _form(access, rank)
+        classes, covered = _form(access, shape, flat(shape, splits))
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 
@@ -163,14 +168,14 @@ class Numbering:
         return view, tuple([_relation(access, other, domain) for other in slot.views])
 
 
-def _form(access: Access, rank: int) -> tuple[str, bool]:
+def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:
     store, map, partition, _, _ = access
-    name = (id(map), id(partition), store.shape, rank)
+    name = (id(map), id(partition), store.shape, shape if flattened else len(shape))
     found = _forms.get(name)
     if found is None:
         if len(_forms) >= _REMEMBERED:
             _forms.clear()
-        found = _forms[name] = (map.classes(rank), covers(access), map, partition)
+        found = _forms[name] = (letters(access, shape, flattened), covers(access), map, partition)
     return found[0], found[1]
 
 

@@ -9,16 +9,46 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from diffuse.ir import Point, Split
+from diffuse.ir import Access, Point, Split
 
 SEGMENT = 512
 """A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
 Tiles of that dimension are multiples of it too: a leaf never straddles points."""
 
+SHORT = 32
+"""Longest last dimension that a loop may run over together with the one before it (kernels/llvm_flat.py)."""
+
 ROWS = 32
 """A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
 
 ONE: tuple[Point, tuple[Split, ...]] = ((1,), (Split(-1, 0),))
+
+
+shared = True
+"""Do stores lie in memory as their frames say?  Where a runtime places them itself, rows may lie apart."""
+
+
+def flat(shape: Point, splits: tuple[Split, ...]) -> int:
+    """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
+    eight elements that a row takes; else 0."""
+    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not shared
+            or splits[0].axis == len(shape) - 1):
+        return 0
+    vectors = -(-shape[-1] // 8)
+    return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0
+
+
+def letters(access: Access, shape: Point, flattened: int) -> str:
+    """How an access moves along each dimension (see `kernels.expr.Argument`)."""
+    found = access.map.classes(len(shape))
+    if flattened and found[-1] == "1" and found[-2] != "0":
+        pitch, step = 1, 0
+        for size, (_, terms) in zip(reversed(access.store.shape), reversed(access.map.rows), strict=True):
+            step += pitch * sum(s for k, s in terms if k == len(shape) - 2)
+            pitch *= size
+        if step == shape[-1]:
+            found = found[:-2] + "c1"
+    return found
 
 
 @lru_cache(maxsize=1 << 14)

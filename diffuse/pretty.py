@@ -95,6 +95,7 @@ def row_text(row: tuple[Any, ...]) -> str:
     domain = "=" if place is True else "x".join("1" if one else "p" for one in place)
     known = isinstance(space, int)
     over = f"space {space}" if known else f"new space of rank {space[0]} cut along {_tuple(space[1])}"
+    over += "" if known or len(space) == 2 else ", flat"
     arguments = [f"{dtype}@{position}" for position, dtype in scalars]
     for slot, view, privilege, operator in zip(*(row[k::4] for k in range(5, 9)), strict=True):
         arguments.append(f"%{slot}.{_view(view)}:{_privilege(privilege, operator)}")

@@ -13,6 +13,7 @@ from math import prod
 from sys import is_finalizing
 from typing import Any
 
+from diffuse import launch
 from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
 from diffuse.runtime import make
 from diffuse.runtime.base import Instance, Runtime
@@ -103,6 +104,7 @@ class Stores:
     def runtime(self) -> Runtime:
         if self._runtime is None:
             self._runtime = make(config.runtime)
+            launch.shared = self._runtime.shared
         return self._runtime
 
     def change_runtime(self) -> None:
@@ -113,6 +115,7 @@ class Stores:
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
+            launch.shared = new.shared
             for instance in before.values():
                 old.release(instance)
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
 from diffuse.kernels import generators
 from diffuse.kernels.expr import Argument, Body, Builder, Loop, Op, Output, Space
+from diffuse.launch import flat, letters
 
 
 class Reference(NamedTuple):
@@ -207,15 +208,15 @@ def _number(window: Window, nests: list[Nest], scalars: list[Source],
     arguments = []
     for r in references:
         access = window.accesses[r.slot][r.view]
-        shape = space_list[r.space][0]
+        shape, splits = space_list[r.space]
         touch = r.slot, r.space in late
         stored = touch in written
         privilege = (Privilege.READ_WRITE if stored and touch in read
                      else Privilege.WRITE if stored else Privilege.READ)
         arguments.append(Argument(r.slot, r.view, access.store.dtype, spaces[r.space],
-                                  access.map.classes(len(shape)), privilege))
+                                  letters(access, shape, flat(shape, splits)), privilege))
     many = volume(window.domain) > 1
-    body_spaces = tuple(Space(len(shape), splits[0].axis if many else -1)
+    body_spaces = tuple(Space(len(shape), splits[0].axis if many else -1, flat(shape, splits))
                         for shape, splits in (space_list[s] for s in spaces))
     body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops))
                        for s, ops in numbered)

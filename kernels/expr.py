@@ -69,7 +69,7 @@ class Argument(NamedTuple):
     space: int
     classes: str
     """One letter per iteration dimension: 0 not followed (broadcast or reduced), 1 neighbouring elements
-    are neighbours in memory, s any other stride."""
+    are neighbours in memory, s any other stride, c the stride of rows that lie one behind the other."""
     privilege: Privilege
 
 
@@ -79,6 +79,9 @@ class Space(NamedTuple):
     rank: int
     axis: int
     """The dimension that the (one-dimensional) launch domain cuts; -1: none."""
+    flat: int = 0
+    """Where the last dimension is so short that loops had better run over the last two as one: the vectors
+    that a row takes (launch.flat)."""
 
 
 class Loop(NamedTuple):
@@ -166,7 +169,8 @@ class Output(NamedTuple):
 
 def _lines(body: Body) -> list[str]:
     """A body as text: one line per op, the form of traces and golden files."""
-    lines = [f"space {i}: rank {s.rank}, cut along {s.axis}" for i, s in enumerate(body.spaces)]
+    lines = [f"space {i}: rank {s.rank}, cut along {s.axis}{', flat' if s.flat else ''}"
+             for i, s in enumerate(body.spaces)]
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]
     lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]

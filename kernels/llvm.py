@@ -11,11 +11,11 @@ nothing else), at the head of a row (what does not change along it), or in the i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import nullcontext
 
 from diffuse.ir import ITEMSIZE
-from diffuse.kernels import abi, llvm_memory, llvm_reduce, llvm_sparse
+from diffuse.kernels import abi, llvm_flat, llvm_memory, llvm_reduce, llvm_sparse
 from diffuse.kernels.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.expr import Body, Loop, Op
 from diffuse.kernels.llvm_block import Block
@@ -85,20 +85,20 @@ def order_of(body: Body, loop: Loop) -> tuple[int, ...]:
     return (*outer, rank - 1) if rank else ()
 
 
-def places(body: Body, loop: Loop, inner: int) -> list[int]:
-    """For each op of a loop whose innermost dimension is `inner`, where it is written."""
+def places(body: Body, loop: Loop, inner: Collection[int]) -> list[int]:
+    """For each op of a loop, where it is written; its innermost loop runs over the dimensions `inner`."""
     stored = {body.arguments[op.attribute][:2] for op in loop.ops if op.kind == "store"}
     found: list[int] = []
     for op in loop.ops:
         match op.kind:
             case "load":
                 argument = body.arguments[op.attribute]
-                moves = bool(argument.classes) and argument.classes[inner] != "0"
+                moves = any(argument.classes[d] != "0" for d in inner)
                 found.append(INNER if moves or argument[:2] in stored else ROW)
             case "scalar" | "const":
                 found.append(HEAD)
             case "index":
-                found.append(INNER if op.attribute == inner else ROW)
+                found.append(INNER if op.attribute in inner else ROW)
             case "store" | "reduce" | "scan" | "spmv":
                 found.append(INNER)
             case _:
@@ -114,7 +114,10 @@ class _Nest:
         self.space = body.spaces[loop.space]
         self.order = order_of(body, loop)
         self.inner = self.order[-1] if self.order else -1
-        self.places = places(body, loop, self.inner)
+        self.flat = llvm_flat.applies(body, loop, self.order, code.module.target.lanes)
+        """Does the innermost loop run over two dimensions?"""
+        self.rows: llvm_flat.Rows | None = None
+        self.places = places(body, loop, self.order[-2:] if self.flat else self.order[-1:])
         self.silent = llvm_sparse.alone(loop.ops)
         """Are sparse products all that could raise a flag?"""
         self.values: dict[int, Value] = {}
@@ -161,13 +164,16 @@ class _Nest:
             self._head(bases)
 
     def _head(self, bases: dict[int, str]) -> None:
+        if self.flat:
+            self.rows = llvm_flat.Rows(self.code, self.block, self.body, self.loop.space)
+            self.rows.prepare(list(bases))
         self._write_ops(HEAD, Step("0"))
         with unflagged(self.code, self.block) if self.silent else nullcontext():
             self._dimension(0, bases)
 
     def _dimension(self, depth: int, bases: dict[int, str]) -> None:
         """Open the loop over dimension order[depth], with the addresses where it starts."""
-        if depth >= len(self.order) - 1:
+        if depth >= len(self.order) - (2 if self.flat else 1):
             self.accesses = {a: self._place(a, base) for a, base in bases.items()}
             self._row()
             return
@@ -190,6 +196,8 @@ class _Nest:
         segmented = [r for r in self.reductions.values() if r.by_rows]
         if not self.order:
             self._write_ops(INNER, Step("0"))
+        elif self.rows is not None:
+            self._inner(*self.rows.bounds(*self.bounds[self.order[-2]]))
         elif not segmented:
             self._inner(*self.bounds[self.inner])
         else:
@@ -215,9 +223,13 @@ class _Nest:
         whole = code.let(f"and i64 {length}, {-code.lanes}")
         middle = code.let(f"add i64 {low}, {whole}")
         with counted(code, low, middle, code.lanes) as index:
-            self._write_ops(INNER, Step(index))
+            step = Step(index) if self.rows is None else self.rows.at(Step(index))
+            self._write_ops(INNER, step)
+            if self.rows is not None:
+                self.rows.advance(step)
         with guarded(code, code.let(f"icmp slt i64 {middle}, {high}")):
-            self._write_ops(INNER, llvm_memory.last(code, middle, high))
+            step = llvm_memory.last(code, middle, high)
+            self._write_ops(INNER, step if self.rows is None else self.rows.at(step))
 
     def _write_ops(self, place: int, step: Step) -> None:
         for i, op in enumerate(self.loop.ops):
@@ -235,10 +247,12 @@ class _Nest:
         self.values[i] = RULES[op.kind](self.code, dtypes, op.dtype, tuple(self.values[a] for a in op.args))
 
     def _place(self, argument: int, base: str) -> Place:
+        if self.rows is not None:
+            return self.rows.place(argument, base)
         kind = self.body.arguments[argument]
         letter = kind.classes[self.inner] if self.order else "0"
-        stride = self.block.stride(argument, self.inner) if letter == "s" else "0"
-        return Place(kind.dtype, letter, base, stride)
+        stride = self.block.stride(argument, self.inner) if letter in "sc" else "0"
+        return Place(kind.dtype, "s" if letter == "c" else letter, base, stride)
 
     def _load(self, i: int, op: Op, step: Step) -> None:
         self.values[i] = llvm_memory.load(self.code, self.accesses[op.attribute], step)

@@ -1,9 +1,10 @@
 """Elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
-"s" a run-time number of bytes apart.  In the last, partial step of a loop only the first `active` lanes are
-in use: the others are neither read nor written, and a load fills them with the first lane's value, so that
-computing on them raises no floating-point flag that an element does not raise.
+"s" a run-time number of bytes apart, "r" and "d" as the tables of llvm_flat.py say.  In the last, partial
+step of a loop only the first `active` lanes are in use: the others are neither read nor written, and a load
+fills them with the first lane's value, so that computing on them raises no floating-point flag that an
+element does not raise.
 """
 
 from __future__ import annotations
@@ -22,6 +23,9 @@ class Step(NamedTuple):
     """Which lanes are active; None: all of them."""
     active: str | None = None
     """How many, an i64."""
+    row: str = ""
+    column: str = ""
+    """Where the step begins, if the loop runs over two dimensions (llvm_flat.py)."""
 
 
 class Place(NamedTuple):
@@ -32,6 +36,8 @@ class Place(NamedTuple):
     base: str
     stride: str = "0"
     """Bytes from one index to the next."""
+    distances: str = ""
+    """For letter d, a table: bytes from the step's row to the element of each column and those after it."""
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
@@ -40,7 +46,7 @@ def load(code: Code, place: Place, step: Step) -> Value:
     at = _address(code, place, step)
     if code.lanes == 1:
         return load_one(code, place.dtype, at)
-    if place.letter == "s":
+    if place.letter in "sd":
         return _load_strided(code, place, at, step)
     if place.dtype in COMPONENT:
         return _load_pairs(code, COMPONENT[place.dtype], at, step)
@@ -119,13 +125,16 @@ def last(code: Code, index: str, end: str) -> Step:
     return Step(index, mask, code.let(f"sub i64 {end}, {index}"))
 
 
+def element(code: Code, dtype: str, base: str, index: str) -> str:
+    """The address of an element of a run."""
+    kind = f"[2 x {MEMORY[COMPONENT[dtype]]}]" if dtype in COMPONENT else MEMORY[dtype]
+    return code.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {index}")
+
+
 def _address(code: Code, place: Place, step: Step) -> str:
-    if place.letter == "1":
-        if place.dtype in COMPONENT:
-            pair = f"[2 x {MEMORY[COMPONENT[place.dtype]]}]"
-            return code.let(f"getelementptr inbounds {pair}, ptr {place.base}, i64 {step.at}")
-        return code.let(f"getelementptr inbounds {MEMORY[place.dtype]}, ptr {place.base}, i64 {step.at}")
-    offset = code.let(f"mul nsw i64 {step.at}, {place.stride}")
+    if place.letter in "1r":
+        return element(code, place.dtype, place.base, step.at if place.letter == "1" else step.column)
+    offset = code.let(f"mul nsw i64 {step.at if place.letter == 's' else step.row}, {place.stride}")
     return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
 
 
@@ -206,11 +215,16 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
     width = 2 if place.dtype in COMPONENT else 1
     kind = code.memory(part)
     raws = ["poison"] * width
+    table = element(code, "int64", place.distances, step.column) if place.letter == "d" else ""
+    first = str(load_one(code, "int64", table)) if table else "0"
     for k in range(code.lanes):
-        offset = code.let(f"mul nsw i64 {place.stride}, {k}")
+        if table:
+            offset = str(load_one(code, "int64", element(code, "int64", table, str(k)))) if k else first
+        else:
+            offset = code.let(f"mul nsw i64 {place.stride}, {k}")
         if step.active is not None:
             within = code.let(f"icmp sgt i64 {step.active}, {k}")
-            offset = code.let(f"select i1 {within}, i64 {offset}, i64 0")
+            offset = code.let(f"select i1 {within}, i64 {offset}, i64 {first}")
         for i in range(width):
             to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
             if i:

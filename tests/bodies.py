@@ -13,6 +13,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels import abi, interpret_ops
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.interpret_reduce import definition, multiply
+from diffuse.launch import SHORT
 
 Array = NDArray[Any]
 
@@ -55,10 +56,13 @@ def family(dtype: str) -> str:
 class Case:
     """A body, its arrays, and the values that launch it."""
 
-    def __init__(self, seed: int, transcendental: bool = False, rank: int | None = None) -> None:
+    def __init__(self, seed: int, transcendental: bool = False, rank: int | None = None,
+                 flat: bool = False) -> None:
         self.random = random.Random(seed)
+        self.flat = flat
+        """Are most arrays whole, of a short last dimension, and loops plain?"""
         self.transcendental = transcendental
-        self.rank = self.random.randrange(4) if rank is None else rank
+        self.rank = self.random.randrange(2 if flat else 0, 4) if rank is None else rank
         self.extents = self._extents()
         self.memory: list[Array] = []
         self.views: list[Array] = []
@@ -69,7 +73,8 @@ class Case:
         self.scanning: set[int] = set()
         loops = tuple(self._loop() for _ in range(self.random.choice([1, 1, 2, 3])))
         self.axis, self.tile, self.points = self._split()
-        self.body = Body((Space(self.rank, self.axis),), tuple(self.arguments),
+        flat = self.rank > 1 and 1 < self.extents[-1] <= SHORT and self.axis != self.rank - 1
+        self.body = Body((Space(self.rank, self.axis, int(flat)),), tuple(self.arguments),
                          tuple(d for d, _ in self.scalars), loops)
 
     def _extents(self) -> tuple[int, ...]:
@@ -77,6 +82,8 @@ class Case:
         outer = [r.choice([1, 2, 3, 5, 33, 40]) for _ in range(self.rank)]
         if self.rank:
             outer[-1] = r.choice([1, 3, 8, 31, 33, 100, 1024, 2500 if self.rank == 1 else 7])
+        if self.flat:
+            outer[-2:] = r.choice([1, 2, 5, 33, 100]), r.choice([2, 3, 5, 7, 8, 9, 15, 17, 26, 32])
         if self.rank and r.random() < 0.03:
             outer[r.randrange(self.rank)] = 0
         while np.prod(outer, dtype=int) > 6000:
@@ -99,14 +106,15 @@ class Case:
     def array(self, dtype: str, followed: Sequence[bool], blank: bool) -> Array:
         """A view with random steps and order of dimensions, over memory of its own."""
         r = self.random
-        steps = [r.choice([1, 1, 1, 2, -1, -2]) for _ in self.extents]
+        whole = self.flat and (blank or r.random() < 0.6)
+        steps = [1 if whole else r.choice([1, 1, 1, 2, -1, -2]) for _ in self.extents]
         order = list(range(self.rank))
-        if r.random() < 0.3:
+        if not whole and r.random() < 0.3:
             r.shuffle(order)
         shape = [self.extents[d] * abs(steps[d]) if followed[d] else 1 for d in order]
-        whole = self.fill(dtype, shape, blank)
-        self.memory.append(whole)
-        view = whole[(*(slice(None, None, steps[d]) if followed[d] else slice(None) for d in order), ...)]
+        memory = self.fill(dtype, shape, blank)
+        self.memory.append(memory)
+        view = memory[(*(slice(None, None, steps[d]) if followed[d] else slice(None) for d in order), ...)]
         view = view.transpose([order.index(d) for d in range(self.rank)])
         exact = [slice(None, n) if f else slice(None) for n, f in zip(self.extents, followed, strict=True)]
         return view[(*exact, ...)]
@@ -133,6 +141,9 @@ class Case:
         view = self.array(dtype, followed, privilege is not Privilege.READ) if view is None else view
         classes = "".join("0" if not f else "1" if s == view.itemsize else "s"
                           for f, s in zip(followed, view.strides, strict=True))
+        rows = self.extents[-1:] and len(classes) > 1 and self.extents[-1] * view.itemsize == view.strides[-2]
+        if classes[-1:] == "1" and rows and followed[-2]:
+            classes = classes[:-2] + "c1"
         slot = len(self.arguments) if slot is None else slot
         self.arguments.append(Argument(slot, 0, dtype, 0, classes, privilege))
         self.views.append(view)
@@ -148,13 +159,13 @@ class Case:
         for _ in range(r.randrange(1, 12)):
             step: Any = r.choice([self._compute] * 3 + [self._source, self._store, self._cast])
             step()
-        for _ in range(r.choice([0, 0, 1, 2])):
+        for _ in range(0 if self.flat else r.choice([0, 0, 1, 2])):
             self._reduce()
         reduces = any(op.kind == "reduce" for op in self.ops)
-        scanned = self._scan() if r.random() < 0.1 and self.rank and not reduces else None
+        scanned = self._scan() if not self.flat and r.random() < 0.1 and self.rank and not reduces else None
         self._store()
         order = list(range(self.rank))
-        if not reduces and r.random() < 0.3:
+        if not reduces and not self.flat and r.random() < 0.3:
             r.shuffle(order)
         if scanned is not None:
             order.sort(key=lambda d: d == scanned)  # a compiled scan runs along the innermost loop
@@ -176,7 +187,7 @@ class Case:
         if dtype is None and self.stored and form < 0.3:
             argument = r.choice(self.stored)
             return self.emit("load", self.arguments[argument].dtype, attribute=self._again(argument))
-        if dtype is None and form < 0.4 and self.rank:
+        if dtype is None and form < 0.4 and self.rank and not self.flat:
             return self.emit("index", "int64", attribute=r.randrange(self.rank))
         dtype = dtype or r.choice(DTYPES)
         if form < 0.55:

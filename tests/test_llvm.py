@@ -146,7 +146,7 @@ def test_what_does_not_change_is_written_outside_the_innermost_loop() -> None:
            do("add", 0, 4), Op("index", "int64", (), 0), put(5, 2), LOAD[2])
     body = build(*ops, views=["Rs1", "Rs0", "Ws1"], scalars=("float64",))
     head, row, inner = llvm.HEAD, llvm.ROW, llvm.INNER
-    assert llvm.places(body, body.loops[0], 1) == [inner, row, head, head, row, inner, row, inner, inner]
+    assert llvm.places(body, body.loops[0], (1,)) == [inner, row, head, head, row, inner, row, inner, inner]
 
 
 # random bodies

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse.kernels import abi, interpret
+from diffuse.kernels import abi, interpret, llvm, llvm_flat
 from tests.bodies import Case, differences
 
 jit = pytest.importorskip("diffuse.kernels.jit", reason="no compiler of kernels here")
@@ -50,6 +50,22 @@ def test_compiled_and_interpreted_agree(seed: int) -> None:
 @given(st.integers(0, 1 << 30))
 def test_the_interpreter_calls_the_same_vector_math(seed: int) -> None:
     agree(Case(seed, transcendental=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_short_rows_run_as_one_loop(seed: int) -> None:
+    agree(Case(seed, transcendental=seed % 4 == 0, flat=True))
+
+
+def test_many_of_these_bodies_run_as_one_loop() -> None:
+    bodies = [Case(seed, flat=True).body for seed in range(60)]
+    loops = [(body, loop) for body in bodies for loop in body.loops]
+    found = [loop for body, loop in loops if llvm_flat.applies(body, loop, llvm.order_of(body, loop), 8)]
+    assert len(found) > len(loops) // 5
+    letters = {body.arguments[op.attribute].classes[-2:] for body, loop in loops if loop in found
+               for op in loop.ops if op.kind == "load"}
+    assert letters >= {"c1", "01", "0s", "10"}
 
 
 @settings(max_examples=60, deadline=None)
