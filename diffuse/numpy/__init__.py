@@ -17,8 +17,8 @@ from diffuse import warmup as _warmup
 from diffuse.numpy import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy import namespace as _namespace
 from diffuse.numpy import products as _products  # noqa: F401 (gives `@` its tasks)
-from diffuse.numpy.creation import array as array
 
+array = _namespace.resolve("array")
 _namespace.install_finder()
 _warmup.start()
 

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, creation, elementwise, legate, views
+from diffuse.numpy import assign, base, creation, elementwise, inplace, legate, views
 from diffuse.numpy.base import Array, exported, host, viewing
-from diffuse.numpy.lending import Lent, lock
+from diffuse.numpy.flags import Flags
+from diffuse.numpy.interface import Interface
 from diffuse.numpy.methods import Methods
 from diffuse.numpy.operands import shared, wrap
 from diffuse.numpy.operators import defers, updating
 from diffuse.numpy.scalar import scalar
+from diffuse.numpy.subclasses import Derived
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -24,7 +26,7 @@ class Kind(type):
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
-        plain = tuple([numpy.ndarray if type(base) is Kind else base for base in bases])
+        plain = tuple([Derived if type(base) is Kind else base for base in bases])
         if plain != bases:
             return type(name, plain, members, **options)
         return super().__new__(cls, name, bases, members, **options)
@@ -45,6 +47,9 @@ class ndarray(Methods, metaclass=Kind):
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
                 order: Any = None) -> Any:
+        if cls is not ndarray:
+            kind: Any = cls
+            return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
         if buffer is None and strides is None:
             return creation.empty(shape, dtype, order or "C")
         return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
@@ -65,9 +70,17 @@ class ndarray(Methods, metaclass=Kind):
     def strides(self) -> tuple[int, ...]:
         return self.form.strides
 
+    @strides.setter
+    def strides(self, strides: Any) -> None:
+        inplace.set_strides(self, strides)
+
     @property
     def dtype(self) -> numpy.dtype[Any]:
         return self.form.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        inplace.set_dtype(self, dtype)
 
     @property
     def ndim(self) -> int:
@@ -88,6 +101,12 @@ class ndarray(Methods, metaclass=Kind):
     @property
     def flags(self) -> Flags:
         return Flags(self)
+
+    def setflags(self, write: Any = None, align: Any = None, uic: Any = None) -> None:
+        flags = Flags(self)
+        for name, value in (("aligned", align), ("writebackifcopy", uic), ("writeable", write)):
+            if value is not None:
+                flags[name] = value
 
     @property
     def base(self) -> Any:
@@ -196,13 +215,7 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def __array_interface__(self) -> Any:
-        memory = exported(self)
-        described = {**memory.__array_interface__}
-        if memory.flags.c_contiguous:
-            described["data"] = memory  # whoever looks at it then holds it, and we know for how long
-        elif self.form.size:
-            base.storage_of(self).show(None)
-        return described
+        return Interface(self)
 
     def __dlpack__(self, **options: Any) -> Any:
         return exported(self).__dlpack__(**options)
@@ -246,53 +259,6 @@ class ndarray(Methods, metaclass=Kind):
 
     def __deepcopy__(self, memo: Any) -> Any:
         return elementwise.duplicate(self)
-
-
-class Flags:
-    """NumPy's flags object; only WRITEABLE can be set."""
-
-    __slots__ = ("_array",)
-
-    def __init__(self, array: Array) -> None:
-        object.__setattr__(self, "_array", array)
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "owndata":
-            return self._array.owner is None
-        return getattr(self._array.meta.flags, name)
-
-    def __getitem__(self, name: str) -> Any:
-        if name in ("OWNDATA", "O"):
-            return self._array.owner is None
-        return self._array.meta.flags[name]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        x = self._array
-        if name == "writeable":
-            same = x.meta is x.memory
-            meta = x.meta if same else x.meta.view()
-            if value and x.owner is not None and not x.owner.meta.flags.writeable:
-                raise ValueError("cannot set WRITEABLE flag to True of this array")
-            if same and type(meta.base) is Lent:
-                meta = x.memory = lock(meta, value)
-            else:
-                meta.flags.writeable = value
-            x.meta = meta
-            if not same:
-                x.memory = None
-            return
-        setattr(numpy.empty(0).flags, name, value)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name in ("WRITEABLE", "W"):
-            self.writeable = value
-        else:
-            setattr(numpy.empty(0).flags, name.lower(), value)
-
-    def __repr__(self) -> str:
-        lines = [f"  {name} : {self[name]}" for name in
-                 ("C_CONTIGUOUS", "F_CONTIGUOUS", "OWNDATA", "WRITEABLE", "ALIGNED", "WRITEBACKIFCOPY")]
-        return "\n".join(lines)
 
 
 def shown(x: ndarray) -> Any:

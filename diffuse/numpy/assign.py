@@ -11,7 +11,7 @@ from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
 from diffuse.numpy.forms import NATIVE, Mirror
-from diffuse.numpy.operands import adopt, lowered
+from diffuse.numpy.operands import adopt, lowered, readable
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
 
@@ -40,17 +40,17 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         return
     meta, element = views.part(x.meta, simple)
     if meta.size < elementwise.SMALL:
-        right = at_hand(value) if isinstance(value, Array) else lowered(value)
+        right = at_hand(value) if isinstance(value, Array) else readable(value)
         if right is not None and (ready(x) or piecemeal()):
             base.put(x, simple, right)
             return
     if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
-        base.put(x, simple, lowered(value))  # raises, as NumPy does for one element
+        base.put(x, simple, readable(value))  # raises, as NumPy does for one element
         return
     try:
         write(x, meta, value)
     except base.Unaddressable:
-        base.put(x, simple, host(value) if isinstance(value, Array) else lowered(value))
+        base.put(x, simple, host(value) if isinstance(value, Array) else readable(value))
 
 
 def piecemeal() -> bool:
@@ -72,7 +72,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         and type(source) not in elementwise.WEAK
         and type(source) not in elementwise.STRONG
     ):
-        base.put(base.viewing(x, meta), ..., lowered(value))
+        base.put(base.viewing(x, meta), ..., readable(value))
         return
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
@@ -147,7 +147,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             (target,),
         )
         return
-    base.put(x, lowered(index), host(source) if isinstance(source, Array) else value)
+    base.put(x, lowered(index), host(source) if isinstance(source, Array) else readable(value))
 
 
 def fill(x: Array, value: Any) -> None:

@@ -10,7 +10,7 @@ from diffuse.numpy import fallback
 from diffuse.numpy.base import unboxed
 from diffuse.numpy.creation import asanyarray, empty, empty_like
 from diffuse.numpy.joining import concatenate
-from diffuse.numpy.manipulation import broadcast_to, is_array, moveaxis, named
+from diffuse.numpy.manipulation import asking, broadcast_to, is_array, moveaxis, named
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -21,7 +21,7 @@ def _along(rank: int, axis: int, cut: Any) -> tuple[Any, ...]:
     return tuple(index)
 
 
-@named(numpy.diff)
+@asking(numpy.diff)
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue,
          append: Any = numpy._NoValue) -> Any:
     if n == 0:
@@ -44,7 +44,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = numpy._NoValue,
     return x
 
 
-@named(numpy.gradient)
+@asking(numpy.gradient)
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     x = asanyarray(f)
     rank = x.ndim
@@ -80,7 +80,7 @@ def _slope(x: Any, axis: int, h: Any, edge_order: int) -> Any:
     return out
 
 
-@named(numpy.trapezoid)
+@asking(numpy.trapezoid)
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     values = asanyarray(y)
     spacing: Any = dx
@@ -116,7 +116,7 @@ def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axi
     return moveaxis(out, -1, axisc)
 
 
-@named(numpy.average)
+@asking(numpy.average)
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *,
             keepdims: Any = numpy._NoValue) -> Any:
     x = asanyarray(a)

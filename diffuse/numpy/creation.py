@@ -1,4 +1,4 @@
-"""Creation: from shapes, ranges, sequences and NumPy arrays to Diffuse arrays."""
+"""Creation: from shapes and ranges to Diffuse arrays."""
 
 from __future__ import annotations
 
@@ -7,101 +7,28 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy
-from numpy.lib.stride_tricks import as_strided
 
 from diffuse import engine
 from diffuse.ir import Scalar
-from diffuse.numpy import base, elementwise, legate
-from diffuse.numpy.base import Array, exported, host, hosted, recorded, viewing
-from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, resized, row_major
-from diffuse.numpy.operands import PLAIN, adopt, lowered, shared, wrap
-
-
-def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
-            like: Any = None) -> Any:
-    """NumPy's asarray: Diffuse arrays as they are, NumPy arrays shared, everything else converted."""
-    if type(a) is base.array_class and dtype is None and order is None and not copy:
-        return a
-    if isinstance(a, Array):
-        return _converted(a, dtype, order, copy)
-    if type(a) is numpy.ndarray and not copy:
-        found = numpy.asarray(a, dtype, order, copy=copy)
-        return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
-    if legate.shares(a):
-        return asarray(legate.adopt(a), dtype, order, copy=copy)
-    found = numpy.array(lowered(a), dtype, copy=copy, order=order or "K")
-    return wrap(found) if copy or type(a) in PLAIN else shared(found)
-
-
-def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
-    target = a.form.dtype if dtype is None else numpy.dtype(dtype)
-    if target not in NATIVE:
-        return numpy.asarray(exported(a), target)
-    flags = a.meta.flags
-    fits = order in (None, "K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
-    if not copy and target == a.form.dtype and fits:
-        return a if type(a) is base.array_class else viewing(a, a.meta)
-    if copy is False:
-        raise ValueError("Unable to avoid copy while creating an array as requested.")
-    return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order or "K")
-
-
-def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
-    """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
-    if type(a) is base.array_class and dtype is None and order is None and not options:
-        return a
-    if isinstance(a, numpy.ndarray) and type(a) is not numpy.ndarray:
-        return numpy.asanyarray(a, dtype, order, **options)
-    return asarray(a, dtype, order, **options)
-
-
-def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
-          ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
-    """NumPy's array: a copy unless told otherwise."""
-    if legate.shares(object):
-        object = legate.adopt(object)
-    if isinstance(object, Array):
-        x = _converted(object, dtype, order, copy)
-    elif _contains(object):
-        x = wrap(numpy.array(lowered(object), dtype, order=order))
-    else:
-        found = numpy.array(object, dtype, copy=copy, order=order, subok=subok)
-        x = wrap(found) if copy or type(object) in (list, tuple) else shared(found)
-    if ndmin > x.ndim and isinstance(x, Array):
-        x = viewing(x, _raised(x.meta, ndmin, order))
-    return x
-
-
-def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
-    """A view with more dimensions in front, and the strides that NumPy gives these."""
-    pitch = x.itemsize if order == "F" or x.flags.fnc or not x.ndim else x.strides[0] * x.shape[0]
-    more = rank - x.ndim
-    return as_strided(x, (1,) * more + x.shape, (pitch,) * more + x.strides)
-
-
-def _contains(value: Any) -> bool:
-    """Is there a Diffuse array in a nested sequence?"""
-    return type(value) in (list, tuple) and any(isinstance(v, Array) or _contains(v) for v in value)
-
-
-def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    x = asarray(a, dtype, "C")
-    return x if x.ndim else x.reshape(1)
-
-
-def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    x = asarray(a, dtype, "F")
-    return x if x.ndim else x.reshape(1)
-
-
-def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
-    return array(a, order=order, copy=True)
+from diffuse.numpy import elementwise, fallback
+from diffuse.numpy.base import Array, host, hosted, recorded, viewing
+from diffuse.numpy.conversion import (
+    array,
+    asanyarray,
+    asarray,
+    ascontiguousarray,
+    asfortranarray,
+    copy,
+    elsewhere,
+)
+from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, element_type, replica, resized, row_major
+from diffuse.numpy.operands import adopt, foreign, lowered, shared, wrap
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
     """A shape argument, checked with NumPy's messages."""
-    if isinstance(shape, Array):
-        shape = host(shape).tolist()
+    if isinstance(shape, (Array, numpy.ndarray)):
+        shape = lowered(shape).tolist()
     if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
         found = tuple([operator.index(n) for n in shape])
     else:
@@ -123,9 +50,9 @@ def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: str) -> Any:
 
 
 def _filled(shape: Any, value: Any, dtype: Any, order: str, instead: Callable[..., Any]) -> Any:
-    kind = numpy.dtype(float if dtype is None else dtype)
+    kind = element_type(float if dtype is None else dtype)
     if kind not in NATIVE:
-        return instead(shape, dtype=kind, order=order)
+        return instead(lowered(shape), dtype=dtype, order=order)
     return constant(_fresh(_shape(shape), kind, order), value)
 
 
@@ -150,9 +77,11 @@ def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
 
 
 def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
-    kind = numpy.dtype(dtype)
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.empty, shape, dtype, order, like=like)
+    kind = element_type(dtype)
     if kind not in NATIVE:
-        return numpy.empty(shape, dtype, order)  # type: ignore[call-overload]
+        return numpy.empty(lowered(shape), dtype, order)  # type: ignore[call-overload]
     target = _fresh(_shape(shape), kind, order)
     return fresh(target)
 
@@ -171,25 +100,31 @@ SMALL_FORMS: dict[tuple[int, ...], Form] = {}
 
 
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.zeros, shape, dtype, order, like=like)
     if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
         extents = shape if type(shape) is tuple else (shape,)
         known = SMALL_FORMS.get(extents)
         if known is not None and known.size < elementwise.SMALL and INT.issuperset(map(type, extents)):
             return hosted(numpy.zeros(extents), known)
-    kind = numpy.dtype(dtype)
-    return _filled(shape, _number(0, kind) if kind in NATIVE else 0, kind, order, numpy.zeros)
+    kind = element_type(dtype)
+    return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
 
 
 def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
-    kind = numpy.dtype(float if dtype is None else dtype)
-    return _filled(shape, _number(1, kind) if kind in NATIVE else 1, kind, order, numpy.ones)
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.ones, shape, dtype, order, like=like)
+    kind = element_type(dtype)
+    return _filled(shape, _number(1, kind) if kind in NATIVE else 1, dtype, order, numpy.ones)
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
          like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.full, shape, fill_value, dtype, order, like=like)
     value = adopt(fill_value)
     if dtype is None:
-        dtype = value.form.dtype if isinstance(value, Array) else numpy.asarray(fill_value).dtype
+        dtype = value.form.dtype if isinstance(value, Array) else asarray(fill_value).dtype
     x = empty(shape, dtype, order)
     x[...] = _cast(fill_value, x.dtype)
     return x
@@ -204,10 +139,13 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell[()]
 
 
-def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
-    """The form of a fresh array like another, or None for types without kernels."""
+def _like(prototype: Any, dtype: Any, order: str, shape: Any, device: Any) -> Any:
+    """The form of a fresh array like another; None for types without kernels and other libraries' arrays."""
+    elsewhere(device, None)
+    if foreign(prototype):
+        return None
     source = asanyarray(prototype)
-    kind = numpy.dtype(source.dtype if dtype is None else dtype)
+    kind = source.dtype if dtype is None else element_type(dtype)
     if not isinstance(source, Array) or kind not in NATIVE:
         return None
     if shape is None:
@@ -217,9 +155,9 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any) -> Any:
 
 def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
-    target = _like(prototype, dtype, order, shape)
+    target = _like(prototype, dtype, order, shape, device)
     if target is None:
-        return numpy.empty_like(lowered(prototype), dtype, order, subok, shape)  # type: ignore[call-overload]
+        return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape)
     return (
         recorded(target)
         if target.size >= max(elementwise.SMALL, 1)
@@ -229,17 +167,17 @@ def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool 
 
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
-    target = _like(a, dtype, order, shape)
+    target = _like(a, dtype, order, shape, device)
     if target is None:
-        return numpy.zeros_like(lowered(a), dtype, order, subok, shape)  # type: ignore[call-overload]
+        return fallback.asked(numpy.zeros_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
     return constant(target, _number(0, target.dtype))
 
 
 def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
               device: Any = None) -> Any:
-    target = _like(a, dtype, order, shape)
+    target = _like(a, dtype, order, shape, device)
     if target is None:
-        return numpy.ones_like(lowered(a), dtype, order, subok, shape)  # type: ignore[call-overload]
+        return fallback.asked(numpy.ones_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
     return constant(target, _number(1, target.dtype))
 
 
@@ -253,15 +191,23 @@ def full_like(
     *,
     device: Any = None,
 ) -> Any:
-    x = empty_like(a, dtype, order, subok, shape)
+    if foreign(a):
+        return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
+                              shape=shape, device=device)
+    x = empty_like(a, dtype, order, subok, shape, device=device)
     x[...] = _cast(fill_value, x.dtype)
     return x
 
 
 def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
     """NumPy's arange: its length and its two first values decide, the rest is start + i * delta."""
-    bounds = [host(a).item() if isinstance(a, Array) else a for a in args]
-    named = {k: host(v).item() if isinstance(v, Array) else v for k, v in named.items()}
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.arange, *args, dtype=dtype, like=like, **named)
+    if named or len(args) > 3:  # raises if a name is wrong, given twice or not enough
+        fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
+                       **dict.fromkeys(named, 1))
+    bounds: list[Any] = [host(a)[()] if isinstance(a, Array) else a for a in args]
+    named = {k: host(v)[()] if isinstance(v, Array) else v for k, v in named.items()}
     if len(bounds) == 4:
         dtype = bounds.pop()
     begin, end, step = _range(bounds, named)
@@ -310,16 +256,17 @@ def linspace(
     device: Any = None,
 ) -> Any:
     """NumPy's linspace: i * step + start in floating point, the last value exact."""
-    values = [host(v).item() if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
+    elsewhere(device, None)
+    values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
     plain = all(type(v) in (int, float, numpy.float64) for v in values)
     if (
         not plain
         or count < max(elementwise.SMALL, 3)
+        or axis not in (0, -1)
         or (dtype is not None and numpy.dtype(dtype) != numpy.float64)
     ):
-        found = numpy.linspace(*map(lowered, values), num, endpoint, retstep, dtype, axis)  # type: ignore[call-overload]
-        return (wrap(found[0]), found[1]) if retstep else wrap(found)
+        return fallback.asked(numpy.linspace, *values, num, endpoint, retstep, dtype, axis)
     first, last = (float(v) for v in values)
     parts = count - 1 if endpoint else count
     delta = last - first
@@ -333,6 +280,8 @@ def linspace(
 
 def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None,
         like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
     rows = operator.index(N)
     columns = rows if M is None else operator.index(M)
     x = zeros((rows, columns), dtype, order)
@@ -347,10 +296,12 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C",
 
 
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
-    return eye(n, dtype=float if dtype is None else dtype)
+    return eye(n, dtype=float if dtype is None else dtype, like=like)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.frombuffer, buffer, dtype, count, offset, like=like)
     return shared(numpy.frombuffer(buffer, dtype, count, offset))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from operator import is_
 from types import FrameType
 from typing import Any
 
@@ -19,7 +20,7 @@ from diffuse.numpy import base, distributed
 from diffuse.numpy.base import Array
 from diffuse.numpy.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.lending import owned
-from diffuse.numpy.operands import shared, wrap
+from diffuse.numpy.operands import answering, refused, shared, wrap
 from diffuse.numpy.readers import reads
 from diffuse.settings import config
 
@@ -59,7 +60,8 @@ class Conversion:
         """Arrays whose store another library holds: the host's copy of each, and its elements before."""
 
     def lowered(self, value: Any) -> Any:
-        """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts."""
+        """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts.  A list
+        or dict without any stays itself: a function (a callback, say) may change it for the program."""
         kind = type(value)
         if isinstance(value, Array):
             if self.described:
@@ -75,9 +77,11 @@ class Conversion:
         if kind is numpy.ndarray:
             self.pairs.append((value, value))
         elif kind is list:
-            return [self.lowered(v) for v in value]
+            items = [self.lowered(v) for v in value]
+            return value if all(map(is_, items, value)) else items
         elif kind is dict:
-            return {k: self.lowered(v) for k, v in value.items()}
+            named = {k: self.lowered(v) for k, v in value.items()}
+            return value if all(map(is_, named.values(), value.values())) else named
         elif kind is slice:
             return slice(self.lowered(value.start), self.lowered(value.stop), self.lowered(value.step))
         elif isinstance(value, tuple):
@@ -148,6 +152,10 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         _report(name or _name(function))
     try:
         found = function(*plain_args, **plain_kwargs)
+    except ValueError as error:
+        if not refused(error):
+            raise
+        found = function(*answering(plain_args), **answering(plain_kwargs))
     finally:
         conversion.put_back()
     return conversion.raised(found)

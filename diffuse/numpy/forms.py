@@ -138,6 +138,24 @@ _forms: dict[tuple[Point, Point, Any], Form] = {}
 INTERNED = 1 << 15
 
 
+_FAMILIES = type(numpy.dtypes.StrDType)
+
+
+def element_type(dtype: Any) -> numpy.dtype[Any]:
+    """The element type that an argument asks for.  `numpy.dtype` takes a class of element types, such as
+    `numpy.dtypes.Float32DType`, for any class of Python objects."""
+    return numpy.empty(0, dtype).dtype if isinstance(dtype, _FAMILIES) else numpy.dtype(dtype)
+
+
+def memory_order(order: Any) -> str:
+    """C, F, A or K, for all that NumPy takes for one of them, or its error."""
+    if order is None:
+        return "K"
+    if order not in ("C", "F", "A", "K"):
+        numpy.empty_like(0, order=order)  # raises where NumPy would
+    return str(order).upper()
+
+
 def form(shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> Form:
     found = _forms.get((shape, strides, dtype))
     if found is None:
@@ -173,6 +191,8 @@ def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
 
 def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str = "K") -> Form:
     """The form NumPy gives the result of an elementwise operation on `inputs`."""
+    if order not in ("C", "F", "A", "K"):
+        order = memory_order(order)
     if order == "C" or (order == "K" and all(x.flags.c_contiguous for x in inputs)):
         return row_major(shape, dtype)
     if order == "F" or (order == "A" and inputs and all(x.flags.fnc for x in inputs)):

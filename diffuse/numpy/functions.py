@@ -13,9 +13,10 @@ import numpy
 
 from diffuse.numpy import base, elementwise, fallback
 from diffuse.numpy.base import Array, ready
-from diffuse.numpy.creation import array, asanyarray, asarray, fresh
+from diffuse.numpy.conversion import asanyarray, asarray, elsewhere
+from diffuse.numpy.creation import fresh
 from diffuse.numpy.forms import NATIVE, replica
-from diffuse.numpy.manipulation import named
+from diffuse.numpy.manipulation import asking, named
 from diffuse.numpy.operands import adopt, foreign
 from diffuse.numpy.ufuncs import UFUNCS
 
@@ -65,12 +66,8 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     if not isinstance(x, Array) and type(x) is not numpy.ndarray:
         return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
+    elsewhere(device, None)
     return asarray(x).astype(dtype, copy=copy)
-
-
-@named(numpy.copy)
-def copy(a: Any, order: Any = "K", subok: bool = False) -> Any:
-    return array(a, order=order, copy=True)
 
 
 @named(numpy.fix)
@@ -143,7 +140,10 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
         if low is None or high is None:
             if low is not high:
                 bound = UFUNCS["minimum" if low is None else "maximum"]
-                return bound(*operands) if out is None else bound(*operands, out=out)
+                try:
+                    return bound(*operands) if out is None else bound(*operands, out=out)
+                except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
+                    pass
         elif out is None or isinstance(out, Array):
             dtype = common(*operands)
             if dtype in NATIVE:
@@ -171,8 +171,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     if type(dst) is not base.array_class or not recordable(source, mask) or small(dst, source, mask):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
         return
-    given = source.form.dtype if isinstance(source, Array) else source
-    fits = numpy.can_cast(given, dst.dtype, casting) if isinstance(source, Array) else True
+    given = source.form.dtype if isinstance(source, Array) else numpy.asarray(source).dtype
+    fits = numpy.can_cast(given, dst.dtype, casting)
     shapes = [v.form.shape for v in (source, mask) if isinstance(v, Array)]
     if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
             or numpy.broadcast_shapes(*shapes, dst.shape) != dst.shape):
@@ -188,11 +188,11 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 
 @named(numpy.putmask)
-def putmask(a: Any, mask: Any, values: Any) -> None:
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
-    same = isinstance(chosen, Array) and type(a) is base.array_class and chosen.form.shape == a.shape
-    plain = not isinstance(source, Array) or source.form.shape == a.shape
-    if same and plain and chosen.form.name == "bool":
+    same = type(a) is base.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
+    plain = not isinstance(source, Array) or same and source.form.shape == a.shape
+    if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
         copyto(a, source, "unsafe", chosen)
     else:
         fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
@@ -249,8 +249,9 @@ def _without_nans(a: Any, value: Any) -> Any:
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
     from diffuse.numpy.creation import arange
 
-    rows, columns = int(N), int(N if M is None else M)
-    mask = arange(rows).reshape(-1, 1) >= arange(-int(k), columns - int(k))
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
+    mask = arange(N).reshape(-1, 1) >= arange(-k, (N if M is None else M) - k)
     return mask.astype(dtype, copy=False)
 
 
@@ -273,7 +274,7 @@ def triu(m: Any, k: int = 0) -> Any:
     return _triangle(m, k - 1, False)
 
 
-@named(numpy.meshgrid)
+@asking(numpy.meshgrid)
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")

@@ -11,16 +11,18 @@ from diffuse.numpy import base, fallback, forms
 from diffuse.numpy.creation import array, asanyarray, empty, empty_like, fresh
 from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.manipulation import (
+    asking,
     atleast_1d,
     atleast_2d,
     atleast_3d,
     expand_dims,
     is_array,
-    named,
     viewed,
 )
 from diffuse.numpy.operands import lowered
 from diffuse.settings import config
+
+WEAK = frozenset({int, float, complex})
 
 
 def _at_once(arrays: list[Any]) -> bool:
@@ -34,10 +36,20 @@ def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:
     return fallback.call(function, args, kwargs, f"numpy.{function.__name__}", "library")
 
 
-@named(numpy.concatenate)
+def _sequence(*args: Any, **kwargs: Any) -> Any:
+    """The arrays that a call joins."""
+    arrays = args[0] if args else next(iter(kwargs.values()), None)
+    return arrays if hasattr(arrays, "__getitem__") else None
+
+
+@asking(numpy.concatenate, _sequence)
 def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
                 casting: Any = "same_kind") -> Any:
     parts = [asanyarray(x) for x in arrays]
+    if axis is None and dtype is None and out is None and not WEAK.isdisjoint(map(type, arrays)):
+        # the only place where Python's numbers can stand among arrays, whose type they take
+        types = [v if type(v) in WEAK else x.dtype for v, x in zip(arrays, parts, strict=True)]
+        dtype = numpy.result_type(*types)
     options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
     if not parts or out is not None or _at_once(parts):
         return _fallback(numpy.concatenate, parts, **options)
@@ -62,13 +74,13 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     return joined
 
 
-@named(numpy.concat)
+@asking(numpy.concat, _sequence)
 def concat(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
            casting: Any = "same_kind") -> Any:
     return concatenate(arrays, axis, out, dtype=dtype, casting=casting)
 
 
-@named(numpy.stack)
+@asking(numpy.stack, _sequence)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
           casting: Any = "same_kind") -> Any:
     parts = [asanyarray(x) for x in arrays]
@@ -83,29 +95,29 @@ def _listed(found: Any) -> list[Any]:
     return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
-@named(numpy.vstack)
+@asking(numpy.vstack, _sequence)
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     return concatenate(_listed(atleast_2d(*tup)), 0, dtype=dtype, casting=casting)
 
 
-@named(numpy.hstack)
+@asking(numpy.hstack, _sequence)
 def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     parts = _listed(atleast_1d(*tup))
     return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
-@named(numpy.dstack)
+@asking(numpy.dstack, _sequence)
 def dstack(tup: Any) -> Any:
     return concatenate(_listed(atleast_3d(*tup)), 2)
 
 
-@named(numpy.column_stack)
+@asking(numpy.column_stack, _sequence)
 def column_stack(tup: Any) -> Any:
     arrays = [asanyarray(x) for x in tup]
     return concatenate([x if x.ndim >= 2 else atleast_2d(x).T for x in arrays], 1)
 
 
-@named(numpy.append)
+@asking(numpy.append)
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     arr, values = asanyarray(arr), asanyarray(values)
     if axis is None:
@@ -127,7 +139,7 @@ def _joined(part: Any, depth: int, rank: int) -> Any:
     return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
 
 
-@named(numpy.block)
+@asking(numpy.block, lambda arrays: [leaf for leaf, _ in _leaves(arrays)])
 def block(arrays: Any) -> Any:
     leaves = _leaves(arrays)
     depth = max(level for _, level in leaves)
@@ -137,7 +149,7 @@ def block(arrays: Any) -> Any:
     return found.copy() if depth == 0 else found
 
 
-@named(numpy.roll)
+@asking(numpy.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     a = asanyarray(a)
     if _at_once([a]) or not a.size:
@@ -162,12 +174,12 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     return rolled
 
 
-@named(numpy.tile)
+@asking(numpy.tile)
 def tile(A: Any, reps: Any) -> Any:
     a = asanyarray(A)
-    times = tuple(int(r) for r in reps) if isinstance(reps, (tuple, list)) else (int(reps),)
+    times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
     rank = max(a.ndim, len(times))
-    if _at_once([a]):
+    if _at_once([a]) or not all([isinstance(r, (int, numpy.integer)) and r >= 0 for r in times]):
         return _fallback(numpy.tile, a, reps)
     if all(r == 1 for r in times):
         return array(a, ndmin=rank)
@@ -180,7 +192,7 @@ def tile(A: Any, reps: Any) -> Any:
     return tiled
 
 
-@named(numpy.repeat)
+@asking(numpy.repeat)
 def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     a = asanyarray(a)
     if not isinstance(repeats, (int, numpy.integer)) or repeats < 0 or _at_once([a]):
@@ -196,7 +208,7 @@ def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
     return repeated
 
 
-@named(numpy.pad)
+@asking(numpy.pad)
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     a = asanyarray(array)
     if _at_once([a]) or not _paddable(a, pad_width, mode, kwargs):

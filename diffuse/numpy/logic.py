@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import numpy
@@ -9,17 +10,26 @@ import numpy
 from diffuse.numpy import fallback
 from diffuse.numpy.base import unboxed
 from diffuse.numpy.creation import asanyarray, asarray
-from diffuse.numpy.manipulation import imag, is_array, named
-from diffuse.numpy.operands import foreign, lowered
+from diffuse.numpy.manipulation import asking, imag, is_array, named
+from diffuse.numpy.operands import foreign, lowered, wrap
 from diffuse.numpy.ufuncs import UFUNCS
 
+NUMBERS = (int, float, complex)
 
-@named(numpy.isclose)
+
+@asking(numpy.isclose)
 def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: bool = False) -> Any:
-    x, y = asanyarray(a), asanyarray(b)
-    if not (is_array(x) and is_array(y)):
-        return numpy.isclose(lowered(a), lowered(b), lowered(rtol), lowered(atol), equal_nan)
-    if y.dtype.kind in "biu":
+    # Python's numbers take the type of the array beside them
+    operands: list[Any] = [v if isinstance(v, NUMBERS) else asanyarray(v) for v in (a, b, atol, rtol)]
+    x, y, atol, rtol = operands
+    known = all([is_array(v) or isinstance(v, NUMBERS) for v in operands])
+    if not known or not (is_array(x) or is_array(y)):
+        return wrap(numpy.isclose(lowered(a), lowered(b), lowered(rtol), lowered(atol), equal_nan))
+    if [v for v in (atol, rtol) if type(v) is not float or not isfinite(v)]:
+        numpy.isclose(0.0, 0.0, lowered(rtol), lowered(atol))  # warns where a tolerance is not finite
+    if not is_array(y):
+        y = float(y) if isinstance(y, int) else y
+    elif y.dtype.kind in "biu":
         y = y.astype(numpy.result_type(y.dtype, 1.0))
     with numpy.errstate(invalid="ignore"):
         near = UFUNCS["less_equal"](abs(x - y), atol + rtol * abs(y))
@@ -29,12 +39,12 @@ def isclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: b
     return unboxed(found)
 
 
-@named(numpy.allclose)
+@asking(numpy.allclose)
 def allclose(a: Any, b: Any, rtol: Any = 1.0e-5, atol: Any = 1.0e-8, equal_nan: bool = False) -> bool:
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-@named(numpy.array_equal)
+@asking(numpy.array_equal)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     try:
         x, y = asarray(a1), asarray(a2)
@@ -50,7 +60,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     return bool(((x == y) | both).all())
 
 
-@named(numpy.array_equiv)
+@asking(numpy.array_equiv)
 def array_equiv(a1: Any, a2: Any) -> bool:
     try:
         x, y = asarray(a1), asarray(a2)
@@ -60,12 +70,12 @@ def array_equiv(a1: Any, a2: Any) -> bool:
     return bool(asanyarray(x == y).all())
 
 
-@named(numpy.isposinf)
+@asking(numpy.isposinf)
 def isposinf(x: Any, out: Any = None) -> Any:
     return _infinite(x, out, "isposinf", False)
 
 
-@named(numpy.isneginf)
+@asking(numpy.isneginf)
 def isneginf(x: Any, out: Any = None) -> Any:
     return _infinite(x, out, "isneginf", True)
 
@@ -81,7 +91,7 @@ def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     return UFUNCS["logical_and"](UFUNCS["isinf"](a), wanted, **options)
 
 
-@named(numpy.isreal)
+@asking(numpy.isreal)
 def isreal(x: Any) -> Any:
     return imag(x) == 0
 

@@ -7,6 +7,7 @@ nothing waits.  Another library's array is asked itself, as NumPy asks it: `np.t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy
@@ -34,6 +35,8 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     if type(x) is not base.array_class:
         x = x[...]
     found = function(x.meta, *args, **kwargs)
+    if isinstance(found, numpy.generic):  # of a 0-d array: the description was asked for its element
+        return function(base.host(x), *args, **kwargs)
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else base.viewing(x, found)
     return type(found)([base.viewing(x, part) for part in found])
@@ -47,6 +50,30 @@ def named(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
         return ours
 
     return mark
+
+
+def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = None
+           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `named`, for a function that makes Diffuse's arrays of its arguments: a call with an array of
+    another library that answers NumPy's functions itself stays NumPy's.  `arrays` finds the arrays among the
+    arguments, or gives None where NumPy should raise; without it they are the positional arguments."""
+    def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(ours)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            found = args if arrays is None else arrays(*args, **kwargs)
+            if found is None or any([asks(x) for x in found]):
+                return fallback.call(function, args, kwargs, silent="foreign")
+            return ours(*args, **kwargs)
+
+        return named(function)(run)
+
+    return mark
+
+
+def asks(x: Any) -> bool:
+    """Does `x` answer calls of NumPy's functions, being neither Diffuse's nor plainly NumPy's?"""
+    kind = type(x)
+    return kind not in base.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
 
 
 def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -88,6 +115,8 @@ as_strided = _view_function(stride_tricks.as_strided)
 
 @named(numpy.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    if subok and foreign(array):
+        return fallback.asked(numpy.broadcast_to, array, shape, subok=True)
     return viewed(array, numpy.broadcast_to, shape)
 
 
@@ -117,14 +146,9 @@ atleast_3d = _at_least(numpy.atleast_3d)
 
 
 @named(numpy.reshape)
-def reshape(a: Any, /, shape: Any = None, order: Any = "C", *, newshape: Any = None,
-            copy: bool | None = None) -> Any:
-    if shape is None and newshape is not None:
-        shape = newshape
+def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
     if foreign(a):
         return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
-    if shape is None:
-        raise TypeError("reshape() missing 1 required positional argument: 'shape'")
     return asanyarray(a).reshape(shape, order=order, copy=copy)
 
 
@@ -153,17 +177,17 @@ def _component(val: Any, function: Callable[..., Any]) -> Any:
 
 @named(numpy.shape)
 def shape(a: Any) -> Any:
-    return a.shape if is_array(a) else numpy.shape(lowered(a))
+    return a.shape if is_array(a) else fallback.asked(numpy.shape, a)
 
 
 @named(numpy.ndim)
 def ndim(a: Any) -> Any:
-    return a.ndim if is_array(a) else numpy.ndim(lowered(a))
+    return a.ndim if is_array(a) else fallback.asked(numpy.ndim, a)
 
 
 @named(numpy.size)
 def size(a: Any, axis: Any = None) -> Any:
-    return numpy.size(a.meta if isinstance(a, Array) else lowered(a), axis)
+    return numpy.size(a.meta, axis) if isinstance(a, Array) else fallback.asked(numpy.size, a, axis)
 
 
 @named(numpy.may_share_memory)

@@ -8,10 +8,21 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, elementwise, fallback, folds, moments, namespace, reductions, views
-from diffuse.numpy.base import Array, host, viewing
-from diffuse.numpy.forms import NATIVE
-from diffuse.numpy.operands import wrap
+from diffuse.numpy import (
+    assign,
+    base,
+    elementwise,
+    fallback,
+    folds,
+    inplace,
+    moments,
+    namespace,
+    views,
+)
+from diffuse.numpy.base import host, viewing
+from diffuse.numpy.flat import Flat
+from diffuse.numpy.forms import NATIVE, element_type, memory_order
+from diffuse.numpy.operands import lowered, wrap
 from diffuse.numpy.operators import Operators
 from diffuse.numpy.ufuncs import UFUNCS
 
@@ -74,21 +85,23 @@ class Methods(Operators):
 
     @property
     def flat(self) -> Any:
-        return base.exported(self).flat
+        return Flat(self)
 
     @flat.setter
     def flat(self, value: Any) -> None:
         memory: Any = base.writable(self)
-        memory.flat = host(value) if isinstance(value, Array) else value
+        memory.flat = lowered(value)
         base.wrote(self)
 
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
+        if not shape:
+            raise TypeError("reshape() takes exactly 1 argument (0 given)")
         return views.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy)
 
     def transpose(self, *axes: Any) -> Any:
         return viewing(self, self.meta.transpose(*axes))
 
-    def swapaxes(self, axis1: Any, axis2: Any) -> Any:
+    def swapaxes(self, axis1: Any, axis2: Any, /) -> Any:
         return viewing(self, self.meta.swapaxes(axis1, axis2))
 
     def squeeze(self, axis: Any = None) -> Any:
@@ -105,37 +118,33 @@ class Methods(Operators):
         return views.flatten(self, order)
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
-        if dtype is base.array_class or dtype is None and type in (None, base.array_class):
-            return viewing(self, self.meta)
-        if type is not None or isinstance(dtype, builtin_type) and issubclass(dtype, numpy.ndarray):
-            return base.exported(self).view(dtype) if type is None else base.exported(self).view(type)
-        return views.retyped(self, dtype)
+        if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, base.array_class):
+            dtype, type = None, dtype
+        if type is None or type is base.array_class:
+            return viewing(self, self.meta) if dtype is None else views.retyped(self, dtype)
+        return base.exported(self).view(*[t for t in (dtype, type) if t is not None])
 
     # -- copies and conversions --------------------------------------------------------------------------
 
     def copy(self, order: str = "C") -> Any:
-        return elementwise.duplicate(self, None, order)
+        return elementwise.duplicate(self, None, order or "C")
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
         if casting == "same_value":  # NumPy looks at the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
-        target = numpy.dtype(dtype)
+        target = element_type(dtype)
         if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]
         if target not in NATIVE:
-            return host(self).astype(target, order=order)  # type: ignore[call-overload]
-        flags = self.meta.flags
+            return host(self).astype(dtype, order=order)  # type: ignore[call-overload]
+        flags, order = self.meta.flags, memory_order(order)
         fits = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
-        if not copy and target == self.form.dtype and fits.get(order):
+        if not copy and target == self.form.dtype and fits[order]:
             return self
         return elementwise.duplicate(self, target, order)
 
     def item(self, *args: Any) -> Any:
-        if not args and self.form.size == 1:
-            return host(self).item()
-        if self.form.size == 0 or not args:
-            raise ValueError("can only convert an array of size 1 to a Python scalar")
         return host(self).item(*args)
 
     def tolist(self) -> Any:
@@ -144,29 +153,25 @@ class Methods(Operators):
     def tobytes(self, order: Any = "C") -> bytes:
         return host(self).tobytes(order)
 
-    def fill(self, value: Any) -> None:
+    def fill(self, value: Any, /) -> None:
         assign.fill(self, value)
 
     def resize(self, *shape: Any, refcheck: bool = True) -> None:
-        wanted = shape[0] if len(shape) == 1 else shape
-        if self.owner is not None:
-            raise ValueError("cannot resize this array: it does not own its data")
-        memory = host(self).copy()
-        memory.resize(wanted, refcheck=False)
-        fresh = wrap(memory)
-        self.storage, self.form, self.part = fresh.storage, fresh.form, fresh.part
-        self.meta, self.memory = fresh.meta, fresh.memory
+        inplace.resize(self, shape, refcheck)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        if stream is not None:
+            raise ValueError(f"expected stream None, got {stream!r}: arrays on a CPU have no streams")
         if device != "cpu":
             raise ValueError(f"Unsupported device: {device}. Only 'cpu' is accepted.")
         return self
 
-    def conj(self) -> Any:
-        return UFUNCS["conjugate"](self) if self.form.name[0] == "c" else self
+    def conjugate(self, out: Any = None, /) -> Any:
+        if out is None and self.form.name[0] != "c":
+            return self
+        return UFUNCS["conjugate"](self, out=out)
 
-    def conjugate(self) -> Any:
-        return self.conj()
+    conj = conjugate
 
     # -- reductions --------------------------------------------------------------------------------------
 
@@ -222,9 +227,6 @@ class Methods(Operators):
     ) -> Any:
         return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
-    def ptp(self, axis: Any = None, out: Any = None, keepdims: Any = False) -> Any:
-        return reductions.ptp(self, axis, out, keepdims)
-
     def argmin(self, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
         return folds.extreme("argmin", self, axis, out, keepdims)
 
@@ -244,9 +246,18 @@ class Methods(Operators):
 
     # -- the rest ----------------------------------------------------------------------------------------
 
-    clip, dot, repeat = by_function("clip"), by_function("dot"), by_function("repeat")
-    round = by_function("round")
-    take, compress, choose = by_function("take"), by_function("compress"), by_function("choose")
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        return resolved("clip")(self, min, max, out, **kwargs)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        return resolved("compress")(condition, self, axis, out)
+
+    def choose(self, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """Choices follow one by one, or as one sequence; `out`, in NumPy too, has to be named."""
+        return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
+
+    dot, repeat = by_function("dot"), by_function("repeat")
+    round, take = by_function("round"), by_function("take")
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
     put, sort, partition = by_numpy("put"), by_numpy("sort"), by_numpy("partition")
@@ -256,7 +267,7 @@ class Methods(Operators):
         by_numpy("dump", "text"),
         by_numpy("dumps", "text"),
     )
-    getfield, setfield, setflags = by_numpy("getfield"), by_numpy("setfield"), by_numpy("setflags")
+    getfield, setfield = by_numpy("getfield"), by_numpy("setfield")
 
 
 builtin_type = type

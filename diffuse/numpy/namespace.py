@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import fallback
+from diffuse.numpy import fallback, subclasses
 
-OURS = ("creation", "reductions", "manipulation", "joining", "logic", "functions", "calculus", "products",
-        "errors")
+OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
+        "products", "errors")
 """The modules of this package whose public functions stand in NumPy's namespace under their own names."""
 
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
@@ -112,7 +112,7 @@ def resolve(name: str) -> Any:
         return real
     ours = native(name)
     if ours is not None:
-        return ours
+        return like_builtin(ours, real, "diffuse.numpy")
     if name in INDEXERS:
         return Indexer(name, real)
     if name == "vectorize":
@@ -125,6 +125,9 @@ def converted(real: Any, path: str) -> Any:
     if isinstance(real, ModuleType):
         mirrored = real.__name__.startswith("numpy.")
         return importlib.import_module("diffuse." + real.__name__) if mirrored else real
+    kind: Any = real
+    if isinstance(real, type) and issubclass(real, numpy.ndarray):
+        subclasses.acquaint(kind)
     if isinstance(real, type) or not callable(real):
         return real
     if path.startswith("numpy.lib.stride_tricks."):
@@ -132,7 +135,24 @@ def converted(real: Any, path: str) -> Any:
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
-    return fallback.wrapped(real, path, reason)
+    return like_builtin(fallback.wrapped(real, path, reason), real, "diffuse." + path.rpartition(".")[0])
+
+
+class Builtin(staticmethod):  # type: ignore[type-arg]
+    """A function that, as an attribute of a class, is no method: as NumPy's own that are written in C."""
+
+    def __init__(self, function: Callable[..., Any], module: str) -> None:
+        super().__init__(function)
+        self.__module__ = module
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def like_builtin(ours: Any, real: Any, module: str) -> Any:
+    """`ours` in the place of NumPy's `real`: a method of classes that have it as an attribute, or not."""
+    binds = hasattr(type(real), "__get__") or not isinstance(ours, FunctionType)
+    return ours if binds else Builtin(ours, module)
 
 
 class FallbackUfunc:
@@ -159,6 +179,7 @@ class Mirror(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))
+        subclasses.acquaint_all(real)
         if name.startswith("__") and name not in ("__all__", "__doc__", "__version__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
         value = converted(getattr(real, name), f"{real.__name__}.{name}")

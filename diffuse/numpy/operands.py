@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 
 from diffuse import engine
-from diffuse.numpy import elementwise, legate
-from diffuse.numpy.base import ARRAYS, Array, host, hosted, spanned, storage_of
+from diffuse.numpy import base, elementwise, legate
+from diffuse.numpy.base import ARRAYS, Array, exported, host, hosted, spanned, storage_of
 from diffuse.numpy.forms import NATIVE, form_of
 from diffuse.numpy.lending import borrow, held
 
@@ -45,6 +45,47 @@ def shared(array: Any) -> Any:
     return x
 
 
+_REFUSAL = "object __array__ method not producing an array"
+
+
+class Answer:
+    """An object whose `__array__` gives an array of Diffuse's, for NumPy, which takes only its own there."""
+
+    __slots__ = ("_asked", "given", "memory")
+
+    def __init__(self, asked: Any) -> None:
+        self._asked = asked
+        self.given = self.memory = None
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        self.given = self.memory = self._asked.__array__(*args, **kwargs)
+        if isinstance(self.given, Array):
+            self.memory = exported(self.given)
+        return self.memory
+
+
+def answering(value: Any) -> Any:
+    """`value` with an `Answer` for each object that NumPy would ask for its `__array__`."""
+    if type(value) in (list, tuple):
+        return type(value)([answering(v) for v in value])
+    if type(value) is dict:
+        return {key: answering(v) for key, v in value.items()}
+    known = isinstance(value, (numpy.ndarray, numpy.generic, Array, type))
+    return Answer(value) if not known and hasattr(value, "__array__") else value
+
+
+def readable(x: Any) -> Any:
+    """What NumPy may read the elements of `x` from."""
+    if type(x) in PLAIN or isinstance(x, (Array, numpy.ndarray)) or not hasattr(x, "__array__"):
+        return lowered(x)
+    return numpy.asarray(Answer(x))
+
+
+def refused(error: ValueError) -> bool:
+    """Did NumPy ask an object for its `__array__` and get one of Diffuse's arrays?"""
+    return str(error) == _REFUSAL
+
+
 def foreign(x: Any) -> bool:
     """Is this another library's array (a sparse or masked one, `numpy.matrix`), or anything else that NumPy's
     functions ask itself or convert by rules of their own?"""
@@ -71,7 +112,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
 def lowered(x: Any) -> Any:
     """A nested sequence with NumPy arrays in place of Diffuse's."""
     if isinstance(x, Array):
-        return host(x)
+        return host(x) if type(x) is base.array_class else host(x)[()]
     if type(x) in (list, tuple):
         return type(x)([lowered(v) for v in x])
     return lowered(legate.adopt(x)) if legate.shares(x) else x

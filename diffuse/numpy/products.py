@@ -15,7 +15,7 @@ from diffuse.numpy.base import Array, recorded, storage_of, view_of
 from diffuse.numpy.creation import asanyarray, asarray
 from diffuse.numpy.forms import NATIVE, row_major
 from diffuse.numpy.functions import small
-from diffuse.numpy.manipulation import named
+from diffuse.numpy.manipulation import asking, asks, named
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -93,6 +93,8 @@ UFUNCS["matmul"].general = _matmul_general  # type: ignore[method-assign]
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     if out is None and _vectors(a, b):
         return UFUNCS["matmul"](a, b)
+    if asks(a) or asks(b):
+        return fallback.asked(numpy.dot, a, b, out)
     x, y = asanyarray(a), asanyarray(b)
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.ndim == 0 or y.ndim == 0:  # type: ignore[attr-defined]
@@ -102,7 +104,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
 
 
-@named(numpy.vdot)
+@asking(numpy.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if not _plain(x, y) or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu" or x.size != y.size:
@@ -110,7 +112,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     return folds.product(x.ravel(), y.ravel())
 
 
-@named(numpy.inner)
+@asking(numpy.inner)
 def inner(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if _plain(x, y) and x.ndim == 1 and y.ndim <= 2:
@@ -118,7 +120,7 @@ def inner(a: Any, b: Any, /) -> Any:
     return fallback.call(numpy.inner, (x, y), {}, "numpy.inner", "library")
 
 
-@named(numpy.outer)
+@asking(numpy.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = asarray(a).ravel(), asarray(b).ravel()
     options = {} if out is None else {"out": out}

@@ -8,16 +8,24 @@ from typing import Any
 import numpy.random as _real
 
 from diffuse.numpy import fallback as _fallback
+from diffuse.numpy.base import Array as _Array
 from diffuse.numpy.namespace import fill as _fill
+from diffuse.numpy.operands import lowered as _lowered
 
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""
 
 
+def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """NumPy's function on Diffuse arrays; a list that it shuffles is the program's own, whatever is in it."""
+    if name == "shuffle" and not isinstance(args[0] if args else kwargs.get("x"), _Array):
+        return function(*args, **kwargs)
+    return _fallback.call(function, args, kwargs, f"numpy.random.{name}", "source")
+
+
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        bound = function.__get__(self)
-        return _fallback.call(bound, args, kwargs, f"numpy.random.{name}", "source")
+        return _call(function.__get__(self), name, args, kwargs)
 
     run.__name__, run.__doc__ = name, function.__doc__
     return run
@@ -38,7 +46,14 @@ def default_rng(seed: Any = None) -> Any:
     """NumPy's `default_rng`; the arrays that the generator makes are Diffuse's."""
     if isinstance(seed, Generator):
         return seed
-    return Generator(_real.default_rng(seed).bit_generator)
+    return Generator(_real.default_rng(_lowered(seed)).bit_generator)
+
+
+def shuffle(*args: Any, **kwargs: Any) -> None:
+    _call(_real.shuffle, "shuffle", args, kwargs)
+
+
+_fallback.dressed(shuffle, _real.shuffle, __name__)
 
 
 _fill(globals(), _real)

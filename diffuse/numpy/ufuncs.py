@@ -13,7 +13,7 @@ from diffuse.kernels import generators, interpret_ops, routines
 from diffuse.numpy import base, elementwise, fallback, folds, views
 from diffuse.numpy.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
-from diffuse.numpy.operands import adopt, foreign, wrap
+from diffuse.numpy.operands import adopt, answering, foreign, lowered, refused, wrap
 
 SPLIT = {
     "divmod": ("floor_divide", "remainder"),
@@ -75,6 +75,8 @@ class ufunc:
         targets = tuple([adopt(x, writing=True) for x in outs])
         mask = options.get("where", True)
         if mask is not True:
+            if type(mask) in (list, tuple):
+                mask = numpy.array(lowered(mask), bool)
             mask = options["where"] = adopt(mask)
         known = all(
             x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands)
@@ -109,7 +111,13 @@ class ufunc:
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets):
             kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets])
-        found = self.numpy(*[host(x) if isinstance(x, Array) else x for x in operands], **kwargs)
+        values = [host(x) if isinstance(x, Array) else x for x in operands]
+        try:
+            found = self.numpy(*values, **kwargs)
+        except ValueError as error:
+            if not refused(error):
+                raise
+            found = self.numpy(*answering(values), **kwargs)
         for target in targets:
             if isinstance(target, Array):
                 base.wrote(target)

@@ -12,7 +12,7 @@ import numpy
 
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array, distant, host, hosted, ready, viewing
-from diffuse.numpy.forms import NATIVE, Mirror
+from diffuse.numpy.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.operands import lowered, wrap
 
 SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
@@ -101,7 +101,7 @@ def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) ->
 def ravel(x: Array, order: str = "C") -> Any:
     """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
     is stricter than that of reshape)."""
-    flags = x.meta.flags
+    flags, order = x.meta.flags, memory_order(order or "C")
     if order == "A":
         order = "F" if flags.fnc else "C"
     if order == "K":
@@ -115,6 +115,7 @@ def ravel(x: Array, order: str = "C") -> Any:
 
 def flatten(x: Array, order: str = "C") -> Any:
     """A flat copy."""
+    order = memory_order(order or "C")
     if order == "K":
         ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
         return flatten(viewing(x, x.meta.transpose(ranked)))
