@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from diffuse.runtime.legate import prepare, ranks
-from tests.jobs import FILL, RANKS_SECONDS, Job, diffuse, environment, python
+from tests.jobs import FILL, RANKS_SECONDS, TINY, Job, diffuse, environment, python
 
 RANK = """
 import os, sys, threading, warnings
@@ -148,9 +148,9 @@ print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value > 0)
 def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
     yields = YIELDS if prepare.find().cc else "print(True)"
     (tmp_path / "x.py").write_text(FILL + yields)
-    done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS)
+    done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
     assert (done.returncode, done.stdout) == (0, "2 False True\nTrue\n"), done.stderr[-2000:]
-    done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path, seconds=RANKS_SECONDS)
+    done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
     assert done.returncode == 1 and "rank 1 of 2: Traceback" in done.stderr
     assert "ValueError: boo" in done.stderr
 
