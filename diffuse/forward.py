@@ -43,7 +43,7 @@ class Forwarder:
         self._taken: list[Group] = []
         """Groups that are neither in the window any more nor launched."""
         self._current: tuple[Group, ...] = ()
-        """What is launched next, or was last."""
+        """What is being launched."""
         self._before: int | None = None
         """Launches that had begun then; None where the runtime does not count them."""
         self._interrupt = "KeyboardInterrupt"
@@ -101,7 +101,7 @@ class Forwarder:
                 self.window.closed.appendleft(group)
         self._taken.clear()
 
-    def _begins(self, *groups: Group) -> None:
+    def _begins(self, groups: tuple[Group, ...]) -> None:
         """These are launched next."""
         self._current, self._before = groups, getattr(self.stores.runtime, "begun", None)
 
@@ -191,19 +191,21 @@ class Forwarder:
         trace.count("forgotten", len(gone))
 
     def _run(self, group: Group) -> None:
-        self._begins(group)
+        self._begins((group,))
         if not self.stores.lost or self.stores.follow_losses(group.tasks):
             if group.opaque:
                 self._call(group.tasks[0])
             else:
                 self._run_plan(self._planned(group), group)
-        self._done(group)
+        self._done((group,))
 
-    def _done(self, *groups: Group) -> None:
+    def _done(self, groups: tuple[Group, ...]) -> None:
         """These were launched."""
-        self.stores.given.clear()
+        if self.stores.given:
+            self.stores.given.clear()
         for group in groups:
             self._taken.remove(group)
+        self._current = ()
 
     def _run_plan(self, replay: Replay, group: Group) -> None:
         plan, stores = replay.plan, self.stores
@@ -305,7 +307,7 @@ class Forwarder:
             stores.retire(following.slots)
             self._run(following)
         else:
-            self._done(group, following)
+            self._done((group, following))
         return True
 
     def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
@@ -318,7 +320,7 @@ class Forwarder:
         shape = pair(upper, one.tasks, lower, two.tasks)
         if shape is None:
             return False
-        self._begins(one, two)
+        self._begins((one, two))
         scratch: list[Instance] = []
         shared = stores.runtime.shared
         inner = {one.recorded[t].stores[k] for t, k in upper.stored}

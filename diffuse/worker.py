@@ -29,10 +29,12 @@ T = TypeVar("T")
 class Job:
     """A function to run in the worker, and what came of it."""
 
-    __slots__ = ("finished", "error", "result", "_function", "_arguments", "_waiting")
+    __slots__ = ("finished", "wanted", "error", "result", "_function", "_arguments", "_waiting")
 
     def __init__(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         self.finished = False
+        self.wanted = True
+        """If nobody waits for it any more before it begins, it is not run."""
         self.error: BaseException | None = None
         self.result: Any = None
         self._function, self._arguments = function, arguments
@@ -40,7 +42,8 @@ class Job:
 
     def run(self) -> None:
         try:
-            self.result = self._function(*self._arguments)
+            if self.wanted:
+                self.result = self._function(*self._arguments)
         except BaseException as error:
             _strip(error)
             self.error = error
@@ -84,15 +87,20 @@ class Worker:
         self._ending = False
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
-        """Run a function in the worker and return its result; an interrupt ends the waiting alone."""
+        """Run a function in the worker and return its result.  An interrupt ends the waiting, and takes back
+        what has not begun; what has comes to its end."""
         if _thread.get_ident() == self._thread:
             return function(*arguments)
         if sys.is_finalizing():
             raise RuntimeError("the program has ended: nothing is compiled any more")
         job = Job(function, arguments)
-        self._urgent.append(job)
-        self._nudge()
-        job.wait()
+        try:
+            self._urgent.append(job)
+            self._nudge()
+            job.wait()
+        except BaseException:
+            job.wanted = False
+            raise
         if job.error is not None:
             raise job.error
         result: T = job.result
@@ -196,7 +204,7 @@ call, post, wait = worker.call, worker.post, worker.wait
 
 
 def shielded(function: Callable[[], None]) -> None:
-    """Run a function to its end, whatever interrupts the one who waits for it."""
+    """Run a function to its end or not at all, whatever interrupts the one who waits for it."""
     if sys.is_finalizing():
         function()
     else:

@@ -97,6 +97,7 @@ class Local:
         self._pool = Pool(self.points - 1, spin=spin)
         self._allocator = Allocator(self._pool)
         self._submit = self._pool.submit
+        self._submitted = self._pool.threads.submitted
         self._ahead = Ahead(self._pool)
         self._flags = 0
         self._turns = 0
@@ -108,7 +109,8 @@ class Local:
     def begun(self) -> int:
         """Launches submitted or run, and host functions called, so far.  Whatever an interrupt cuts off, a
         launch is counted from the moment on that it will run; one that ran halfway is `unfinished`."""
-        return self._pool.submitted + self._turns
+        submitted: int = self._submitted.value
+        return submitted + self._turns
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)

@@ -74,7 +74,7 @@ LOADS = '''
 import os, signal, sys, time
 import numpy
 import diffuse.numpy as np
-from diffuse import engine
+from diffuse import engine, trace
 from diffuse.kernels import jit
 from diffuse.kernels.compiler import compiler
 
@@ -115,7 +115,8 @@ for _ in range(n + count + 1):
 found = numpy.array(x)
 assert found.min() == found.max() and found[0, 0] in values[n:], (found, n, count)
 numpy.testing.assert_array_equal(numpy.array(y * 2), numpy.arange(40000.0) * 2)
-assert loads > 5 and count > 5, (loads, count)
+done = trace.snapshot()["cache hits"]       # many a load ended when nobody waited for it any more
+assert done > 5 and count > 5, (loads, done, count)
 print("whole")
 '''
 

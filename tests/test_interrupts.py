@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from diffuse import worker
 from diffuse.runtime.ahead import Ahead
 from tests import interrupts
 
@@ -196,3 +200,28 @@ def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path)
         numpy.testing.assert_array_equal(numpy.array(x), value)
         assert not engine.current().stores.pending and not engine.current().stores.given
         """, tmp_path, DIFFUSE_COMPILE="wait")
+
+
+def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
+    """An interrupted call takes its job back; what has begun comes to its end."""
+    gate, begun, ran = threading.Lock(), threading.Event(), list[str]()
+
+    def first() -> None:
+        begun.set()
+        with gate:
+            ran.append("first")
+
+    def interrupted(function: Callable[[], None]) -> None:
+        def interrupt(lock: Any, *arguments: Any, **options: Any) -> bool:
+            begun.wait(10)
+            raise KeyboardInterrupt
+
+        with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(worker.Job, "wait", interrupt)
+            worker.call(function)
+
+    with gate:
+        interrupted(first)
+        interrupted(lambda: ran.append("second"))
+    worker.call(lambda: ran.append("third"))
+    assert ran == ["first", "third"]
