@@ -15,7 +15,8 @@ from diffuse.ir import Access, IndexTask, Partition, Point, Privilege, Replicate
 Elements = frozenset[tuple[int, int]]
 """(store id, byte) pairs."""
 
-SIZES = {"bool": 1, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16, "int32": 4, "int64": 8}
+SIZES = {"bool": 1, "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+         **{f"{sign}int{8 * size}": size for sign in ("", "u") for size in (1, 2, 4, 8)}}
 
 
 def points(domain: Point) -> Iterator[Point]:

@@ -17,9 +17,11 @@ from diffuse.plan import Plan
 from diffuse.pretty import window_text
 from diffuse.replay import Replay
 from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.settings import config
 from diffuse.stores import Stores, nbytes
 from diffuse.temporaries import temporaries
-from diffuse.window import Group, Window
+from diffuse.verify import verify
+from diffuse.window import Group, Window, opaque
 
 READ = Privilege.READ
 INTERPRETED = 1e-9
@@ -138,6 +140,10 @@ class Forwarder:
         if plan.kernel is not None and plan.kernel.native is None:
             self._await(plan, group.tasks)
         replay: Replay | None = trail.replays.get(plan)
+        if config.check:
+            ids = list(group.slots)
+            verify(group.tasks, opaque, {store for store, bit in zip(ids, live, strict=True) if bit},
+                   {ids[slot] for slot in plan.composition.vanished}, by_definition=replay is None)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
             plan.places.append((trail.replays, plan))

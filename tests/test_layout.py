@@ -25,7 +25,7 @@ FLOORS: dict[str, int] = {
     "diffuse.dependence": 1, "diffuse.launch": 1, "diffuse.pattern": 1,
     "diffuse.pretty": 1, "diffuse.provenance": 1, "diffuse.temporaries": 1, "diffuse.trace": 1,
     "diffuse.view": 1,
-    "diffuse.canonical": 2, "diffuse.check": 2, "diffuse.fusion": 2,
+    "diffuse.canonical": 2, "diffuse.check": 2, "diffuse.fusion": 2, "diffuse.verify": 3,
     "diffuse.memo": 3,
     "diffuse.kernels": 10, "diffuse.kernels.cache": 10, "diffuse.kernels.code": 10,
     "diffuse.kernels.expr": 10, "diffuse.kernels.powers": 10, "diffuse.runtime.base": 10,
