@@ -10,8 +10,8 @@ import numpy
 
 from diffuse.numpy import base, creation, elementwise, fallback, folds
 from diffuse.numpy.arguments import axes_of, into, receives
-from diffuse.numpy.base import Array, ready, ufuncs
-from diffuse.numpy.operands import adopt, foreign
+from diffuse.numpy.base import Array, host, ready, ufuncs
+from diffuse.numpy.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 NUMBERS = (int, float, numpy.integer, numpy.floating)
@@ -72,6 +72,15 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     return result if target is None else into(target, result, out)
 
 
+def _step(name: str, x: Any, y: Any) -> Any:
+    """An operation on real elements, at once where folds are done at once."""
+    function = ufuncs[name]
+    if (isinstance(x, Array) and isinstance(y, Array) and x.form.name[0] != "c" and folds.immediate(x)
+            and ready(y)):
+        return wrap(function.host(host(x), host(y)))
+    return function(x, y)
+
+
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
     """total / count in the type of the total."""
     result = ufuncs["divide"](total, count)
@@ -109,11 +118,11 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     if mixed or count - ddof <= 0:
         return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
     centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
-    distance = ufuncs["subtract"](x, centre)
+    distance = _step("subtract", x, centre)
     if wanted.kind == "c":
         squares = distance.real * distance.real + distance.imag * distance.imag
     else:
-        squares = ufuncs["multiply"](distance, distance)
+        squares = _step("multiply", distance, distance)
     result = _quotient(folds.fold("sum", creation.asarray(squares), axes, real, keep), count - ddof, real)
     if name == "std":
         result = ufuncs["sqrt"](result)
