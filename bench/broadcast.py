@@ -4,7 +4,7 @@ Three programs: an equation of state of about 200 operations over (n, n, 26) wit
 particles with positions and velocities of (n, 3); a lattice Boltzmann step with nine populations in the last
 dimension.  Prints a table.
 
-    python bench/broadcast.py [--quick] [--rounds N]
+    python bench/broadcast.py [--quick] [--rounds N] [--only numba jax]
 """
 
 from __future__ import annotations
@@ -188,16 +188,16 @@ PROGRAMS = (
 
 # -- contenders ------------------------------------------------------------------------------------------
 
-def contenders(program: Program, arrays: Arrays) -> dict[str, Callable[[], Any]]:
-    """A call of each contender that is installed, complete when it returns."""
+def contenders(program: Program, arrays: Arrays, only: list[str]) -> dict[str, Callable[[], Any]]:
+    """A call of each of these contenders that is installed, complete when it returns."""
     import diffuse.numpy
     from diffuse import engine
 
     found: dict[str, Callable[[], Any]] = {"numpy": lambda: program.step(numpy, *arrays)}
-    if find_spec("numba"):
+    if find_spec("numba") and "numba" in only:
         by_hand = program.numba()
         found["numba"] = lambda: by_hand(*arrays)
-    if find_spec("jax"):
+    if find_spec("jax") and "jax" in only:
         import jax
 
         jax.config.update("jax_enable_x64", True)
@@ -215,9 +215,9 @@ def contenders(program: Program, arrays: Arrays) -> dict[str, Callable[[], Any]]
     return found
 
 
-def measure(program: Program, size: int, rounds: int) -> dict[str, float]:
+def measure(program: Program, size: int, rounds: int, only: list[str]) -> dict[str, float]:
     """Median milliseconds of a step of each contender, in turn, when all is compiled."""
-    calls = contenders(program, program.setup(size))
+    calls = contenders(program, program.setup(size), only)
     expected = calls["numpy"]()
     for name, call in calls.items():
         found = call()
@@ -238,13 +238,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="operands that repeat, and short last dimensions")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--quick", action="store_true", help="small sizes, three rounds")
+    parser.add_argument("--only", nargs="+", default=["numba", "jax"], help="beside NumPy and Diffuse")
     args = parser.parse_args()
     from diffuse.settings import config
 
     config.compile = "wait"
     for program in PROGRAMS:
         size = program.quick if args.quick else program.size
-        found = measure(program, size, 3 if args.quick else args.rounds)
+        found = measure(program, size, 3 if args.quick else args.rounds, args.only)
         ours = found["diffuse"]
         print(f"{program.name}, n = {size}: {ours:.2f} ms")
         for name, theirs in found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -71,6 +72,13 @@ def test_overheads(tmp_path: Path) -> None:
         assert set(costs) == {"10", "1000", "100000"} and min(costs.values()) > 0
     assert result["contenders"]["diffuse"]["recording"] > 0
     assert "recording one operation" in table
+
+
+def test_broadcast() -> None:
+    command = [sys.executable, str(ROOT / "bench" / "broadcast.py"), "--quick", "--only", "numpy"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^    numpy +[0-9.]+ ms +[0-9.]+ x$", done.stdout, re.M)) == 3
 
 
 def test_calls(tmp_path: Path) -> None:

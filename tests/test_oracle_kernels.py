@@ -52,7 +52,7 @@ def test_the_interpreter_calls_the_same_vector_math(seed: int) -> None:
     agree(Case(seed, transcendental=True))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 1 << 30))
 def test_short_rows_run_as_one_loop(seed: int) -> None:
     agree(Case(seed, transcendental=seed % 4 == 0, flat=True))
