@@ -82,6 +82,18 @@ a=np.ones((2,2)); a.to_device("cpu",stream=1)
 a=np.arange(4.); a.view("i8",type=np.ndarray)
 a=np.arange(4.); a.view(np.ndarray)
 a=np.arange(4.); a.view(int,int)
+a=np.arange(4.); a.view(None,"f4")
+a=np.ones((2,2)); a.fill([1,2])
+a=np.ones((2,2)); a.fill(np.zeros(2))
+a=np.ones((2,2)); a.fill(np.zeros(())); a
+a=np.ones((2,2)); a.copy(0)
+a=np.ones((2,2)); a.sum(0,np.zeros(2))
+a=np.ones((2,2)); a.mean(0,np.zeros(2))
+a=np.ones((2,2)); a.var(0,np.zeros(2))
+a=np.ones((2,2)); a.cumsum(0,np.zeros(2))
+a=np.ones((2,2)); a.astype(np.zeros(2))
+a=np.ones((2,2)); a.view(np.zeros(2))
+np.zeros(2,np.zeros(2))
 """
 
 FLAGS = """

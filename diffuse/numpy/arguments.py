@@ -55,7 +55,8 @@ def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any
     if target is not None and not (type(target) is base.array_class and target.meta.flags.writeable):
         return None
     try:
-        asked, given = None if dtype is None else numpy.dtype(dtype), None if target is None else target.dtype
+        asked = None if dtype is None else base.element_type(dtype)
+        given = None if target is None else target.dtype
         wanted = _accumulator(operator, x.form.dtype, asked, given)
     except (TypeError, ValueError):  # NumPy says so in its own words
         return None

@@ -151,4 +151,6 @@ def scatter(x: Array, index: Any, value: Any) -> None:
 
 
 def fill(x: Array, value: Any) -> None:
-    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) and value.form.ndim == 0 else value)
+    if numpy.ndim(value) if type(value) not in NUMBERS else 0:
+        numpy.zeros(1, x.form.dtype).fill(lowered(value))  # raises
+    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else value)

@@ -57,6 +57,20 @@ class Unaddressable(Exception):
     """A view whose elements no task can name (they lie across the elements of the store): NumPy computes."""
 
 
+_FAMILIES = type(numpy.dtypes.StrDType)
+
+
+def element_type(dtype: Any) -> numpy.dtype[Any]:
+    """The element type that an argument asks for.
+
+    `numpy.dtype` takes a class of element types (`numpy.dtypes.Float32DType`) for any class of Python
+    objects, and whatever has an element type for that type: also an array that was meant for `out`.
+    """
+    if isinstance(dtype, Array):
+        raise TypeError("Cannot construct a dtype from an array")
+    return numpy.empty(0, dtype).dtype if isinstance(dtype, _FAMILIES) else numpy.dtype(dtype)
+
+
 def recorded(shape_form: Form) -> Any:
     """A fresh array that a task is about to write."""
     x = _allocate(array_class)

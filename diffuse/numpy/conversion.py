@@ -8,8 +8,8 @@ import numpy
 from numpy.lib.stride_tricks import as_strided
 
 from diffuse.numpy import base, elementwise, fallback, legate
-from diffuse.numpy.base import Array, exported, host, viewing
-from diffuse.numpy.forms import NATIVE, Mirror, element_type, memory_order
+from diffuse.numpy.base import Array, element_type, exported, host, viewing
+from diffuse.numpy.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
 
 

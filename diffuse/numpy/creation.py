@@ -11,7 +11,7 @@ import numpy
 from diffuse import engine
 from diffuse.ir import Scalar
 from diffuse.numpy import elementwise, fallback
-from diffuse.numpy.base import Array, host, hosted, recorded, viewing
+from diffuse.numpy.base import Array, element_type, host, hosted, recorded, viewing
 from diffuse.numpy.conversion import (
     array,
     asanyarray,
@@ -21,7 +21,7 @@ from diffuse.numpy.conversion import (
     copy,
     elsewhere,
 )
-from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, element_type, replica, resized, row_major
+from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, resized, row_major
 from diffuse.numpy.operands import adopt, foreign, lowered, shared, wrap
 
 
@@ -264,7 +264,7 @@ def linspace(
         not plain
         or count < max(elementwise.SMALL, 3)
         or axis not in (0, -1)
-        or (dtype is not None and numpy.dtype(dtype) != numpy.float64)
+        or (dtype is not None and element_type(dtype) != numpy.float64)
     ):
         return fallback.asked(numpy.linspace, *values, num, endpoint, retstep, dtype, axis)
     first, last = (float(v) for v in values)

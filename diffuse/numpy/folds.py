@@ -313,7 +313,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
             or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))
             or (x.form.name[0] == "c" != wanted.kind)):
-        if out is None and isinstance(x, Array):
+        if out is None and isinstance(x, Array) and not isinstance(dtype, Array):
             return wrap(function(host(x), axis, dtype))
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
     if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):

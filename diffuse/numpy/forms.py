@@ -138,15 +138,6 @@ _forms: dict[tuple[Point, Point, Any], Form] = {}
 INTERNED = 1 << 15
 
 
-_FAMILIES = type(numpy.dtypes.StrDType)
-
-
-def element_type(dtype: Any) -> numpy.dtype[Any]:
-    """The element type that an argument asks for.  `numpy.dtype` takes a class of element types, such as
-    `numpy.dtypes.Float32DType`, for any class of Python objects."""
-    return numpy.empty(0, dtype).dtype if isinstance(dtype, _FAMILIES) else numpy.dtype(dtype)
-
-
 def memory_order(order: Any) -> str:
     """C, F, A or K, for all that NumPy takes for one of them, or its error."""
     if order is None:

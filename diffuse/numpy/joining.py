@@ -55,7 +55,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         return _fallback(numpy.concatenate, parts, **options)
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
-    found = numpy.dtype(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
+    found = base.element_type(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
     rank, first = parts[0].ndim, parts[0].shape
     along = axis + rank if axis < 0 else axis
     fits = 0 <= along < rank and found in NATIVE and all(

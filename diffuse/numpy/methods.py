@@ -21,7 +21,7 @@ from diffuse.numpy import (
 )
 from diffuse.numpy.base import host, viewing
 from diffuse.numpy.flat import Flat
-from diffuse.numpy.forms import NATIVE, element_type, memory_order
+from diffuse.numpy.forms import NATIVE, memory_order
 from diffuse.numpy.operands import lowered, wrap
 from diffuse.numpy.operators import Operators
 from diffuse.numpy.ufuncs import UFUNCS
@@ -120,20 +120,22 @@ class Methods(Operators):
     def view(self, dtype: Any = None, type: Any = None) -> Any:
         if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, base.array_class):
             dtype, type = None, dtype
+        if dtype is not None:
+            base.element_type(dtype)
         if type is None or type is base.array_class:
             return viewing(self, self.meta) if dtype is None else views.retyped(self, dtype)
-        return base.exported(self).view(*[t for t in (dtype, type) if t is not None])
+        return base.exported(self).view(type=type, **({} if dtype is None else {"dtype": dtype}))
 
     # -- copies and conversions --------------------------------------------------------------------------
 
     def copy(self, order: str = "C") -> Any:
-        return elementwise.duplicate(self, None, order or "C")
+        return elementwise.duplicate(self, None, "C" if order is None else order)
 
     def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
         if casting == "same_value":  # NumPy looks at the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
-        target = element_type(dtype)
+        target = base.element_type(dtype)
         if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]
         if target not in NATIVE:

@@ -24,7 +24,7 @@ def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
         return None
     if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
         return None
-    if dtype is not None and (numpy.dtype(dtype).name not in ("float32", "float64")
+    if dtype is not None and (base.element_type(dtype).name not in ("float32", "float64")
                               or x.form.name[0] == "c"):
         return None
     return x

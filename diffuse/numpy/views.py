@@ -101,7 +101,7 @@ def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) ->
 def ravel(x: Array, order: str = "C") -> Any:
     """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
     is stricter than that of reshape)."""
-    flags, order = x.meta.flags, memory_order(order or "C")
+    flags, order = x.meta.flags, memory_order("C" if order is None else order)
     if order == "A":
         order = "F" if flags.fnc else "C"
     if order == "K":
@@ -115,7 +115,7 @@ def ravel(x: Array, order: str = "C") -> Any:
 
 def flatten(x: Array, order: str = "C") -> Any:
     """A flat copy."""
-    order = memory_order(order or "C")
+    order = memory_order("C" if order is None else order)
     if order == "K":
         ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
         return flatten(viewing(x, x.meta.transpose(ranked)))
