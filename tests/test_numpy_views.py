@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
+import diffuse.numpy
 from diffuse.numpy.creation import arange, zeros
 from diffuse.numpy.operands import wrap
 
@@ -187,3 +188,22 @@ def test_number_out_of_range() -> None:
         ValueError, match="could not broadcast input array from shape \\(3,\\) into shape \\(2,\\)"
     ):
         x[:2] = wrap(numpy.ones(3))
+
+
+def test_what_is_written_to_elements_that_share_memory_is_the_last() -> None:
+    results: list[list[Any]] = []
+    for np in (numpy, diffuse.numpy):
+        x = np.arange(20) + 0
+        one = np.lib.stride_tricks.as_strided(x[3:], (7,), (0,))
+        one[...] = np.arange(7) * 2
+        results.append([one.tolist(), x.tolist()])
+        windows = np.lib.stride_tricks.as_strided(x, (5, 3), (8, 8))
+        windows[...] = np.arange(15).reshape(5, 3) * 3
+        results[-1] += [(windows + 0).tolist(), x.tolist()]
+        windows += 1
+        np.multiply(windows, 2, out=windows)
+        results[-1] += [(windows + 0).tolist(), x.tolist()]
+        windows[windows > 20] = 7
+        np.cumsum(np.arange(7) + 1, out=one)
+        results[-1] += [(one + 0).tolist(), x.tolist()]
+    assert results[1] == results[0]

@@ -130,7 +130,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
     kind = type(source)
     if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
             and (kind in elementwise.WEAK or kind in elementwise.STRONG) and not elementwise.eager_errors
-            and x.form.size >= max(elementwise.SMALL, 1)):
+            and x.form.size >= max(elementwise.SMALL, 1) and not x.form.folded):
         number = cast(source, x.form.dtype)
         try:
             target = base.operand(x, x.form.shape)

@@ -148,7 +148,14 @@ def start_of(x: Array) -> int:
 
 def view_in(x: Array, meta: Mirror) -> view.View:
     """The view for a part of `x` that is given by a view of its meta: a target of an assignment."""
-    return _located(storage_of(x), form_of(meta), address(meta) - start_of(x))
+    return _located(storage_of(x), unfolded(form_of(meta)), address(meta) - start_of(x))
+
+
+def unfolded(f: Form) -> Form:
+    """The form of what a task writes: of elements that share memory only NumPy knows which is the last."""
+    if f.folded:
+        raise Unaddressable("elements that share memory")
+    return f
 
 
 def _located(storage: Any, f: Form, offset: int) -> view.View:

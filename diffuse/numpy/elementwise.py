@@ -279,7 +279,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
 def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
     """The rule of `a op= b`, where it needs no conversion of `b` and no broadcast of `a`."""
     types = resolve(function, (a, b), (a,))
-    if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1:
+    if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
         return None
     if shape_of((a, b), (a,)) != a.form.shape:
         return None

@@ -86,7 +86,7 @@ class Form:
     """Shape, strides and element type; of packed forms also the mirror and the view of a whole store."""
 
     __slots__ = ("shape", "strides", "dtype", "name", "itemsize", "size", "ndim", "packed", "ordered",
-                 "_mirror", "_root", "_frame")
+                 "folded", "_mirror", "_root", "_frame")
 
     def __init__(self, shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> None:
         self.shape, self.strides, self.dtype = shape, strides, dtype
@@ -104,6 +104,7 @@ class Form:
             if shape[d] != 1 and strides[d] != pitch and self.size:
                 self.ordered = False
             pitch *= shape[d]
+        self.folded = not self.packed and _folded(shape, strides, self.itemsize)
         self._mirror: Mirror | None = None
         self._root: view.View | None = None
         self._frame = shape if self.ordered else tuple(shape[d] for d in order)
@@ -132,6 +133,16 @@ class Form:
                 self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape
             )
         return self._root
+
+
+def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
+    """May two indices mean the same memory?  No, if each step leads beyond what the smaller ones reach."""
+    reach = itemsize
+    for step, n in sorted([(abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1]):
+        if step < reach:
+            return True
+        reach += step * (n - 1)
+    return False
 
 
 _forms: dict[tuple[Point, Point, Any], Form] = {}

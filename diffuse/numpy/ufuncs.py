@@ -183,7 +183,7 @@ class ufunc:
         if 0 not in shape:
             inputs = [elementwise.spread(x, k, NATIVE[types[k]], shape) if n is None else n
                       for k, (x, n) in enumerate(zip(operands, numbers, strict=True))]
-            places = [operand(o, shape) for o in fresh]
+            places = [operand(o, shape) for o in fresh if base.unfolded(o.form)]
             signature = tuple([NATIVE[t] for t in types])
             self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
