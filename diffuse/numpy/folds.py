@@ -204,8 +204,9 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         found = _few_rows(operator, memory, axes, computing)
         if found is None:
             found = small_folds.reduce(operator, memory, axes, computing)
-        with numpy.errstate(all="ignore"):
-            found = found.astype(wanted, copy=False)
+        if found.dtype != wanted:
+            with numpy.errstate(all="ignore"):
+                found = found.astype(wanted)
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
