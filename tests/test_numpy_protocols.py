@@ -104,3 +104,32 @@ def test_the_interface_dict_is_a_buffer_for_numpy_and_an_address_for_python() ->
     assert {**x.__array_interface__}["data"] == dict(x.__array_interface__)["data"] == (address, False)
     assert address == numpy.asarray(x).ctypes.data
     assert storage.shown()  # for good: nobody knows what the address is used for
+
+
+@pytest.mark.parametrize("value", [numpy.datetime64("2000-01-01"), numpy.ulonglong(2**64 - 1)])
+def test_assigned_scalars_follow_rules_of_their_own(value: Any) -> None:
+    for shape in ((), (3,)):
+        theirs, ours = numpy.zeros(shape, "i8"), dnp.zeros(shape, "i8")
+        with pytest.raises((TypeError, OverflowError)) as expected:
+            theirs[(0,) * len(shape)] = value
+        with pytest.raises(expected.type):
+            ours[(0,) * len(shape)] = value
+
+
+def test_creation_like_an_array_of_a_derived_class() -> None:
+    class Mine(numpy.ndarray[Any, Any]):
+        def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            return super().__array_function__(func, types, args, kwargs).view(Mine)
+
+    like = numpy.zeros(2).view(Mine)
+    assert type(dnp.zeros(3, like=like)) is Mine and type(dnp.asarray([1], like=like)) is Mine
+    assert type(dnp.zeros(3, like=dnp.zeros(1))) is dnp.ndarray
+
+
+def test_the_namespace_and_the_wrapper_of_an_array() -> None:
+    x = dnp.arange(3.0)
+    assert x.__array_namespace__(api_version="2023.12") is dnp
+    with pytest.raises(ValueError):
+        x.__array_namespace__(api_version="1900.01")
+    assert type(x.__array_wrap__(numpy.ones(3))) is dnp.ndarray
+    assert x.__array_wrap__(dnp.ones(3)).tolist() == [1.0, 1.0, 1.0]

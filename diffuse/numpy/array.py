@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import operator
 from collections.abc import Iterator
 from types import FunctionType, GenericAlias
@@ -14,7 +15,7 @@ from diffuse.numpy.base import Array, exported, host, viewing
 from diffuse.numpy.flags import Flags
 from diffuse.numpy.interface import Interface
 from diffuse.numpy.methods import Methods
-from diffuse.numpy.operands import shared, wrap
+from diffuse.numpy.operands import lowered, shared, wrap
 from diffuse.numpy.operators import defers, updating
 from diffuse.numpy.scalar import scalar
 from diffuse.numpy.subclasses import Derived
@@ -216,6 +217,14 @@ class ndarray(Methods, metaclass=Kind):
     @property
     def __array_interface__(self) -> Any:
         return Interface(self)
+
+    def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
+        numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not
+        return importlib.import_module("diffuse.numpy")
+
+    def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
+        found = numpy.empty(0).__array_wrap__(lowered(array), *options)
+        return shared(found) if isinstance(found, numpy.ndarray) else found
 
     def __dlpack__(self, **options: Any) -> Any:
         return exported(self).__dlpack__(**options)

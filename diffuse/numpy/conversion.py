@@ -50,7 +50,7 @@ def elsewhere(device: Any, like: Any) -> bool:
     """Is an array asked for of another library's kind?  Another device is an error, NumPy's."""
     if device not in (None, "cpu"):
         numpy.empty(0, device=device)
-    return like is not None and not isinstance(like, (Array, numpy.ndarray))
+    return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
 
 
 def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:

@@ -78,6 +78,8 @@ def readable(x: Any) -> Any:
     """What NumPy may read the elements of `x` from."""
     if type(x) in PLAIN or isinstance(x, (Array, numpy.ndarray)) or not hasattr(x, "__array__"):
         return lowered(x)
+    if isinstance(x, numpy.generic):  # rules of their own where they are assigned
+        return x
     return numpy.asarray(Answer(x))
 
 
