@@ -164,3 +164,10 @@ def test_sums_that_overflow_warn_once(compile: str) -> None:
             engine.fence()
         assert numpy.isinf(numpy.asarray(found)).all()
         assert [str(w.message).partition(" encountered")[0] for w in caught] == ["overflow"]
+
+
+def test_a_total_of_elements_that_lie_across_those_of_the_store() -> None:
+    values = numpy.arange(1000).astype("i1") % 3
+    x = diffuse.numpy.array(values) + numpy.int8(1)
+    ours, plain = (a[2:802].view("i4").reshape(20, 10)[:, ::2] for a in (x, values + numpy.int8(1)))
+    assert ours.sum() == plain.sum() and (ours.sum(axis=0) == plain.sum(axis=0)).all()
