@@ -68,7 +68,11 @@ class Storage:
 
     def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
         if not ending():  # modules are taken apart then, and the memory goes with the process
-            self._stores.dropped(self.id)
+            try:
+                stores = self._stores
+            except AttributeError:  # an interrupt came before it was made
+                return
+            stores.dropped(self.id)
 
 
 Operand = tuple[Storage, View]

@@ -15,6 +15,7 @@ import pytest
 
 from diffuse import worker
 from diffuse.runtime.ahead import Ahead
+from diffuse.stores import Storage
 from tests import interrupts
 
 ROOT = Path(__file__).parent.parent
@@ -225,3 +226,11 @@ def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
         interrupted(lambda: ran.append("second"))
     worker.call(lambda: ran.append("third"))
     assert ran == ["first", "third"]
+
+
+def test_a_handle_that_an_interrupt_left_unmade_goes_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    handle = Storage.__new__(Storage)
+    del handle
+    assert not said
