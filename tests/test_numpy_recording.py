@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -218,3 +220,26 @@ def test_what_pending_tasks_write_is_waited_for(tasks: list[Task]) -> None:
     assert numpy.array_equal(numpy.asarray(first)[0, 0], numpy.arange(26.0))
     assert numpy.array_equal(numpy.asarray(second), 2 * numpy.arange(1.0, 27.0))
     assert numpy.array_equal(numpy.asarray(third), 2 * numpy.arange(4.0, 27.0))
+
+
+def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second store of the same memory would not wait for what is pending on the first one."""
+    def slowly(memory: Any) -> Any:
+        found = attach(memory)
+        if memory.shape == (2, 20000):
+            attached.append(found)
+            time.sleep(0.05)
+        return found
+
+    attach = engine.attach
+    attached: list[Any] = []
+    monkeypatch.setattr(engine, "attach", slowly)
+    x = np.array(numpy.zeros((2, 20000)))
+    value = numpy.ones(20000)
+    threads = [threading.Thread(target=row.__setitem__, args=(..., value)) for row in x]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([storage for storage in attached if storage is x.storage]) == len(attached) == 1
+    assert float(x.sum()) == 40000.0

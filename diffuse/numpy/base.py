@@ -7,6 +7,7 @@ or *hosted* (`meta` is a real NumPy array; a store is attached when the first ta
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import Any
 
 import numpy
@@ -111,17 +112,22 @@ def viewing(parent: Array, meta: Mirror) -> Any:
     return x
 
 
+_attaching = RLock()
+"""Threads that write to views of one array must not give it a store each: these would not wait for each other."""
+
+
 def storage_of(x: Array) -> Any:
     """The store of an array, attached now if no task has touched it before."""
     storage = x.storage
     if storage is None:
         root = x if x.owner is None else x.owner
-        if root.storage is None:
-            memory = root.meta
-            if not memory.flags.c_contiguous:
-                order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
-                memory = memory.transpose(order)
-            root.storage = engine.attach(memory)
+        with _attaching:
+            if root.storage is None:
+                memory = root.meta
+                if not memory.flags.c_contiguous:
+                    order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
+                    memory = memory.transpose(order)
+                root.storage = engine.attach(memory)
         storage = x.storage = root.storage
     return storage
 
