@@ -113,7 +113,7 @@ def viewing(parent: Array, meta: Mirror) -> Any:
 
 
 _attaching = RLock()
-"""Threads that write to views of one array must not give it a store each: these would not wait for each other."""
+"""Held while an array gets its store: one each for two threads would not wait for each other."""
 
 
 def storage_of(x: Array) -> Any:
