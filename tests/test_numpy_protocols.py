@@ -133,3 +133,13 @@ def test_the_namespace_and_the_wrapper_of_an_array() -> None:
         x.__array_namespace__(api_version="1900.01")
     assert type(x.__array_wrap__(numpy.ones(3))) is dnp.ndarray
     assert x.__array_wrap__(dnp.ones(3)).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_truth_of_arrays_of_derived_classes() -> None:
+    class Mine(numpy.ndarray[Any, Any]):
+        pass
+
+    x = numpy.eye(3).view(Mine)
+    assert dnp.any(x) and not dnp.all(x) and type(dnp.any(x, axis=0)) is Mine
+    assert dnp.any([0, 1]) and not dnp.all([0, 1])
+    assert dnp.all(numpy.ma.array([1, 0], mask=[0, 1]))

@@ -44,8 +44,9 @@ def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, 
 
 
 def _truth(a: Any) -> Any:
-    """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects."""
-    return None if builtins.isinstance(a, Array) else numpy.bool_
+    """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects.
+    Other libraries' arrays know theirs."""
+    return None if builtins.isinstance(a, Array) or foreign(a) else numpy.bool_
 
 
 amin, amax = min, max
