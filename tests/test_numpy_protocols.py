@@ -142,4 +142,4 @@ def test_truth_of_arrays_of_derived_classes() -> None:
     x = numpy.eye(3).view(Mine)
     assert dnp.any(x) and not dnp.all(x) and type(dnp.any(x, axis=0)) is Mine
     assert dnp.any([0, 1]) and not dnp.all([0, 1])
-    assert dnp.all(numpy.ma.array([1, 0], mask=[0, 1]))
+    assert dnp.all(numpy.ma.array([1, 0], mask=[False, True]))
