@@ -27,7 +27,7 @@ def launches() -> int:
 
 def vectors() -> tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]:
     draw = numpy.random.default_rng(0)
-    return draw.standard_normal(40000), draw.standard_normal(40000)
+    return draw.standard_normal(60000), draw.standard_normal(60000)
 
 
 def test_scalars_made_of_reductions_cost_no_launch() -> None:

@@ -310,7 +310,10 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
             engine.fence()
             assert not (stream.window.held or stream.stores.pending or stream.stores.running), moment
             # nothing is lost: x is what the lines made it that were done
-            assert set(numpy.array(x)) in ({0.0}, {1.0}, {2.0}) and set(numpy.array(z)) == {5.0}, moment
+            try:
+                assert set(numpy.array(x)) in ({0.0}, {1.0}, {2.0}) and set(numpy.array(z)) == {5.0}, moment
+            except RuntimeError as error:  # Legate does not tell whether the launch that was cut off had begun
+                assert not stream.runtime.shared and "KeyboardInterrupt came before" in str(error), moment
             moment += 1
     assert moment > 300
     assert set(numpy.array(x)) == {2.0}
@@ -319,6 +322,7 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
     assert set(stream.stores.storages) == stream.stores.alive
 
 
+@pytest.mark.local_only("a launch that an interrupt cuts off is lost, and says so when it is read")
 def test_a_real_interrupt_leaves_a_session_that_works(tmp_path: Path) -> None:
     """At a random moment of a loop, six times: nothing that was recorded is lost (tests/interrupts.py)."""
     assert interrupts.loop(str(tmp_path)) == "whole"
