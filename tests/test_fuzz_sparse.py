@@ -172,8 +172,8 @@ def sums(a: Any) -> list[Any]:
 
 
 def squared(a: Any) -> Any:
-    """The product with its transpose.  Of two arrays without diagonals SciPy's product reads behind the end of
-    an empty vector, and may or may not fail."""
+    """The product with its transpose.  Of two arrays without diagonals SciPy's product reads behind the end
+    of an empty vector, and may or may not fail."""
     return a @ (a.T if a.format != "dia" or len(a.offsets) else a.T.tocsr())
 
 
