@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FunctionType, GenericAlias
 from typing import Any
 
@@ -239,7 +239,10 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def ctypes(self) -> Any:
-        return exported(self).ctypes
+        """NumPy's object over the memory; pointers that it makes hold on to this array."""
+        memory = exported(self).view(Held)
+        memory.array = self
+        return memory.ctypes
 
     @property
     def data(self) -> Any:
@@ -247,6 +250,11 @@ class ndarray(Methods, metaclass=Kind):
 
     def __buffer__(self, flags: int) -> Any:
         return exported(self).data
+
+    def __sizeof__(self) -> int:
+        """Bytes of the object, as NumPy counts them: with its elements, unless it is a view."""
+        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim
+        return own if self.owner is not None else own + self.nbytes
 
     # -- copies ------------------------------------------------------------------------------------------
 
@@ -270,19 +278,35 @@ class ndarray(Methods, metaclass=Kind):
         return elementwise.duplicate(self)
 
 
+class Held(numpy.ndarray[Any, Any]):
+    """The memory of an array, and the array itself for as long as anybody holds the memory."""
+
+    array: ndarray
+
+
 def shown(x: ndarray) -> Any:
     """The memory of an array, for NumPy to print."""
     return host(x)
 
 
 def documented(kind: type) -> None:
-    """Methods have the documentation and the signatures of NumPy's."""
+    """Methods have the documentation and the signatures of NumPy's, attributes NumPy's refusal to be set."""
     for part in kind.__mro__:
-        for name, method in vars(part).items():
+        for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
+            if isinstance(method, property) and method.fset is None and theirs is not None:
+                setattr(part, name, method.setter(refusal(name)))
             if isinstance(method, FunctionType) and callable(theirs):
                 method.__wrapped__ = theirs  # type: ignore[attr-defined]
                 method.__doc__ = method.__doc__ or theirs.__doc__
+
+
+def refusal(name: str) -> Callable[[Any, Any], None]:
+    """What setting an attribute does that cannot be set."""
+    def refuse(self: Any, value: Any) -> None:
+        raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
+
+    return refuse
 
 
 documented(ndarray)

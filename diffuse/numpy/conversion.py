@@ -27,7 +27,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
         return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
     if legate.shares(a):
         return asarray(legate.adopt(a), dtype, order, copy=copy)
-    found, given = _asked(lowered(a), dtype, copy=copy, order=order or "K")
+    found, given = _asked(a, dtype, copy=copy, order=order or "K")
     if given is not None:
         return given
     return wrap(found) if copy or type(a) in PLAIN else shared(found)
@@ -35,15 +35,33 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
     """NumPy's array of anything; and the Diffuse array, if the object's `__array__` gave just one."""
+    ours: dict[int, tuple[Mirror, Array]] = {}
+    plain = _plain(value, ours) if type(value) not in (list, tuple) or _contains(value) else value
     try:
-        return numpy.array(value, dtype, **options), None
+        found = numpy.array(plain, dtype, **options)
     except ValueError as error:
         if not refused(error):
             raise
-    answer = answering(value)
-    found = numpy.array(answer, dtype, **options)
-    same = type(answer) is Answer and found is answer.memory and type(answer.given) is base.array_class
-    return found, answer.given if same else None
+        answer = answering(plain)
+        found = numpy.array(answer, dtype, **options)
+        same = type(answer) is Answer and found is answer.memory and type(answer.given) is base.array_class
+        return found, answer.given if same else None
+    if ours and found.dtype == object:
+        flat = found.ravel("K")  # a view: the array is fresh
+        for k in [k for k in range(flat.size) if id(flat[k]) in ours]:
+            flat[k] = ours[id(flat[k])][1]
+    return found, None
+
+
+def _plain(value: Any, ours: dict[int, tuple[Mirror, Array]]) -> Any:
+    """As `lowered`; `ours` notes which array each of NumPy's stands for: an element that is an array has to
+    be the program's own."""
+    if type(value) in (list, tuple):
+        return type(value)([_plain(v, ours) for v in value])
+    memory = lowered(value)
+    if type(value) is base.array_class:
+        ours[id(memory)] = memory, value
+    return memory
 
 
 def elsewhere(device: Any, like: Any) -> bool:
@@ -90,8 +108,7 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
             _asked(host(object), dtype, copy=copy, order=order, **depth)
         x = _converted(object, dtype, order, copy)
     elif copy or subok or depth:
-        value = lowered(object) if _contains(object) else object
-        found, _ = _asked(value, dtype, copy=copy, order=order, subok=subok, **depth)
+        found, _ = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
         x = shared(found) if not copy and type(object) not in (list, tuple) else wrap(found)
     else:
         x = asarray(object, dtype, order, copy=copy)
@@ -107,9 +124,10 @@ def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
     return as_strided(x, (1,) * more + x.shape, (pitch,) * more + x.strides)
 
 
-def _contains(value: Any) -> bool:
-    """Is there a Diffuse array in a nested sequence?"""
-    return type(value) in (list, tuple) and any(isinstance(v, Array) or _contains(v) for v in value)
+def _contains(value: Any, depth: int = 64) -> bool:
+    """Is there a Diffuse array in a nested sequence?  Lists that contain themselves end where NumPy ends."""
+    return (type(value) in (list, tuple) and depth > 0
+            and any(isinstance(v, Array) or _contains(v, depth - 1) or legate.shares(v) for v in value))
 
 
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:

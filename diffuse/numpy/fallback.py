@@ -230,4 +230,12 @@ def dressed(run: Callable[..., Any], function: Callable[..., Any], module: str) 
     run.__wrapped__ = function  # type: ignore[attr-defined]
     run.fallback = True  # type: ignore[attr-defined]
     run.__module__ = module
+    signed(run, function)
     return run
+
+
+def signed(run: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Give `run` the signature that NumPy attaches to functions which are written in C."""
+    signature = getattr(function, "__signature__", None)
+    if signature is not None:
+        run.__signature__ = signature  # type: ignore[attr-defined]

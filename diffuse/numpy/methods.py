@@ -162,10 +162,8 @@ class Methods(Operators):
         inplace.resize(self, shape, refcheck)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        if stream is not None:
-            raise ValueError(f"expected stream None, got {stream!r}: arrays on a CPU have no streams")
-        if device != "cpu":
-            raise ValueError(f"Unsupported device: {device}. Only 'cpu' is accepted.")
+        if stream is not None or device != "cpu":
+            numpy.empty(0).to_device(device, stream=stream)  # raises
         return self
 
     def conjugate(self, out: Any = None, /) -> Any:

@@ -45,6 +45,9 @@ SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.rand
 ALIASES = {"amin": "min", "amax": "max", "around": "round", "row_stack": "vstack"}
 """Names that NumPy keeps for functions that have another one."""
 
+STAND_INS: dict[type, type] = {}
+"""Classes of NumPy that a module of this package derives others from, and these."""
+
 INDEXERS = ("r_", "c_", "mgrid", "ogrid")
 
 
@@ -89,6 +92,8 @@ def native(name: str) -> Any:
         module = _module(module_name)
         value = getattr(module, name, None)
         if value is not None and getattr(value, "__module__", None) == module.__name__:
+            if isinstance(value, FunctionType):
+                fallback.signed(value, getattr(numpy, name))
             if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):  # NumPy's signature
                 value.__wrapped__ = getattr(numpy, name)  # type: ignore[attr-defined]
                 value.__doc__ = value.__wrapped__.__doc__  # type: ignore[attr-defined]
@@ -128,7 +133,9 @@ def converted(real: Any, path: str) -> Any:
     kind: Any = real
     if isinstance(real, type) and issubclass(real, numpy.ndarray):
         subclasses.acquaint(kind)
-    if isinstance(real, type) or not callable(real):
+    if isinstance(real, type):
+        return STAND_INS.get(kind, real)
+    if not callable(real):
         return real
     if path.startswith("numpy.lib.stride_tricks."):
         return getattr(_module("manipulation"), path.rpartition(".")[2])
@@ -144,6 +151,9 @@ class Builtin(staticmethod):  # type: ignore[type-arg]
     def __init__(self, function: Callable[..., Any], module: str) -> None:
         super().__init__(function)
         self.__module__ = module
+        text = getattr(getattr(function, "__wrapped__", None), "__text_signature__", None)
+        if text is not None:
+            self.__text_signature__ = text
 
     def __reduce__(self) -> str:
         return self.__name__

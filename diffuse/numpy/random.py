@@ -6,9 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy.random as _real
+from numpy.random import _pickle
 
 from diffuse.numpy import fallback as _fallback
 from diffuse.numpy.base import Array as _Array
+from diffuse.numpy.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.namespace import fill as _fill
 from diffuse.numpy.operands import lowered as _lowered
 
@@ -23,28 +25,72 @@ def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs
     return _fallback.call(function, args, kwargs, f"numpy.random.{name}", "source")
 
 
+class _Kind(type):
+    """The class of our generators: NumPy's own, which pickles and libraries hold, are instances, too."""
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return super().__instancecheck__(value) or isinstance(value, vars(cls).get("_real", ()))
+
+
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _call(function.__get__(self), name, args, kwargs)
+        return _call(function.__get__(self._plain), name, args, kwargs)
 
     run.__name__, run.__doc__ = name, function.__doc__
     return run
 
 
-def _generator(real: type) -> type:
+def _subclass(real: type, **members: Any) -> Any:
+    found = _Kind(real.__name__, (real,), {"__module__": __name__, "__doc__": real.__doc__, "_real": real,
+                                           **members})
+    _STAND_INS[real] = found
+    return found
+
+
+def _generator(real: Any, restored: Callable[..., Any]) -> Any:
     """A subclass of one of NumPy's generators whose methods take and give Diffuse arrays."""
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        real.__init__(self, *map(_lowered, args), **kwargs)
+        # NumPy's methods call each other and look for NumPy's arrays; all of a Generator's state is in its
+        # bit generator, while a RandomState has some of its own
+        self._plain = real(self.bit_generator) if real is _real.Generator else self
+
+    def reduce(self: Any) -> Any:
+        return restored, *real.__reduce__(self)[1:]
+
     methods = {name: _method(name, getattr(real, name)) for name in dir(real)
                if not name.startswith("_") and name not in _KEPT and callable(getattr(real, name))}
-    return type(real.__name__, (real,), {"__module__": __name__, "__doc__": real.__doc__, **methods})
+    return _subclass(real, __init__=init, __reduce__=reduce, **methods)
 
 
-Generator: Any = _generator(_real.Generator)
-RandomState: Any = _generator(_real.RandomState)
+def _seeded(real: Any) -> Any:
+    """A subclass of NumPy's class whose seed may be a Diffuse array."""
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        real.__init__(self, *map(_lowered, args), **{key: _lowered(v) for key, v in kwargs.items()})
+
+    return _subclass(real, __init__=init)
+
+
+def _stored_generator(*args: Any) -> Any:
+    """A generator from a pickle, of this year or an older one's."""
+    return Generator(getattr(_pickle, "__generator_ctor")(*args).bit_generator)
+
+
+def _stored_state(*args: Any) -> Any:
+    """As `_stored_generator`, of a RandomState."""
+    return RandomState(getattr(_pickle, "__randomstate_ctor")(*args)._bit_generator)
+
+
+Generator: Any = _generator(_real.Generator, _stored_generator)
+RandomState: Any = _generator(_real.RandomState, _stored_state)
+SeedSequence: Any = _seeded(_real.SeedSequence)
+MT19937, PCG64, PCG64DXSM, Philox, SFC64 = map(_seeded, (
+    _real.MT19937, _real.PCG64, _real.PCG64DXSM, _real.Philox, _real.SFC64))
 
 
 def default_rng(seed: Any = None) -> Any:
     """NumPy's `default_rng`; the arrays that the generator makes are Diffuse's."""
-    if isinstance(seed, Generator):
+    if isinstance(type(seed), _Kind) and isinstance(seed, _real.Generator):
         return seed
     return Generator(_real.default_rng(_lowered(seed)).bit_generator)
 

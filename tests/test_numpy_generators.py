@@ -1,0 +1,65 @@
+"""Random generators as objects: their seeds, pickles and classes, and what their methods do with arrays."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+
+BIT_GENERATORS = ("MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+
+
+@pytest.mark.parametrize("name", BIT_GENERATORS)
+def test_a_seed_may_be_an_array(name: str) -> None:
+    ours, theirs = getattr(np.random, name), getattr(numpy.random, name)
+    assert ours(np.arange(4)).random_raw() == theirs(numpy.arange(4)).random_raw()
+    assert isinstance(theirs(1), ours)
+    assert not isinstance(theirs(1), np.random.SeedSequence)
+
+
+def test_a_seed_sequence_of_an_array() -> None:
+    ours, theirs = np.random.SeedSequence(np.arange(3)), numpy.random.SeedSequence(numpy.arange(3))
+    assert ours.generate_state(2).tolist() == theirs.generate_state(2).tolist()
+    assert isinstance(np.random.PCG64(1).seed_seq, np.random.SeedSequence)
+
+
+@pytest.mark.parametrize("copied", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy])
+@pytest.mark.parametrize("made", [np.random.default_rng, np.random.RandomState])
+def test_copies_of_generators_go_on_with_the_same_numbers(made: Any, copied: Any) -> None:
+    one = made(7)
+    if made is np.random.RandomState:
+        one.standard_normal()  # a second number is kept for the next call
+    other = copied(one)
+    assert type(other) is type(one)
+    assert type(other.standard_normal(3)) is np.ndarray
+    one.standard_normal(3)
+    assert one.standard_normal() == other.standard_normal()
+
+
+def test_generators_of_numpy_are_instances() -> None:
+    assert isinstance(numpy.random.default_rng(1), np.random.Generator)
+    assert isinstance(numpy.random.RandomState(1), np.random.RandomState)
+    assert not isinstance(numpy.random.RandomState(1), np.random.Generator)
+    assert type(np.random.default_rng(numpy.random.default_rng(1))) is np.random.Generator
+
+
+def test_a_choice_of_one_is_no_array() -> None:
+    generator = np.random.default_rng(1)
+    assert np.isscalar(generator.choice(2))
+    assert np.isscalar(generator.choice(2, p=[0.1, 0.9], replace=False))
+    elements = np.empty(1, object)
+    elements[0] = array = np.array([1, 2])
+    assert generator.choice(elements) is array
+
+
+def test_shuffle_moves_objects_without_unpacking_them() -> None:
+    items = [None, np.array([3]), np.float64(3), np.array(10)]
+    array = np.array(items, dtype=object)
+    for shuffle in np.random.shuffle, np.random.default_rng(1).shuffle:
+        shuffle(array)
+        assert {id(item) for item in array} == {id(item) for item in items}
