@@ -20,6 +20,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels import abi, jit, routines
 from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.interpret_reduce import Array
+from diffuse.kernels.quiet import quiet
 from diffuse.kernels.routines import address
 from diffuse.settings import config
 
@@ -110,7 +111,7 @@ def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Ar
         found = fold(operator, array if array.dtype is wanted else array.astype(wanted), axes)
         if found is not None:
             return found
-    with np.errstate(all="ignore"):
+    with quiet():
         return routines.reduce(operator, array, axes, dtype)
 
 

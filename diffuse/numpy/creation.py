@@ -10,6 +10,7 @@ import numpy
 
 from diffuse import engine
 from diffuse.ir import Scalar
+from diffuse.kernels.quiet import quiet
 from diffuse.numpy import elementwise, fallback
 from diffuse.numpy.base import Array, element_type, host, hosted, recorded, viewing
 from diffuse.numpy.conversion import (
@@ -94,6 +95,7 @@ def fresh(target: Form) -> Any:
     return recorded(target)
 
 
+FLOAT = numpy.dtype(float)
 INT = frozenset({int})
 SMALL_FORMS: dict[tuple[int, ...], Form] = {}
 """Forms of small arrays of zeros seen before, by shape."""
@@ -124,7 +126,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
         return fallback.asked(numpy.full, shape, fill_value, dtype, order, like=like)
     value = adopt(fill_value)
     if dtype is None:
-        dtype = value.form.dtype if isinstance(value, Array) else asarray(fill_value).dtype
+        dtype = (value.form.dtype if isinstance(value, Array)
+                 else FLOAT if type(value) is float else asarray(fill_value).dtype)
     x = empty(shape, dtype, order)
     x[...] = _cast(fill_value, x.dtype)
     return x
@@ -132,6 +135,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
 
 def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
+    if dtype is FLOAT and type(value) is float:
+        return value
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
         return value
     cell = numpy.empty((), dtype)
@@ -224,7 +229,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if not length >= max(elementwise.SMALL, 2) or kind not in NATIVE or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
-    with numpy.errstate(all="ignore"):
+    with quiet():
         delta = (second - first).item()
     if kind.name == "float16" or kind.kind == "c":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
@@ -266,6 +271,9 @@ def linspace(
         or axis not in (0, -1)
         or (dtype is not None and element_type(dtype) != numpy.float64)
     ):
+        if plain and not retstep:
+            ramp: Any = numpy.linspace
+            return wrap(ramp(*values, num, endpoint, dtype=dtype, axis=axis))
         return fallback.asked(numpy.linspace, *values, num, endpoint, retstep, dtype, axis)
     first, last = (float(v) for v in values)
     parts = count - 1 if endpoint else count

@@ -23,11 +23,12 @@ import numpy
 from diffuse import engine, floaterrors, provenance
 from diffuse.numpy import elementwise
 
-EAGER = ("raise", "call", "print", "log")
+EAGER = frozenset(("raise", "call", "print", "log"))
 SERVANTS = ("diffuse-", "Dummy-")
 """Names of threads that record nothing: the compiler's, and those that Python did not start."""
 PACKAGE = os.path.dirname(engine.__file__) + os.sep
 
+_main = threading.main_thread().ident
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
 
@@ -64,16 +65,17 @@ class ErrorModes:
 
 def _follow() -> None:
     """Tell the array core whether errors must show at once in some thread."""
-    if any(mode in EAGER for mode in numpy.geterr().values()):
+    if not EAGER.isdisjoint(numpy.geterr().values()):
         _eager.add(threading.get_ident())
-    else:
+    elif _eager:
         _eager.discard(threading.get_ident())
     elementwise.eager_errors = bool(_eager)
 
 
 def _serving() -> bool:
     """Is this thread at work for the engine, and not for the program?"""
-    return engine.current().entered() or threading.current_thread().name.startswith(SERVANTS)
+    return engine.current().entered() or (
+        threading.get_ident() != _main and threading.current_thread().name.startswith(SERVANTS))
 
 
 def _settle() -> None:

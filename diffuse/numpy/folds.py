@@ -13,6 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from diffuse import engine, view
 from diffuse.ir import Point
 from diffuse.kernels import small_folds
+from diffuse.kernels.quiet import quiet
 from diffuse.launch import ROWS
 from diffuse.numpy import base, creation, elementwise, fallback, views
 from diffuse.numpy.arguments import UFUNC, axes_of, computing, fits, into, number, receives, spreads
@@ -205,7 +206,7 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if found is None:
             found = small_folds.reduce(operator, memory, axes, computing)
         if found.dtype != wanted:
-            with numpy.errstate(all="ignore"):
+            with quiet():
                 found = found.astype(wanted)
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
@@ -223,7 +224,7 @@ def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str)
     """Columns of one leaf each: the order of the tree is that in which NumPy adds up the rows of a matrix."""
     if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
             and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
-        with numpy.errstate(all="ignore"):
+        with quiet():
             return FUNCTIONS[operator].reduce(memory, axis=0, initial=-0.0 if operator == "sum" else 1.0)
     return None
 
@@ -271,7 +272,7 @@ def product(a: Array, b: Array) -> Any:
     wanted = numpy.result_type(a.form.dtype, b.form.dtype)
     name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
     if a.form.ndim == 1 and name in ("float32", "float64") and immediate(a) and immediate(b):
-        with numpy.errstate(all="ignore"):
+        with quiet():
             terms = numpy.multiply(host(a), host(b), dtype=name)
         found = small_folds.reduce("sum", terms, (0,), name)[()]
         if isfinite(found):  # else recorded, for its warnings
