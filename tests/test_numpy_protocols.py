@@ -143,3 +143,134 @@ def test_truth_of_arrays_of_derived_classes() -> None:
     assert dnp.any(x) and not dnp.all(x) and type(dnp.any(x, axis=0)) is Mine
     assert dnp.any([0, 1]) and not dnp.all([0, 1])
     assert dnp.all(numpy.ma.array([1, 0], mask=[False, True]))
+
+
+def in_a_program(code: str) -> dict[str, Any]:
+    """What is defined by a module that imports Diffuse's NumPy, and not NumPy itself."""
+    names: dict[str, Any] = {"np": dnp, "__name__": __name__}
+    exec(code, names)
+    return names
+
+
+OVERRIDING = """
+class Other:
+    def __array_function__(self, func, types, args, kwargs):
+        return func, types, args, kwargs
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        return ufunc, method, inputs, kwargs
+
+class Mine(np.ndarray):
+    def __array_function__(self, func, types, args, kwargs):
+        func.__name__, seen.append(func)
+        return super().__array_function__(func, types, args, kwargs)
+    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
+        seen.append(ufunc)
+        plain = [x.view(np.ndarray) if isinstance(x, Mine) else x for x in inputs]
+        return super().__array_ufunc__(ufunc, method, *plain, **kwargs)
+
+class Wrapping(np.ndarray):
+    def __array_wrap__(self, array, context=None, return_scalar=False):
+        seen.append(context and context[0])
+        return super().__array_wrap__(array, context, return_scalar)
+
+class Refusing:
+    __array_ufunc__ = None
+    def __radd__(self, other):
+        return type(other)
+
+seen = []
+"""
+
+NAMES = """sum(q) | concatenate([q,q]) | concatenate([np.ones(3),q]) | mean(q) | median(q) | sort(q) |
+where(q) | linalg.norm(q) | fft.fft(q) | zeros(3,like=q) | full(3,1,like=q) | asarray(1,like=q) |
+asanyarray(1,like=q) | ascontiguousarray(1,like=q) | asfortranarray(1,like=q) | identity(2,like=q) |
+fromfunction(abs,(2,),like=q) | fromstring("1",sep=" ",like=q) | require([1],like=q) | tri(2,like=q)"""
+
+
+@pytest.mark.parametrize("code", [part.strip() for part in NAMES.split("|")])
+@pytest.mark.parametrize("kind", ["Other", "Mine"])
+def test_overrides_are_handed_the_function_that_the_program_called(code: str, kind: str) -> None:
+    names = in_a_program(OVERRIDING)
+    q = names["Other"]() if kind == "Other" else dnp.arange(3.0).view(names["Mine"])
+    names["q"] = q
+    called = eval("np." + code.partition("(")[0], names)
+    found = eval("np." + code, names)
+    if kind == "Mine":
+        assert names["seen"] and names["seen"][0] is called
+    else:
+        assert found[0] is called and names["Other"] in found[1] and "like" not in found[3]
+
+
+def test_arguments_of_overridden_functions_are_those_of_the_call() -> None:
+    names = in_a_program(OVERRIDING)
+    q = names["Other"]()
+    assert dnp.sum(q)[2:] == ((q,), {})
+    assert dnp.sum(q, 1, keepdims=True)[3] == {"axis": 1, "keepdims": True}
+
+
+CALLS = """add(x,q) | add(q,x) | add(1,q) | multiply(x,x,out=q) | multiply(x,x,q) | sin(q) |
+modf(x,out=(None,q)) | matmul(x,q) | add(x,x,where=q) | add.reduce(q) | add.reduce(q,0,None,None,False) |
+add.accumulate(q,axis=1) | add.reduceat(q,[0],1) | add.outer(x,q) | add.at(q,[0],1) |
+modf(q,None,None) | add(x,q,out=x)"""
+
+
+@pytest.mark.parametrize("code", [part.strip() for part in CALLS.split("|")])
+def test_overrides_are_handed_the_ufunc_and_the_arrays_of_the_call(code: str) -> None:
+    names = in_a_program(OVERRIDING)
+    names["q"], names["x"] = names["Other"](), dnp.arange(3.0)
+    ufunc, method, inputs, kwargs = eval("np." + code, names)
+    call = code.partition("(")[0].split(".")
+    assert ufunc is getattr(dnp, call[0]) and method == (call[1] if len(call) > 1 else "__call__")
+    real = {**names, "x": numpy.arange(3.0)}
+    theirs = eval("np." + code, {**real, "np": numpy})
+    assert len(inputs) == len(theirs[2]) and [*map(type, kwargs.values())] == [*map(type, theirs[3].values())]
+    arrays = [v for v in (*inputs, *kwargs.get("out", ())) if isinstance(v, (dnp.ndarray, names["Other"]))]
+    assert all(v is names["x"] or v is names["q"] for v in arrays)
+
+
+def test_a_librarys_class_is_handed_numpys_objects() -> None:
+    names = in_a_program("import numpy\n" + OVERRIDING)
+    q = names["Other"]()
+    assert dnp.sum(q)[0] is numpy.sum and dnp.zeros(3, like=q)[0] is numpy.zeros
+    ufunc, _, inputs, _ = dnp.add(dnp.ones(3), q)
+    assert ufunc is numpy.add and type(inputs[0]) is numpy.ndarray
+
+
+def test_classes_derived_from_the_array_override_ufuncs() -> None:
+    names = in_a_program(OVERRIDING)
+    x = dnp.arange(3.0).view(names["Mine"])
+    assert dnp.add(x, x).tolist() == [0.0, 2.0, 4.0] and names["seen"] == [dnp.add]
+    assert x.max() == 2.0 and names["seen"][-1] is dnp.maximum
+    y = dnp.arange(3.0).view(names["Wrapping"])
+    assert type(dnp.sin(y)) is names["Wrapping"] and names["seen"][-1] is dnp.sin
+
+
+def test_operators_leave_the_word_to_refusing_classes() -> None:
+    q = in_a_program(OVERRIDING)["Refusing"]()
+    x = dnp.ones(3)
+    assert x.__add__(q) is NotImplemented and x + q is dnp.ndarray
+    other = in_a_program(OVERRIDING)["Other"]()
+    square = dnp.ones((2, 2))
+    assert square.__array_ufunc__(dnp.add, "__call__", square, other) is NotImplemented
+    square @= other
+    assert square[0] is dnp.matmul and square[3]["out"][0].shape == (2, 2)
+
+
+def test_the_method_of_the_array_runs_any_function() -> None:
+    x = dnp.array([1, 2])
+    found = x.__array_function__(func=lambda v: v * 2, types=(dnp.ndarray,), args=(x,), kwargs={})
+    assert found.tolist() == [2, 4]
+    with pytest.raises(TypeError, match="args must be a tuple"):
+        x.__array_function__(dnp.reshape, (dnp.ndarray,), x, {})
+    with pytest.raises(TypeError, match="kwargs must be a dict"):
+        x.__array_function__(dnp.reshape, (dnp.ndarray,), (x,), (2, 1))
+    with pytest.raises(TypeError, match="ufunc"):
+        x.__array_ufunc__(1, 2)
+
+
+def test_outputs_of_ufuncs_with_several() -> None:
+    for np in (dnp, numpy):
+        with pytest.raises(TypeError, match="'out' must be a tuple of arrays"):
+            np.modf(np.ones(2), out=np.ones(2))
+        with pytest.raises(TypeError, match="'out' must be a tuple of arrays"):
+            np.modf(1.5, out=None)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import assign, base, creation, elementwise, inplace, legate, views
+from diffuse.numpy import assign, base, creation, elementwise, inplace, legate, overrides, views
 from diffuse.numpy.base import Array, exported, host, viewing
 from diffuse.numpy.flags import Flags
 from diffuse.numpy.interface import Interface
@@ -29,7 +29,9 @@ class Kind(type):
         """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
         plain = tuple([Derived if type(base) is Kind else base for base in bases])
         if plain != bases:
-            return type(name, plain, members, **options)
+            derived = type(name, plain, members, **options)
+            overrides.meet(derived)
+            return derived
         return super().__new__(cls, name, bases, members, **options)
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -198,6 +200,8 @@ class ndarray(Methods, metaclass=Kind):
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):
             return NotImplemented
+        if overrides.answer((other,)):
+            return UFUNCS["matmul"](self, other, out=(self,))
         base.writable(self).__imatmul__(host(other) if isinstance(other, Array) else other)
         base.wrote(self)
         return self

@@ -89,6 +89,8 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
     """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
     if type(a) is base.array_class and dtype is None and order is None and not options:
         return a
+    if options.get("like") is not None and elsewhere(None, options["like"]):
+        return fallback.asked(numpy.asanyarray, a, dtype=dtype, order=order, **options)
     if isinstance(a, numpy.ndarray) and type(a) is not numpy.ndarray:
         return numpy.asanyarray(a, dtype, order, **options)
     return asarray(a, dtype, order, **options)
@@ -131,12 +133,16 @@ def _contains(value: Any, depth: int = 64) -> bool:
 
 
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    x = asarray(a, dtype, "C", like=like)
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.ascontiguousarray, a, dtype=dtype, like=like)
+    x = asarray(a, dtype, "C")
     return x if x.ndim else x.reshape(1)
 
 
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
-    x = asarray(a, dtype, "F", like=like)
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.asfortranarray, a, dtype=dtype, like=like)
+    x = asarray(a, dtype, "F")
     return x if x.ndim else x.reshape(1)
 
 

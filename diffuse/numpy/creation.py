@@ -304,7 +304,9 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C",
 
 
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
-    return eye(n, dtype=float if dtype is None else dtype, like=like)
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.identity, n, dtype=dtype, like=like)
+    return eye(n, dtype=float if dtype is None else dtype)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
@@ -315,6 +317,8 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
 
 def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
                  **kwargs: Any) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.fromfunction, function, shape, dtype=dtype, like=like, **kwargs)
     found = indices(shape, dtype)
     return function(*[found[k] for k in range(len(_shape(shape)))], **kwargs)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from diffuse import trace
-from diffuse.numpy import base, distributed
+from diffuse.numpy import base, distributed, overrides
 from diffuse.numpy.base import Array
 from diffuse.numpy.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.lending import owned
@@ -86,6 +86,8 @@ class Conversion:
             return slice(self.lowered(value.start), self.lowered(value.stop), self.lowered(value.step))
         elif isinstance(value, tuple):
             return _rebuilt(value, [self.lowered(v) for v in value])
+        else:
+            overrides.meet(kind)
         return value
 
     def put_back(self) -> None:

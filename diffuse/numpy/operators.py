@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 from numpy._core import _exceptions as _core_exceptions
 
-from diffuse.numpy import base
+from diffuse.numpy import base, overrides
 from diffuse.numpy.base import ARRAYS, Array, host
 from diffuse.numpy.elementwise import binary, inplace, unary
 from diffuse.numpy.operands import PLAIN, adopt, wrap
@@ -56,6 +56,8 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
     if not isinstance(other, numpy.ndarray):
         theirs = symbol if turned else MIRRORED.get(symbol, "r" + symbol)
         method = getattr(type(other), f"__{theirs}__", None)
+        if overrides.knows_ours(method):
+            return NotImplemented
         # without dimensions as NumPy's: SciPy's matrices know no other as a scalar
         found = NotImplemented if method is None else method(other, self if self.ndim else host(self))
         if found is not NotImplemented:
@@ -173,12 +175,12 @@ class Operators(Array):
     def __rdivmod__(self, other: Any) -> Any:
         return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
 
-    def __array_ufunc__(self, function: numpy.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         from diffuse.numpy import interop
 
-        return interop.array_ufunc(function, method, inputs, kwargs)
+        return interop.array_ufunc(ufunc, method, inputs, kwargs)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         from diffuse.numpy import interop
 
-        return interop.array_function(function, types, args, kwargs)
+        return interop.array_function(func, types, args, kwargs)

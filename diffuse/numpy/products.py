@@ -16,6 +16,7 @@ from diffuse.numpy.creation import asanyarray, asarray
 from diffuse.numpy.forms import NATIVE, row_major
 from diffuse.numpy.functions import small
 from diffuse.numpy.manipulation import asking, asks, named
+from diffuse.numpy.operands import foreign
 from diffuse.numpy.ufuncs import UFUNCS
 
 
@@ -74,6 +75,8 @@ def _matmul_general(args: tuple[Any, ...], out: tuple[Any, ...] | None = None, *
     if len(args) == 2 and out is None and not options:
         x, y = args
         if not isinstance(x, Array) or not isinstance(y, Array):
+            if foreign(x) or foreign(y):  # it may answer itself
+                return _by_numpy(args)
             x, y = asanyarray(x), asanyarray(y)
         if _vectors(x, y) or _plain(x, y):
             try:

@@ -10,7 +10,7 @@ import numpy
 
 from diffuse.ir import Scalar
 from diffuse.kernels import generators, interpret_ops, routines
-from diffuse.numpy import base, elementwise, fallback, folds, views
+from diffuse.numpy import base, elementwise, fallback, folds, overrides, views
 from diffuse.numpy.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.forms import NATIVE, like
 from diffuse.numpy.operands import adopt, answering, foreign, lowered, refused, wrap
@@ -26,10 +26,13 @@ SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
 FOLDS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max", "logical_or": "any",
          "logical_and": "all"}
 SCANS = {"add": "cumsum", "multiply": "cumprod"}
+_NoValue: Any = numpy._NoValue
 
 
 class ufunc:
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
+
+    library = "numpy"
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
@@ -59,8 +62,10 @@ class ufunc:
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             out = args[self.nin:] + (None,) * (self.nargs - len(args))
             return self.general(args[:self.nin], out=out, **kwargs)
-        if len(args) != self.nin:
-            return self.numpy(*args, **kwargs)
+        if len(args) != self.nin:  # NumPy says why
+            return fallback.call(self.numpy, args, kwargs)
+        if self.nout > 1 and not isinstance(kwargs.get("out", ()), tuple):  # NumPy says why
+            return fallback.call(self.numpy, args, kwargs)
         out = kwargs.pop("out", None)
         if out is not None and not isinstance(out, tuple):
             out = (out,)
@@ -73,7 +78,7 @@ class ufunc:
             raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
         operands = tuple([adopt(x) for x in args])
         targets = tuple([adopt(x, writing=True) for x in outs])
-        mask = options.get("where", True)
+        mask = given = options.get("where", True)
         if mask is not True:
             if type(mask) in (list, tuple):
                 mask = numpy.array(lowered(mask), bool)
@@ -85,6 +90,11 @@ class ufunc:
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
                 or any(x is not None and type(x) is not base.array_class for x in targets)
                 or (mask is not True and type(mask) not in ARRAYS)):
+            plain = known and out is None and mask is True
+            if not plain and overrides.answer((*operands, *targets, mask)):  # asked with what was given
+                if mask is not True:
+                    options["where"] = given
+                return self.numpy(*args, **options, **({} if out is None else {"out": out}))
             return self.at_once(operands, targets, outs, options)
         if out is None and not options:
             return self.plain(operands)
@@ -123,10 +133,10 @@ class ufunc:
                 base.wrote(target)
         if found is NotImplemented:
             return found
-        results = found if isinstance(found, tuple) else (found,)
-        given = outs if len(outs) == len(results) else (None,) * len(results)
-        shown = tuple([wrap(r) if o is None else o for r, o in zip(results, given, strict=True)])
-        return shown if isinstance(found, tuple) else shown[0]
+        written: Any = kwargs.get("out", ())
+        if self.nout == 1 or type(found) is not tuple:
+            return _shown(found, written, outs)
+        return tuple([_shown(result, written, outs) for result in found])
 
     def _written(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
         """A small call into an output array, at once, with the bits of compiled code."""
@@ -225,53 +235,58 @@ class ufunc:
                 "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
             )
 
-    def reduce(self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False,
-               initial: Any = numpy._NoValue, where: Any = True) -> Any:
+    def reduce(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None,
+               keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
         operator, target = FOLDS.get(self.__name__), alone(out)
         if operator is None or foreign(array) or type(target) is tuple:
-            return self._method(
-                "reduce",
-                (array,),
-                {
-                    "axis": axis,
-                    "dtype": dtype,
-                    "out": out,
-                    "keepdims": keepdims,
-                    "initial": initial,
-                    "where": where,
-                },
-            )
+            return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
+                                initial=initial, where=where)
+        axis, where = 0 if axis is _NoValue else axis, True if where is _NoValue else where
+        dtype = None if dtype is _NoValue else dtype
         return folds.reduce(operator, array, axis, dtype, target, keepdims, initial, where)
 
-    def accumulate(self, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        target = alone(out)
-        if (self.__name__ in SCANS and isinstance(axis, int) and hasattr(array, "ndim") and array.ndim
+    def accumulate(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None) -> Any:
+        target, along = alone(out), 0 if axis is _NoValue else axis
+        if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
                 and not foreign(array) and type(target) is not tuple):
-            return folds.scan(SCANS[self.__name__], array, axis, dtype, target, self.numpy.accumulate)
-        return self._method("accumulate", (array,), {"axis": axis, "dtype": dtype, "out": out})
+            wanted = None if dtype is _NoValue else dtype
+            return folds.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
+        return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
         if foreign(a) or foreign(b):
-            return self._method("outer", (a, b), kwargs)
+            return self._method("outer", (a, b), **kwargs)
         first, second = adopt(a), adopt(b)
         if isinstance(first, Array) and isinstance(second, Array):
             spread = first.form.shape + (1,) * second.form.ndim
             return self(views.reshape(first, spread), second, **kwargs)
         return self(first, second, **kwargs)
 
-    def at(self, array: Any, *args: Any) -> None:
-        self._method("at", (array, *args), {})
+    def at(self, array: Any, *args: Any) -> Any:
+        return self._method("at", (array, *args))
 
-    def reduceat(self, array: Any, indices: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-        return self._method("reduceat", (array, indices), {"axis": axis, "dtype": dtype, "out": out})
+    def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
+                 out: Any = None) -> Any:
+        return self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
 
     def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
         return self.numpy.resolve_dtypes(*args, **kwargs)
 
-    def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs.get("out") is None:
-            kwargs.pop("out", None)
-        return fallback.call(getattr(self.numpy, name), args, kwargs)
+    def _method(self, name: str, args: tuple[Any, ...], **options: Any) -> Any:
+        given = {key: value for key, value in options.items()
+                 if value is not _NoValue and (key != "out" or value is not None)}
+        method = getattr(self.numpy, name)
+        if overrides.answer((*args, options.get("out"), options.get("where"))):
+            return method(*args, **given)
+        return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
+
+
+def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+    """A result of NumPy as the program knows it: one of its outputs, unless a class answered otherwise."""
+    for memory, out in zip(written, outs, strict=False):
+        if memory is result and out is not None:
+            return out
+    return wrap(result)
 
 
 def alone(out: Any) -> Any:

@@ -32,6 +32,8 @@ FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
 class special_ufunc(ufunc):
     """A ufunc of `scipy.special` over Diffuse arrays."""
 
+    library = "scipy.special"
+
     def __init__(self, function: numpy.ufunc, name: str) -> None:
         super().__init__(function)
         self.__name__ = name
@@ -114,11 +116,6 @@ class special_ufunc(ufunc):
         if out is not None and target is not out:
             numpy.copyto(out, target, casting="same_kind")
         return target if out is None else out
-
-    def _method(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if kwargs.get("out") is None:
-            kwargs.pop("out", None)
-        return fallback.call(getattr(self.numpy, name), args, kwargs, f"scipy.special.{self.__name__}.{name}")
 
 
 def _kind(value: Any) -> Any:
