@@ -6,9 +6,10 @@
     python tests/numpy_suite.py --real              NumPy alone, for comparison
 
 The files come from the installed wheel.  Their imports of NumPy's public modules are rewritten; what they
-take from private ones (`numpy._core.multiarray`) stays NumPy's, but for the functions in C that test its
-interface: these get NumPy's arrays for ours, as all functions that Diffuse has not.  Each file runs in a
-process of its own, which is ended after a while: tests that it did not come to count as failed.
+take from private ones (`numpy._core.multiarray`) stays NumPy's, but for its core in C, the functions that
+test its interface and the files that implement `numpy.lib`: these functions get NumPy's arrays for ours, as all
+functions that Diffuse has not.  Each file runs in a process of its own, which is ended after a while: tests
+that it did not come to count as failed.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ def prepared(room: Path, real: bool) -> None:
     """Copy the tests into `room`, one folder a package of NumPy."""
     # tests are made of all ufuncs of private modules: these have to be NumPy's, and seen as such
     private = (r"\bnp\.(_core|core)\b", r"__import__('numpy').\1")
-    # functions in C that the tests hand arrays to
-    in_c = (r"^( *(?:import|from)) numpy(\._core\._multiarray_tests) (as|import)",
-            r"\1 diffuse.numpy\2 \3")
+    # private functions that the tests hand arrays to
+    files = r"\._core\._multiarray_(?:tests|umath)|\.lib\._\w+_impl"
+    called = (rf"^( *(?:import|from)) numpy({files}) (as|import)", r"\1 diffuse.numpy\2 \3")
     elsewhere = (r"from numpy\.(lib|linalg)\.tests\.(\w+) import", r"from own.\1.\2 import")
     for package in PACKAGES:
         suites.copied(folder_of(package), room / "own" / package,
-                      (elsewhere, *(() if real else (*suites.NUMPY, private, in_c))))
+                      (elsewhere, *(() if real else (*suites.NUMPY, private, called))))
     (room / "own" / "__init__.py").touch()
     (room / "conftest.py").write_text((ROOT / "conftest.py").read_text())
 

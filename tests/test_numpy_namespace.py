@@ -337,3 +337,26 @@ def test_casts_that_keep_values(small: int) -> None:
         assert ours.arange(5.0).astype("i4", casting="same_value").tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(ValueError, match="could not cast 'same_value'"):
             (ours.arange(5.0) + 0.5).astype("i4", casting="same_value")
+
+
+def test_methods_of_what_a_private_function_returns_take_our_arrays() -> None:
+    core = importlib.import_module("diffuse.numpy._core._multiarray_umath")
+    cast = core._get_castingimpl(numpy.dtypes.Float64DType, numpy.dtypes.Int64DType)
+    out = ours.zeros(4, int)
+    cast._simple_strided_call((ours.arange(4.0), out))
+    assert out.tolist() == [0, 1, 2, 3]
+
+
+def test_private_modules_have_the_functions_of_the_main_namespace() -> None:
+    core = importlib.import_module("diffuse.numpy._core")
+    file = importlib.import_module("diffuse.numpy.lib._shape_base_impl")
+    assert core.concatenate is ours.concatenate
+    assert file.kron is ours.kron and "_shape_base_impl" in str(file.__file__)
+
+
+def test_each_use_of_a_deprecated_name_warns() -> None:
+    for _ in range(2):
+        with pytest.warns(DeprecationWarning, match="chararray"):
+            assert ours.chararray is numpy.char.chararray
+        with pytest.warns(DeprecationWarning, match="math"):
+            assert ours.lib.math.pi == numpy.pi

@@ -32,7 +32,8 @@ __all__ = [*_numpy.__all__]
 
 def __getattr__(name: str) -> Any:
     value = _namespace.resolve(name)
-    globals()[name] = value
+    if name in vars(_numpy):  # NumPy's `__getattr__` warns of each use of what it gives
+        globals()[name] = value
     return value
 
 

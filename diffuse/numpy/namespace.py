@@ -142,7 +142,21 @@ def converted(real: Any, path: str) -> Any:
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
-    return like_builtin(fallback.wrapped(real, path, reason), real, "diffuse." + path.rpartition(".")[0])
+    private = "._" in path
+    ours = _with_methods(real, path, reason) if private else fallback.wrapped(real, path, reason)
+    return like_builtin(ours, real, "diffuse." + path.rpartition(".")[0])
+
+
+def _with_methods(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
+    """A function of a private module.  What it returns may have a private class written in C, whose methods
+    take NumPy's arrays only: these methods are wrapped, too."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = fallback.call(real, args, kwargs, path, reason)
+        kind = type(found)
+        private = kind.__module__ == "numpy" and kind.__name__.startswith("_") and not isinstance(found, type)
+        return FallbackUfunc(found, f"{path}()") if private else found
+
+    return fallback.dressed(run, real, path.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
 
 
 class Builtin(staticmethod):  # type: ignore[type-arg]
@@ -184,16 +198,24 @@ class FallbackUfunc:
         return repr(self._real)
 
 
+OWN = ("__name__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__", "__cached__")
+"""What Python's import system asks of a module: a mirror's own, never those of NumPy's module."""
+
+
 class Mirror(ModuleType):
     """A submodule of NumPy with its functions wrapped, each when it is first used."""
 
     def __getattr__(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))
         subclasses.acquaint_all(real)
-        if name.startswith("__") and name not in ("__all__", "__doc__", "__version__"):
+        if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
-        value = converted(getattr(real, name), f"{real.__name__}.{name}")
-        setattr(self, name, value)
+        theirs = getattr(real, name)
+        same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
+        ours = sys.modules["diffuse.numpy"]
+        value = getattr(ours, name) if same else converted(theirs, f"{real.__name__}.{name}")
+        if name in vars(real):  # NumPy's `__getattr__` warns of each use of what it gives
+            setattr(self, name, value)
         return value
 
     def __dir__(self) -> list[str]:
