@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import inspect
+import pickle
 import sys
 import weakref
 
@@ -76,3 +77,96 @@ def test_a_list_that_contains_itself_ends() -> None:
     items: list[object] = []
     items.append(items)
     assert np.array(items, dtype=object).ndim == 64
+
+
+def test_the_base_of_foreign_memory_is_its_owner() -> None:
+    data = bytes(16)
+    x = np.frombuffer(data)
+    assert x.base is data
+    assert not x.flags.owndata
+    assert np.asarray(numpy.ones(3)).flags.owndata
+    assert np.ones(20_000).base is None
+    with pytest.raises(ValueError, match="does not own"):
+        x.resize(3)
+
+
+@pytest.mark.parametrize("cut", [slice(None), slice(None, None, 2)])
+@pytest.mark.parametrize("turned", [(0, 1, 2), (2, 0, 1)])
+def test_buffers_of_pickles_are_the_memory_itself(cut: slice, turned: tuple[int, ...]) -> None:
+    x = np.arange(48).reshape(2, 6, 4).transpose(turned)[..., cut]
+    together = cut == slice(None)
+    buffers: list[pickle.PickleBuffer] = []
+    stream = pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
+    other = pickle.loads(stream, buffers=buffers)
+    assert len(buffers) == together
+    x[0, 0, 0] = -1
+    assert type(other) is np.ndarray
+    assert other[0, 0, 0] == (-1 if together else 0)
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        again = pickle.loads(pickle.dumps(x, protocol))
+        assert type(again) is np.ndarray
+        assert (again == x).all()
+        again[...] = 7
+        assert x[0, 0, 0] == -1
+
+
+def test_what_cannot_be_deleted_or_resized_is_refused_as_by_numpy() -> None:
+    x = np.zeros(3)
+    with pytest.raises(ValueError, match="cannot delete array elements"):
+        del x[0]
+    with pytest.raises(TypeError, match="Cannot delete iterator elements"):
+        del x.flat[0]
+    with pytest.raises(TypeError):
+        x.resize(4, refcheck="hi")
+    with pytest.raises(ValueError, match="size exceeded"):
+        np.arange(0, np.inf)
+    view = np.zeros((10, 0))[...]
+    view.resize((0, 10))
+    assert view.shape == (0, 10)
+
+
+def test_names_of_an_array_are_those_of_numpys() -> None:
+    assert not [name for name in dir(np.ndarray) if name[0] != "_" and not hasattr(numpy.ndarray, name)]
+
+
+def test_a_flat_copy_owns_its_elements() -> None:
+    for n in 4, 40_000:
+        x = np.arange(2 * n).reshape(2, n)
+        for flat in x[::-1].ravel("K"), x.ravel("F"), x[:, ::2].flatten():
+            assert flat.flags.owndata
+        assert (x.ravel("F") == numpy.arange(2 * n).reshape(2, n).ravel("F")).all()
+        assert (x[::-1].ravel("K") + 0 == numpy.arange(2 * n).reshape(2, n)[::-1].ravel("K")).all()
+
+
+def test_copy_may_be_a_mode_of_numpys() -> None:
+    modes, x = numpy._CopyMode, np.arange(3)
+    for make in np.array, np.asarray:
+        assert make(x, copy=modes.IF_NEEDED) is x
+        assert make(x, copy=modes.NEVER) is x
+        assert make(x, copy=modes.ALWAYS) is not x
+
+
+@pytest.mark.parametrize("copy", [True, None, False])
+def test_the_array_that_an_object_gives_is_taken(copy: bool | None) -> None:
+    x = np.arange(3)
+
+    class Like:
+        def __array__(self, dtype: object = None, copy: object = None) -> object:
+            return x
+
+    assert np.array(Like(), copy=copy) is x
+    assert np.array(Like(), copy=copy, ndmin=2).shape == (1, 3)
+
+
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "round"])
+def test_methods_of_masked_arrays_write_into_ours(name: str) -> None:
+    for n in 4, 20_000:
+        masked = np.ma.array(np.ones(n) * 1.25, mask=np.arange(n) == 1)
+        out = np.empty(n)
+        found = getattr(masked, name)(out=out)
+        assert found is out
+        assert numpy.array_equal(out, numpy.asarray(getattr(masked, name)().filled(out[1])))
+
+
+def test_an_array_of_strings_without_width() -> None:
+    assert np.ndarray(4, dtype=numpy.zeros(1, "S0,i4")["f0"].dtype).itemsize == 0

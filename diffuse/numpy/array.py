@@ -13,7 +13,9 @@ import numpy
 from diffuse.numpy import assign, base, creation, elementwise, inplace, legate, overrides, views
 from diffuse.numpy.base import Array, exported, host, viewing
 from diffuse.numpy.flags import Flags
+from diffuse.numpy.forms import NATIVE
 from diffuse.numpy.interface import Interface
+from diffuse.numpy.lending import origin
 from diffuse.numpy.methods import Methods
 from diffuse.numpy.operands import lowered, shared, wrap
 from diffuse.numpy.operators import defers, updating
@@ -34,6 +36,10 @@ class Kind(type):
             return derived
         return super().__new__(cls, name, bases, members, **options)
 
+    def __dir__(cls) -> list[str]:
+        """Without the names of slots, which are no part of NumPy's array."""
+        return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
+
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
 
@@ -53,7 +59,7 @@ class ndarray(Methods, metaclass=Kind):
         if cls is not ndarray:
             kind: Any = cls
             return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
-        if buffer is None and strides is None:
+        if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
             return creation.empty(shape, dtype, order or "C")
         return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
 
@@ -113,7 +119,8 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def base(self) -> Any:
-        return self.owner
+        owner = self.owner
+        return origin(self.meta) if owner is None and self.meta is self.memory else owner
 
     @property
     def device(self) -> str:
@@ -144,6 +151,9 @@ class ndarray(Methods, metaclass=Kind):
 
     __getitem__ = views.getitem
     __setitem__ = assign.setitem
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
 
     def __iter__(self) -> Iterator[Any]:
         if not self.form.shape:
@@ -226,6 +236,9 @@ class ndarray(Methods, metaclass=Kind):
         numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not
         return importlib.import_module("diffuse.numpy")
 
+    def __array_finalize__(self, array: Any, /) -> None:
+        """For code that looks for the hook; derived classes are NumPy's (see `subclasses`)."""
+
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
         found = numpy.empty(0).__array_wrap__(lowered(array), *options)
         return shared(found) if isinstance(found, numpy.ndarray) else found
@@ -263,7 +276,13 @@ class ndarray(Methods, metaclass=Kind):
     # -- copies ------------------------------------------------------------------------------------------
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        return creation.stored, (host(self).copy(order="K"),)
+        """Buffers of protocol 5 are the array's own memory; elements that do not lie side by side are copied
+        into the stream."""
+        if operator.index(protocol) < 5:
+            return creation.stored, (host(self).copy(order="K"),)
+        if self.form.packed:
+            return creation.stored, (exported(self),)
+        return creation.assembled, host(self).copy(order="K").__reduce__()
 
     def __reduce__(self) -> Any:
         return self.__reduce_ex__(2)

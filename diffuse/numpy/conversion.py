@@ -18,8 +18,10 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     """NumPy's asarray: Diffuse arrays as they are, NumPy arrays shared, everything else converted."""
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.asarray, a, dtype=dtype, order=order, copy=copy, like=like)
-    if type(a) is base.array_class and dtype is None and order is None and not copy:
+    if type(a) is base.array_class and dtype is None and order is None and copy is None:
         return a
+    if copy is not None:
+        copy = _copying(copy)
     if isinstance(a, Array):
         return _converted(a, dtype, order, copy)
     if type(a) is numpy.ndarray and not copy:
@@ -31,6 +33,13 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if given is not None:
         return given
     return wrap(found) if copy or type(a) in PLAIN else shared(found)
+
+
+def _copying(copy: Any) -> bool | None:
+    """What `copy` says: also as a member of NumPy's `_CopyMode`, or anything that is true or false."""
+    if copy is numpy._CopyMode.IF_NEEDED:
+        return None
+    return bool(copy)
 
 
 def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
@@ -99,6 +108,8 @@ def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> 
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
     """NumPy's array: a copy unless told otherwise."""
+    if copy is not True and copy is not None:
+        copy = _copying(copy)
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
                               ndmax=ndmax, like=like)
@@ -110,7 +121,9 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
             _asked(host(object), dtype, copy=copy, order=order, **depth)
         x = _converted(object, dtype, order, copy)
     elif copy or subok or depth:
-        found, _ = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
+        found, given = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
+        if given is not None:
+            return given
         x = shared(found) if not copy and type(object) not in (list, tuple) else wrap(found)
     else:
         x = asarray(object, dtype, order, copy=copy)

@@ -22,7 +22,7 @@ from diffuse.numpy.conversion import (
     copy,
     elsewhere,
 )
-from diffuse.numpy.forms import NATIVE, Form, Mirror, column_major, replica, resized, row_major
+from diffuse.numpy.forms import NATIVE, RESERVE, Form, Mirror, column_major, replica, resized, row_major
 from diffuse.numpy.operands import adopt, foreign, lowered, shared, wrap
 
 
@@ -226,7 +226,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
         if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
         else numpy.ceil((end - begin) / step)
     )
-    if not length >= max(elementwise.SMALL, 2) or kind not in NATIVE or kind.kind == "b":
+    if not max(elementwise.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
     with quiet():
@@ -336,7 +336,17 @@ def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
 
 
 def stored(memory: Mirror) -> Any:
-    """An array from a pickle."""
+    """An array from a pickle.  Bytes of the stream are the array's own; other buffers are the program's."""
+    root: Any = memory
+    while isinstance(root, numpy.ndarray) and root.base is not None:
+        root = root.base
+    return wrap(memory) if isinstance(root, (numpy.ndarray, bytes, bytearray)) else shared(memory)
+
+
+def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) -> Any:
+    """An array from a pickle that has its elements in the stream itself."""
+    memory = make(*arguments)
+    memory.__setstate__(state)
     return wrap(memory)
 
 

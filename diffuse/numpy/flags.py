@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.base import Array
-from diffuse.numpy.lending import Lent, lock
+from diffuse.numpy.lending import Lent, foreign, lock
 
 _PLAIN = type(numpy.empty(0).flags)
 _OWNS = 0x4
@@ -28,13 +28,14 @@ class Flags:
 
     def __getattr__(self, name: str) -> Any:
         if name == "owndata":
-            return self._array.owner is None
+            x = self._array
+            return x.owner is None and not (x.meta is x.memory and foreign(x.meta))
         if name == "num":
-            return self._flags.num & ~_OWNS | (_OWNS if self._array.owner is None else 0)
+            return self._flags.num & ~_OWNS | (_OWNS if self.owndata else 0)
         return getattr(self._flags, name)
 
     def __getitem__(self, name: Any) -> Any:
-        return self._array.owner is None if name in ("OWNDATA", "O") else self._flags[name]
+        return self.owndata if name in ("OWNDATA", "O") else self._flags[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
         """A recorded array's description may stand for other arrays, too: it gets one of its own."""

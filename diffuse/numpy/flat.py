@@ -49,6 +49,9 @@ class Flat:
         self._real[lowered(index)] = lowered(value)
         wrote(self.base)
 
+    def __delitem__(self, index: Any) -> None:
+        raise TypeError("Cannot delete iterator elements")
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return numpy.array(self._real, dtype, copy=copy)
 

@@ -19,7 +19,7 @@ from diffuse.numpy.operands import wrap
 _SLOTS = ("storage", "form", "part", "meta", "memory", "owner")
 
 
-def resize(x: Array, shape: tuple[Any, ...], refcheck: bool) -> None:
+def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     """`x.resize(shape)`: elements are cut off, or zeros appended, in the order of memory."""
     # the caller's name for x, the method's, ours, and the argument of the call
     names = sys.getrefcount(x) - 4
@@ -28,7 +28,10 @@ def resize(x: Array, shape: tuple[Any, ...], refcheck: bool) -> None:
     wanted = shape[0] if len(shape) == 1 else shape
     if not shape or wanted is None:
         return
-    if x.owner is not None:
+    if x.base is not None and x.meta.flags.c_contiguous and _same_size(x, wanted):
+        x.shape = wanted
+        return
+    if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")
     memory = host(x).copy(order="K")
     memory.flags.writeable = True
@@ -44,6 +47,11 @@ def resize(x: Array, shape: tuple[Any, ...], refcheck: bool) -> None:
     for view in views:
         view.owner = before
     _take(x, wrap(memory))
+
+
+def _same_size(x: Array, wanted: Any) -> bool:
+    """Do as many elements fit into the shape `wanted` as `x` has?  Strides of 0 make that no allocation."""
+    return numpy.broadcast_to(numpy.empty((), bool), wanted).size == x.form.size
 
 
 def set_dtype(x: Array, dtype: Any) -> None:

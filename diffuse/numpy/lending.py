@@ -68,6 +68,21 @@ def owned(array: Mirror) -> bool:
     return base.base is None and bool(base.flags.owndata)
 
 
+def origin(memory: Mirror) -> Any:
+    """What is outside of Diffuse whose memory this is, as NumPy names it by `base`, or None."""
+    base: Any = memory.base
+    if type(base) is Lent:
+        return base.keep.base
+    return None if isinstance(base, (numpy.ndarray, Span)) else base
+
+
+def foreign(memory: Mirror) -> bool:
+    """Does something that is no array own this memory?"""
+    base: Any = memory.base
+    array = base.keep if type(base) is Lent else memory
+    return not isinstance(array.base, (numpy.ndarray, Span)) and not array.flags.owndata
+
+
 def lender(memory: Mirror) -> Any:
     """The array of the program that all of this memory was borrowed from, if the program still holds it."""
     span: Any = memory.base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -159,7 +160,7 @@ class Methods(Operators):
         assign.fill(self, value)
 
     def resize(self, *shape: Any, refcheck: bool = True) -> None:
-        inplace.resize(self, shape, refcheck)
+        inplace.resize(self, shape, bool(operator.index(refcheck)))
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         if stream is not None or device != "cpu":

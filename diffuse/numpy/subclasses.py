@@ -7,8 +7,9 @@ classes need it.
 
 from __future__ import annotations
 
-from functools import cache
-from types import ModuleType
+from collections.abc import Callable
+from functools import cache, wraps
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -23,10 +24,14 @@ class Derived(numpy.ndarray[Any, Any]):
 
 
 def acquaint(kind: Any) -> None:
-    """Let `view` of a class derived from NumPy's array take `diffuse.numpy.ndarray` for `numpy.ndarray`."""
+    """Let `view` of a class derived from NumPy's array take `diffuse.numpy.ndarray` for `numpy.ndarray`, and
+    methods that NumPy wrote for the class our arrays as `out`."""
     view = kind.view
     if kind is numpy.ndarray or hasattr(view, "knows_ours"):
         return
+    for name, method in [*vars(kind).items()]:
+        if isinstance(method, FunctionType) and "out" in method.__code__.co_varnames:
+            setattr(kind, name, _into_ours(method))
 
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         return view(self, *map(_numpys, args), **{key: _numpys(v) for key, v in kwargs.items()})
@@ -34,6 +39,20 @@ def acquaint(kind: Any) -> None:
     run.knows_ours = True  # type: ignore[attr-defined]
     run.__name__, run.__qualname__, run.__doc__ = "view", f"{kind.__qualname__}.view", view.__doc__
     kind.view = run
+
+
+def _into_ours(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out: Any = kwargs.get("out")
+        if type(out) is not base.array_class:
+            return method(self, *args, **kwargs)
+        memory = base.writable(out)
+        found = method(self, *args, **{**kwargs, "out": memory})
+        base.wrote(out)
+        return out if found is memory else found
+
+    return run
 
 
 @cache

@@ -120,7 +120,12 @@ def flatten(x: Array, order: str = "C") -> Any:
         ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
         return flatten(viewing(x, x.meta.transpose(ranked)))
     flat = reshape(x, -1, order)
-    return elementwise.duplicate(flat) if flat.owner is x or flat.owner is x.owner else flat
+    if flat.owner is x or flat.owner is x.owner:
+        return elementwise.duplicate(flat)
+    if flat.storage is not None:
+        base.view_of(flat)  # while it is a view: the store has the copy's shape
+    flat.owner = None
+    return flat
 
 
 def retyped(x: Array, dtype: Any) -> Any:
