@@ -122,9 +122,9 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
         x = _converted(object, dtype, order, copy)
     elif copy or subok or depth:
         found, given = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
-        if given is not None:
-            return given
         x = shared(found) if not copy and type(object) not in (list, tuple) else wrap(found)
+        if given is not None:
+            x = given
     else:
         x = asarray(object, dtype, order, copy=copy)
     if ndmin > x.ndim and isinstance(x, Array):
