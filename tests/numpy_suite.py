@@ -7,9 +7,9 @@
 
 The files come from the installed wheel.  Their imports of NumPy's public modules are rewritten; what they
 take from private ones (`numpy._core.multiarray`) stays NumPy's, but for its core in C, the functions that
-test its interface and the files that implement `numpy.lib`: these functions get NumPy's arrays for ours, as all
-functions that Diffuse has not.  Each file runs in a process of its own, which is ended after a while: tests
-that it did not come to count as failed.
+test its interface and the files that implement `numpy.lib`: these functions get NumPy's arrays for ours, as
+all functions that Diffuse has not.  Each file runs in a process of its own, which is ended after a while:
+tests that it did not come to count as failed.
 """
 
 from __future__ import annotations

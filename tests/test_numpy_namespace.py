@@ -360,3 +360,41 @@ def test_each_use_of_a_deprecated_name_warns() -> None:
             assert ours.chararray is numpy.char.chararray
         with pytest.warns(DeprecationWarning, match="math"):
             assert ours.lib.math.pi == numpy.pi
+
+
+def test_names_in_the_text_of_a_block_matrix_are_those_of_the_caller() -> None:
+    x = ours.arange(4.0).reshape(2, 2)
+    for found in (ours.bmat("x, x; x, x"), ours.r_["x, x; x, x"], ours.bmat("y, y; y, y", {"y": x}, {})):
+        assert numpy.array_equal(numpy.asarray(found), numpy.tile(numpy.arange(4.0).reshape(2, 2), (2, 2)))
+
+
+def test_deprecated_calls_warn_as_in_numpy() -> None:
+    x = ours.ones(3)
+    for name, args in (("maximum", (x, 0, x)), ("minimum", (x, x, x)), ("row_stack", ([x],))):
+        with pytest.warns(DeprecationWarning) as caught:
+            getattr(ours, name)(*args)
+        assert [warning.filename for warning in caught] == [__file__]
+
+
+def test_arguments_that_numpy_refuses_or_knows_better() -> None:
+    x = ours.arange(5)
+    with pytest.raises(ValueError, match="_CopyMode enum is not allowed"):
+        x.astype(float, copy=numpy._CopyMode.NEVER)
+    for item in ((), (int, int, int)):
+        with pytest.raises(TypeError, match="arguments"):
+            ours.ndarray[item]
+    with pytest.raises(ValueError, match="Maximum allowed size exceeded"):
+        ours.arange(2**64)
+    seconds = ours.arange(numpy.timedelta64(3, "s"), 10, 2, dtype="m8")
+    assert seconds.dtype == "m8[s]" and seconds.astype(int).tolist() == [3, 5, 7, 9]
+
+
+def test_an_index_may_be_an_object_whose_array_is_ours() -> None:
+    class Index:
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return ours.array(1)
+
+    x = ours.arange(6).reshape(2, 3)
+    assert x[0, Index()] == 1
+    x[0, Index()] = 7
+    assert x.tolist() == [[0, 7, 2], [3, 4, 5]]

@@ -52,7 +52,6 @@ class ndarray(Methods, metaclass=Kind):
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
-    __class_getitem__: Any = classmethod(GenericAlias)
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
                 order: Any = None) -> Any:
@@ -62,6 +61,10 @@ class ndarray(Methods, metaclass=Kind):
         if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
             return creation.empty(shape, dtype, order or "C")
         return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        numpy.ndarray[item]  # raises unless there are one or two
+        return GenericAlias(cls, item)
 
     # -- what it looks like ------------------------------------------------------------------------------
 

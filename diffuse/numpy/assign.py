@@ -11,7 +11,7 @@ from diffuse.ir import Scalar
 from diffuse.numpy import base, elementwise, views
 from diffuse.numpy.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
 from diffuse.numpy.forms import NATIVE, Mirror
-from diffuse.numpy.operands import adopt, lowered, readable
+from diffuse.numpy.operands import adopt, answering, lowered, readable, refused
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
 
@@ -147,7 +147,13 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             (target,),
         )
         return
-    base.put(x, lowered(index), host(source) if isinstance(source, Array) else readable(value))
+    key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
+    try:
+        base.put(x, key, elements)
+    except ValueError as error:
+        if not refused(error):
+            raise
+        base.put(x, answering(key), elements)
 
 
 def fill(x: Array, value: Any) -> None:

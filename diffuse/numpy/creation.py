@@ -216,7 +216,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if len(bounds) == 4:
         dtype = bounds.pop()
     begin, end, step = _range(bounds, named)
-    if end is None or not all(isinstance(v, (int, float, numpy.number)) for v in (begin, end, step)):
+    if (end is None or not all(isinstance(v, (int, float, numpy.number)) for v in (begin, end, step))
+            or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     if not step:
         return numpy.arange(*bounds, dtype=dtype, **named)  # raises

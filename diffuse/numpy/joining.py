@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from typing import Any
 
 import numpy
@@ -98,6 +99,12 @@ def _listed(found: Any) -> list[Any]:
 @asking(numpy.vstack, _sequence)
 def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
     return concatenate(_listed(atleast_2d(*tup)), 0, dtype=dtype, casting=casting)
+
+
+def row_stack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    warnings.warn("`row_stack` alias is deprecated. Use `np.vstack` directly.", DeprecationWarning,
+                  stacklevel=2)
+    return vstack(tup, dtype=dtype, casting=casting)
 
 
 @asking(numpy.hstack, _sequence)

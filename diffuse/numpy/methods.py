@@ -136,6 +136,8 @@ class Methods(Operators):
                copy: bool = True) -> Any:
         if casting == "same_value":  # NumPy looks at the values
             return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
+        if isinstance(copy, numpy._CopyMode):
+            raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
         target = base.element_type(dtype)
         if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from types import FunctionType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -42,7 +42,7 @@ SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.rand
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
 """Whole modules whose functions lose nothing by running in NumPy."""
 
-ALIASES = {"amin": "min", "amax": "max", "around": "round", "row_stack": "vstack"}
+ALIASES = {"amin": "min", "amax": "max", "around": "round"}
 """Names that NumPy keeps for functions that have another one."""
 
 STAND_INS: dict[type, type] = {}
@@ -58,6 +58,8 @@ class Indexer:
         self._name, self._real = name, real
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return _bmat(key, sys._getframe(1))
         return fallback.call(self._real.__getitem__, (key,), {}, f"numpy.{self._name}", "source")
 
     def __len__(self) -> int:
@@ -65,6 +67,17 @@ class Indexer:
 
     def __repr__(self) -> str:
         return repr(self._real)
+
+
+def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
+    """NumPy's, with the names in a text looked up where the program calls."""
+    if isinstance(obj, str):
+        return _bmat(obj, sys._getframe(1)) if gdict is None else numpy.bmat(obj, ldict, gdict)
+    return fallback.call(numpy.bmat, (obj, ldict, gdict), {}, "numpy.bmat")
+
+
+def _bmat(text: str, frame: FrameType) -> Any:
+    return numpy.bmat(text, frame.f_locals, frame.f_globals)
 
 
 def _vectorize() -> type:
@@ -120,6 +133,8 @@ def resolve(name: str) -> Any:
         return like_builtin(ours, real, "diffuse.numpy")
     if name in INDEXERS:
         return Indexer(name, real)
+    if name == "bmat":
+        return fallback.dressed(bmat, real, "diffuse.numpy")
     if name == "vectorize":
         return _vectorize()
     return converted(real, f"numpy.{name}")

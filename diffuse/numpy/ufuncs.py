@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -27,6 +28,12 @@ FOLDS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max", "
          "logical_and": "all"}
 SCANS = {"add": "cumsum", "multiply": "cumprod"}
 _NoValue: Any = numpy._NoValue
+EXTREMA = ("maximum", "minimum")
+EXTREMA_OF_TWO = (
+    "Passing more than 2 positional arguments to np.maximum and np.minimum is deprecated. If you meant to "
+    "use the third argument as an output, use the `out` keyword argument instead. If you hoped to work with "
+    "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
+"""What NumPy says to an output array for extrema that is not named."""
 
 
 class ufunc:
@@ -60,6 +67,8 @@ class ufunc:
             if len(args) == 1 and self.nin == 1 and self.nout == 1:
                 return elementwise.unary(self, args[0])
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
+            if self.__name__ in EXTREMA:
+                warnings.warn(EXTREMA_OF_TWO, DeprecationWarning, stacklevel=2)
             out = args[self.nin:] + (None,) * (self.nargs - len(args))
             return self.general(args[:self.nin], out=out, **kwargs)
         if len(args) != self.nin:  # NumPy says why

@@ -13,7 +13,7 @@ import numpy
 from diffuse.numpy import base, elementwise
 from diffuse.numpy.base import Array, distant, host, hosted, ready, viewing
 from diffuse.numpy.forms import NATIVE, Mirror, memory_order
-from diffuse.numpy.operands import lowered, wrap
+from diffuse.numpy.operands import answering, lowered, refused, wrap
 
 SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
 _NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
@@ -75,10 +75,14 @@ def peek(x: Array) -> Any:
 
 def _gather(x: Array, index: Any) -> Any:
     """Indexing with arrays: which elements depends on data, so the memory is waited for."""
-    found = host(x)[lowered(index)]
-    if type(found) is not numpy.ndarray:
-        return found
-    return wrap(found)
+    key = lowered(index)
+    try:
+        found = host(x)[key]
+    except ValueError as error:
+        if not refused(error):
+            raise
+        found = host(x)[answering(key)]
+    return wrap(found) if type(found) is numpy.ndarray else found
 
 
 def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) -> Any:
