@@ -274,3 +274,9 @@ def test_outputs_of_ufuncs_with_several() -> None:
             np.modf(np.ones(2), out=np.ones(2))
         with pytest.raises(TypeError, match="'out' must be a tuple of arrays"):
             np.modf(1.5, out=None)
+
+
+def test_ufuncs_are_found_in_tables_of_numpys() -> None:
+    assert dnp.add == numpy.add and numpy.add == dnp.add and dnp.add != numpy.subtract and dnp.add != dnp.sin
+    assert {numpy.add: 1}[dnp.add] == {dnp.add: 1}[numpy.add] == 1
+    assert dnp.bitwise_count in [numpy.sin, numpy.bitwise_count] and dnp.add != "add"

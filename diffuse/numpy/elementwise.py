@@ -180,7 +180,7 @@ def spread(x: Array, position: int, name: str, shape: Point) -> Any:
 def binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
     ka, kb = type(a), type(b)
-    rule = RULES.get((function, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
+    rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
     if rule is None or eager_errors:
         return function.general((a, b))
     form = rule.form
@@ -221,7 +221,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation on an array."""
-    rule = RULES.get((function, a.form)) if type(a) in ARRAYS else None
+    rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
     if rule is None or eager_errors:
         return function.general((a,))
     form = rule.form
@@ -247,7 +247,7 @@ def unary(function: Any, a: Any) -> Any:
 def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
     kb = type(b)
-    rule = RULES.get((function, a.form, b.form if kb in ARRAYS else kb, "in place"))
+    rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
     if rule is None or eager_errors or not a.meta.flags.writeable:
         return function.general((a, b), out=(a,))
     if rule.small:

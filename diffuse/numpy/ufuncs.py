@@ -57,6 +57,13 @@ class ufunc:
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
 
+    def __eq__(self, other: Any) -> Any:
+        """The same operation, in a library's tables of NumPy's ufuncs, too."""
+        return self.numpy is (other.numpy if isinstance(other, ufunc) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return find, (self.__name__,)
 
@@ -121,7 +128,8 @@ class ufunc:
                 if rule is None
                 else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
             )
-        elementwise.remember((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]), rule)
+        key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
+        elementwise.remember((self.numpy, *key), rule)
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
@@ -176,7 +184,7 @@ class ufunc:
             rule = elementwise.plan_inplace(self, *operands)
             if rule is not None:
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
-                elementwise.remember((self, operands[0].form, key, "in place"), rule)
+                elementwise.remember((self.numpy, operands[0].form, key, "in place"), rule)
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
