@@ -144,6 +144,9 @@ def test_copy_may_be_a_mode_of_numpys() -> None:
         assert make(x, copy=modes.IF_NEEDED) is x
         assert make(x, copy=modes.NEVER) is x
         assert make(x, copy=modes.ALWAYS) is not x
+        for given in x, [1, 2]:
+            with pytest.raises(ValueError, match="strings are not allowed"):
+                make(given, copy="always")
 
 
 @pytest.mark.parametrize("copy", [True, None, False])

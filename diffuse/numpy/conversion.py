@@ -39,13 +39,15 @@ def _copying(copy: Any) -> bool | None:
     """What `copy` says: also as a member of NumPy's `_CopyMode`, or anything that is true or false."""
     if copy is numpy._CopyMode.IF_NEEDED:
         return None
+    if isinstance(copy, str):
+        numpy.array(0, copy=copy)  # type: ignore[call-overload]  # raises
     return bool(copy)
 
 
 def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
     """NumPy's array of anything; and the Diffuse array, if the object's `__array__` gave just one."""
     ours: dict[int, tuple[Mirror, Array]] = {}
-    plain = _plain(value, ours) if type(value) not in (list, tuple) or _contains(value) else value
+    plain = value if type(value) in (list, tuple) and not _contains(value) else _plain(value, ours)
     try:
         found = numpy.array(plain, dtype, **options)
     except ValueError as error:
@@ -141,8 +143,11 @@ def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
 
 def _contains(value: Any, depth: int = 64) -> bool:
     """Is there a Diffuse array in a nested sequence?  Lists that contain themselves end where NumPy ends."""
-    return (type(value) in (list, tuple) and depth > 0
-            and any(isinstance(v, Array) or _contains(v, depth - 1) or legate.shares(v) for v in value))
+    kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do
+    if any([isinstance(v, Array) or legate.shares(v) for v in kinds.values()]):
+        return True
+    nested = depth > 0 and (list in kinds or tuple in kinds)
+    return nested and any([_contains(v, depth - 1) for v in value if type(v) is list or type(v) is tuple])
 
 
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
