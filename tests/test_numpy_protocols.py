@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import weakref
 from array import array
 from typing import Any
@@ -280,3 +282,8 @@ def test_ufuncs_are_found_in_tables_of_numpys() -> None:
     assert dnp.add == numpy.add and numpy.add == dnp.add and dnp.add != numpy.subtract and dnp.add != dnp.sin
     assert {numpy.add: 1}[dnp.add] == {dnp.add: 1}[numpy.add] == 1
     assert dnp.bitwise_count in [numpy.sin, numpy.bitwise_count] and dnp.add != "add"
+
+
+def test_ufuncs_are_instances_of_numpys_class() -> None:
+    assert isinstance(dnp.add, dnp.ufunc) and isinstance(dnp.add, numpy.ufunc)
+    assert pickle.loads(pickle.dumps(dnp.add)) is dnp.add and copy.copy(dnp.add) is dnp.add

@@ -40,6 +40,8 @@ class ufunc:
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
 
     library = "numpy"
+    __class__ = numpy.ufunc  # type: ignore[assignment]
+    """For `isinstance(np.add, np.ufunc)`, which programs ask."""
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
