@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 import weakref
 from array import array
@@ -287,3 +288,13 @@ def test_ufuncs_are_found_in_tables_of_numpys() -> None:
 def test_ufuncs_are_instances_of_numpys_class() -> None:
     assert isinstance(dnp.add, dnp.ufunc) and isinstance(dnp.add, numpy.ufunc)
     assert pickle.loads(pickle.dumps(dnp.add)) is dnp.add and copy.copy(dnp.add) is dnp.add
+
+
+def test_ufuncs_have_signatures_and_give_arrays_where_asked() -> None:
+    assert inspect.signature(dnp.add) == inspect.signature(numpy.add)
+    for np in (dnp, numpy):
+        found = np.add(1, 2, out=...)
+        assert isinstance(found, np.ndarray) and found.shape == () and found == 3
+        assert np.add(np.ones(3), 1, out=...).tolist() == [2.0] * 3
+        with pytest.raises(AttributeError):
+            np.add.missing

@@ -59,6 +59,12 @@ class ufunc:
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
 
+    def __getattr__(self, name: str) -> Any:
+        """What is asked for seldom: the signature for `inspect`, NumPy's own interface to its loops."""
+        if name == "numpy":
+            raise AttributeError(name)
+        return getattr(self.numpy, name)
+
     def __eq__(self, other: Any) -> Any:
         """The same operation, in a library's tables of NumPy's ufuncs, too."""
         return self.numpy is (other.numpy if isinstance(other, ufunc) else other)
@@ -82,8 +88,9 @@ class ufunc:
             return self.general(args[:self.nin], out=out, **kwargs)
         if len(args) != self.nin:  # NumPy says why
             return fallback.call(self.numpy, args, kwargs)
-        if self.nout > 1 and not isinstance(kwargs.get("out", ()), tuple):  # NumPy says why
-            return fallback.call(self.numpy, args, kwargs)
+        out = kwargs.get("out", ())
+        if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
+            return fallback.call(self.numpy, args, kwargs, silent="foreign")
         out = kwargs.pop("out", None)
         if out is not None and not isinstance(out, tuple):
             out = (out,)
