@@ -214,6 +214,9 @@ def forget_warnings() -> None:
     _warned.clear()
 
 
+overrides.call = call
+
+
 def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) -> Callable[..., Any]:
     """The NumPy function as Diffuse offers it: same name and documentation, Diffuse arrays in and out."""
     def run(*args: Any, **kwargs: Any) -> Any:

@@ -20,6 +20,9 @@ import numpy
 from diffuse.numpy import base
 from diffuse.numpy.operands import PLAIN
 
+call: Any = None
+"""Calls a function of NumPy with NumPy's arrays in the place of Diffuse's; `fallback` fills it in."""
+
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
 """Methods that were looked at."""
 _handed: WeakSet[Callable[..., Any]] = WeakSet()
@@ -117,11 +120,9 @@ def public(function: Any) -> Any:
 
 def _implementation(function: Any) -> Callable[..., Any]:
     """What `numpy.ndarray.__array_function__` calls: NumPy's function, which asks no class any more."""
-    from diffuse.numpy import fallback
-
     inner = getattr(function, "_implementation", function)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return fallback.call(inner, args, kwargs, silent="foreign")
+        return call(inner, args, kwargs, silent="foreign")
 
     return run
