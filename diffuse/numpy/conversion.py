@@ -12,6 +12,8 @@ from diffuse.numpy.base import Array, element_type, exported, host, viewing
 from diffuse.numpy.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
 
+NUMBERS = frozenset((bool, int, float, complex))
+
 
 def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
             like: Any = None) -> Any:
@@ -143,6 +145,8 @@ def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
 
 def _contains(value: Any, depth: int = 64) -> bool:
     """Is there a Diffuse array in a nested sequence?  Lists that contain themselves end where NumPy ends."""
+    if NUMBERS.issuperset(map(type, value)):
+        return False
     kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do
     if any([isinstance(v, Array) or legate.shares(v) for v in kinds.values()]):
         return True
