@@ -149,21 +149,4 @@ def _install() -> None:
     catch.__enter__, catch.__exit__ = _settling(catch.__enter__), _leaving(catch.__exit__)
 
 
-def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None,
-           invalid: Any = None) -> dict[str, Any]:
-    return dict(numpy.seterr(all=all, divide=divide, over=over, under=under, invalid=invalid))
-
-
-def geterr() -> dict[str, Any]:
-    return {**numpy.geterr()}
-
-
-def seterrcall(func: Any) -> Any:
-    return numpy.seterrcall(func)
-
-
-def geterrcall() -> Any:
-    return numpy.geterrcall()
-
-
 _install()

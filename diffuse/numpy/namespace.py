@@ -21,7 +21,7 @@ import numpy
 from diffuse.numpy import fallback, subclasses
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
-        "products", "errors")
+        "products")
 """The modules of this package whose public functions stand in NumPy's namespace under their own names."""
 
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
