@@ -191,7 +191,7 @@ PROGRAMS = (
 def contenders(program: Program, arrays: Arrays, only: list[str]) -> dict[str, Callable[[], Any]]:
     """A call of each of these contenders that is installed, complete when it returns."""
     import diffuse.numpy
-    from diffuse import engine
+    from diffuse.stream import engine
 
     found: dict[str, Callable[[], Any]] = {"numpy": lambda: program.step(numpy, *arrays)}
     if find_spec("numba") and "numba" in only:

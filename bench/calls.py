@@ -87,8 +87,8 @@ def both(options: Measures) -> Measures:
     import numpy
 
     import diffuse.numpy
-    from diffuse import engine
-    from diffuse.kernels.compiler import compiler
+    from diffuse.kernels.build.compiler import compiler
+    from diffuse.stream import engine
 
     stream = engine.current()
     medians: dict[str, dict[str, list[float]]] = {name: {} for name in CALLS}

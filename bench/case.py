@@ -96,7 +96,8 @@ def diffused(name: str, args: argparse.Namespace, window: int | None = None
     took to start."""
     began = time.perf_counter()
     import diffuse.numpy
-    from diffuse import engine, settings
+    from diffuse import settings
+    from diffuse.stream import engine
 
     if window is not None:
         settings.config.window = window
@@ -113,7 +114,8 @@ def diffused(name: str, args: argparse.Namespace, window: int | None = None
 
 def lazy(app: ModuleType, state: Any, step: Callable[[], None], started: float) -> Peer:
     """Diffuse at work."""
-    from diffuse import engine, trace
+    from diffuse.observe import trace
+    from diffuse.stream import engine
 
     return Peer(step, lambda: app.results(state), engine.fence, trace.snapshot, app, started)
 

@@ -53,13 +53,14 @@ def diffuse_costs(options: Measures) -> Measures:
     import numpy
 
     import diffuse.numpy as np
-    from diffuse import engine, trace
+    from diffuse.observe import trace
+    from diffuse.stream import engine
 
     x = numpy.linspace(0.0, 1.0, SIZE)
     ours = np.array(x), np.array(x[::-1])
     engine.fence()
     found = seconds(*ours, engine.fence, options["calls"])
-    from diffuse.kernels.compiler import compiler
+    from diffuse.kernels.build.compiler import compiler
 
     compiler.wait()
     return {"seconds": found, "compilations": trace.snapshot().get("compilations", 0)}

@@ -58,7 +58,7 @@ def jax_costs(options: Measures) -> Measures:
 
 def diffuse_costs(options: Measures) -> Measures:
     import diffuse.numpy as np
-    from diffuse import engine
+    from diffuse.stream import engine
 
     before = machine.kernels_kept(os.environ["DIFFUSE_CACHE_DIR"])
     array = np.ones(SIZE)

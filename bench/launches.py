@@ -100,7 +100,7 @@ def empty(runtime: Any, wait: Callable[[], None], count: int) -> Measures:
 def costs(options: Measures) -> Measures:
     """In the child: both programs, on the runtime that the environment names."""
     import diffuse.numpy as np
-    from diffuse import engine
+    from diffuse.stream import engine
 
     runtime = engine.current().runtime
     meter = Meter(runtime)

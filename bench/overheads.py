@@ -76,7 +76,7 @@ def jax_costs(options: Measures) -> Measures:
 
 def diffuse_costs(options: Measures) -> Measures:
     import diffuse.numpy as np
-    from diffuse import engine
+    from diffuse.stream import engine
 
     wait = engine.fence
     costs = {str(n): per_operation(np.ones(n), wait, options["repeats"]) for n in options["sizes"]}

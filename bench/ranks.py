@@ -135,7 +135,8 @@ def text(result: Measures) -> str:
 def program(name: str, size: str, rounds: str, folder: str) -> None:
     """In each rank: some steps, timed; the main loop is that of any program of apps/."""
     import diffuse
-    from diffuse import engine, trace
+    from diffuse.observe import trace
+    from diffuse.stream import engine
 
     engine.current().runtime.fence()
     started = time.time()
@@ -185,7 +186,8 @@ def meeting(folder: str) -> None:
     """In each rank: how long ranks wait for each other, and what a launch costs all of them."""
     import diffuse
     import diffuse.numpy as np
-    from diffuse import engine, settings
+    from diffuse import settings
+    from diffuse.stream import engine
 
     runtime: Any = engine.current().runtime
     runtime.fence()

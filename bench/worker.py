@@ -69,7 +69,7 @@ def save(peer: Peer, folder: str) -> dict[str, Any]:
 
 def window() -> int | None:
     """Tasks that Diffuse's window holds by now; None where there is no Diffuse."""
-    engine = sys.modules.get("diffuse.engine")
+    engine = sys.modules.get("diffuse.stream.engine")
     return engine.current().window.size if engine else None
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diffuse.explanation import Explanation
+    from diffuse.observe.explanation import Explanation
     from diffuse.settings import config
 
 __version__ = "0.1.0"
@@ -26,14 +26,14 @@ __all__ = ["config", "explain", "fence", "flush"]
 
 def flush() -> None:
     """Forward every recorded operation to the runtime, without waiting for it."""
-    from diffuse import engine
+    from diffuse.stream import engine
 
     engine.flush()
 
 
 def fence() -> None:
     """Forward every recorded operation and wait until all of them are done."""
-    from diffuse import engine
+    from diffuse.stream import engine
 
     engine.fence()
 
@@ -49,6 +49,7 @@ def __getattr__(name: str) -> Any:
 
 def explain() -> Explanation:
     """What became of the program: each plan with its tasks, why it ended there, and how often it ran."""
-    from diffuse.explanation import explanation
+    from diffuse.observe.explanation import explanation
+    from diffuse.stream import engine
 
-    return explanation()
+    return explanation(engine.current().plans)

@@ -14,7 +14,7 @@ RUNTIMES = ("local", "reference", "legate")
 def make(name: str, points: int | None = None) -> Runtime:
     """The runtime called `name`; `points`: point tasks it runs at once (default: the machine's)."""
     if name == "local":
-        from diffuse.runtime.local import Local
+        from diffuse.runtime.local.runtime import Local
 
         return Local(points)
     if name == "reference":

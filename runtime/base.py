@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Access, Point, Privilege, Store
 
-DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
-"""Floating-point exceptions, with the bits that `numpy.seterrcall` uses."""
-
 Value = Any
 """One word of a kernel's block: an integer or a float."""
 

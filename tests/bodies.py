@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, interpret_ops
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.interpret_reduce import definition, multiply
-from diffuse.launch import SHORT
+from diffuse.ir.launch import SHORT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.meaning import functions
+from diffuse.kernels.meaning.reduce import definition, multiply
 
 Array = NDArray[Any]
 
@@ -343,7 +344,7 @@ class Case:
                 return np.moveaxis(out, 0, op.attribute[1])
             case _:
                 out = np.empty(self.extents, op.dtype)
-                interpret_ops.function(op.kind)(*[env[a] for a in op.args], out=out)
+                functions.function(op.kind)(*[env[a] for a in op.args], out=out)
                 return out
         return None
 

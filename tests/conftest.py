@@ -67,7 +67,7 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
 def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small arrays both ways: recorded as tasks, and computed at once."""
-    from diffuse.numpy import elementwise
+    from diffuse.numpy.ops import elementwise
 
     before = elementwise.SMALL
     elementwise.set_small(request.param)

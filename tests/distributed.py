@@ -158,9 +158,9 @@ def main(folder: str, *words: str) -> None:
     path.write_text(json.dumps(said))
     stream: Any = None
     if "diffuse" in sys.modules:
-        import diffuse.engine
+        import diffuse.stream.engine
 
-        stream = diffuse.engine.current()
+        stream = diffuse.stream.engine.current()
     for number, name in enumerate(chosen):
         said[name] = bits(FOUND[name]())
         if failure and number == 1 and stream.runtime.rank == 1:

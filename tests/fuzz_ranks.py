@@ -17,7 +17,7 @@ import numpy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from diffuse import engine  # noqa: E402
+from diffuse.stream import engine  # noqa: E402
 from tests import test_fuzz_numpy, test_fuzz_stream  # noqa: E402
 
 

@@ -29,7 +29,7 @@ LOOP = '''
 import _queue, _thread, os, signal, sys, time
 import numpy
 import diffuse.numpy as np
-from diffuse import engine
+from diffuse.stream import engine
 
 def send():
     while True:
@@ -74,9 +74,10 @@ LOADS = '''
 import os, signal, sys, time
 import numpy
 import diffuse.numpy as np
-from diffuse import engine, trace
-from diffuse.kernels import jit
-from diffuse.kernels.compiler import compiler
+from diffuse.observe import trace
+from diffuse.stream import engine
+from diffuse.kernels.build import jit
+from diffuse.kernels.build.compiler import compiler
 
 def interrupt(number, frame):
     global armed

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from diffuse import view as views
 from diffuse.ir import ITEMSIZE, Access, Point, Privilege, Split, Store
+from diffuse.ir import view as views
 from diffuse.runtime.base import Argument, Layout
 from diffuse.runtime.legate.instances import normal
 from tests.build import Region, access, split

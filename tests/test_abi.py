@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, interpret, jit
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import jit
+from diffuse.kernels.meaning import interpret
 
 R, W = Privilege.READ, Privilege.WRITE
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from diffuse import settings
-from diffuse.runtime import allocator as allocator_module
 from diffuse.runtime import machine
-from diffuse.runtime.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
+from diffuse.runtime.local import allocator as allocator_module
+from diffuse.runtime.local.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
 from tests.moments import interrupted
 
 MIB = 1 << 20

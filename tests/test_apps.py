@@ -209,7 +209,8 @@ def test_water_that_does_not_rest_is_noticed(wrong: str, monkeypatch: pytest.Mon
 
 def test_shallow_water_fuses() -> None:
     """A stage makes three tasks: faces, cells, walls."""
-    from diffuse import engine, trace
+    from diffuse.observe import trace
+    from diffuse.stream import engine
 
     app, _ = application("shallow_water")
     with under_diffuse(app):

@@ -11,9 +11,11 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
-from diffuse import engine, forward, settings, trace
-from diffuse.kernels import compiler as compiling
-from diffuse.plan import Plan
+from diffuse import settings
+from diffuse.kernels.build import compiler as compiling
+from diffuse.observe import trace
+from diffuse.stream import engine, execute
+from diffuse.stream.plan import Plan
 
 
 @pytest.fixture(autouse=True)
@@ -21,7 +23,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Room for little, and nothing from before."""
     engine.fence()
     stream = engine.current()
-    monkeypatch.setattr(forward, "MOST_PLANS", 8)
+    monkeypatch.setattr(execute, "MOST_PLANS", 8)
     monkeypatch.setattr(compiling, "MOST", 3)
     monkeypatch.setattr(stream.forwarder, "plans", [])
     stream.window.forget()

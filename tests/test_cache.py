@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.kernels.cache import Cache
+from diffuse.kernels.build.cache import Cache
 
 CONTENT = bytes(range(256)) * 20
 
@@ -92,7 +92,7 @@ def test_clear_removes_entries_and_nothing_else(tmp_path: Path) -> None:
 
 WRITER = """
 import sys
-from diffuse.kernels.cache import Cache
+from diffuse.kernels.build.cache import Cache
 cache, wrong = Cache(sys.argv[1], limit=40_000), 0
 for i in range(150):
     key = f"k{i % 7}"

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from diffuse import canonical
-from diffuse.canonical import Numbering, key
-from diffuse.fusion import prefix
+from diffuse.fusion import canonical
+from diffuse.fusion.canonical import Numbering, key
+from diffuse.fusion.constraints import prefix
+from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import AccessMap, IndexTask, Privilege, Relation
-from diffuse.pretty import key_text, window_text
-from diffuse.temporaries import temporaries
+from diffuse.ir.text import key_text, window_text
 from tests import windows
 from tests.build import Region, array, over, reduction, task
 

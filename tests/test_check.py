@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from diffuse.check import RULES, check
 from diffuse.ir import Access, AccessMap, IndexTask, Privilege, Replicated, Scalar, Split, Store
+from diffuse.ir.check import RULES, check
 from tests import windows
 from tests.build import Region, array, over, reduction, task
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from diffuse import view
-from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling
-from diffuse.kernels import loops
-from diffuse.kernels.compose import Composition, alike, compose
-from diffuse.kernels.expr import Builder
-from diffuse.plan import Plan
+from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling, view
+from diffuse.kernels.body import passes
+from diffuse.kernels.body.compose import Composition, alike, compose
+from diffuse.kernels.body.expr import Builder
+from diffuse.stream.plan import Plan
 
 SIZE = 8
 
@@ -51,7 +50,7 @@ def task(operation: str, inputs: Iterable[Array | float], out: Array, points: in
 
 
 def made(tasks: list[IndexTask], gone: set[int]) -> Composition:
-    return compose(tasks, gone, loops.fuse)
+    return compose(tasks, gone, passes.fuse)
 
 
 def kinds(composition: Composition) -> list[list[str]]:
@@ -170,7 +169,7 @@ def test_what_was_different_once_is_not_compared_again() -> None:
 
 def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
     tasks = scaled(("float64", 2.0), ("float64", 3.0), ("float64", 2.0))
-    found = compose(tasks, (), loops.fuse, alike(tasks))
+    found = compose(tasks, (), passes.fuse, alike(tasks))
     assert found.scalars == ((0, 0), (1, 0)) and found.body.scalars == ("float64", "float64")
     assert kinds(found)[0].count("multiply") == 2
     assert kinds(made(tasks, set()))[0].count("multiply") == 3
@@ -180,7 +179,7 @@ def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
 def test_a_plan_holds_as_long_as_its_equal_scalars_are_equal() -> None:
     def plan_of(tasks: list[IndexTask]) -> Plan:
         equal = alike(tasks)
-        return Plan(compose(tasks, (), loops.fuse, equal), None, tasks, (), "", "", equal)
+        return Plan(compose(tasks, (), passes.fuse, equal), None, tasks, (), "", "", equal)
 
     def window(*values: float) -> list[IndexTask]:
         return scaled(*(("float64", v) for v in values))

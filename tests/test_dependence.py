@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from diffuse.dependence import dependence_map, depends, elements, fusible, points, racy, sub_store
-from diffuse.ir import Point, Privilege, Projection, Replicated, Store, Tiling
+from diffuse.fusion.definition import dependence_map, depends, elements, fusible, points, racy, sub_store
+from diffuse.ir import Coordinate, Point, Privilege, Projection, Replicated, Store, Tiling
 from tests.build import array, over, reduction, task
+
+
+def projection(*coordinates: tuple[int, int]) -> Projection:
+    """From pairs (launch dimension, weight)."""
+    return Projection(tuple(Coordinate(dim, weight, 0) for dim, weight in coordinates))
 
 
 def tiling(tile: Point, offset: Point, projection: Projection, shape: Point) -> Tiling:
@@ -20,18 +25,18 @@ def tiling(tile: Point, offset: Point, projection: Projection, shape: Point) -> 
 #   c c d d         c c c c         . c d .           a a b b
 #   c c d d         d d d d         . . . .
 @pytest.mark.parametrize("partition, shape, point, expected", [
-    (tiling((2, 2), (0, 0), Projection.of(2, lambda i, j: (i, j)), (4, 4)), (4, 4), (1, 0),
+    (tiling((2, 2), (0, 0), projection((0, 1), (1, 1)), (4, 4)), (4, 4), (1, 0),
      {(2, 0), (2, 1), (3, 0), (3, 1)}),
-    (tiling((1, 4), (0, 0), Projection.of(1, lambda i: (i, 0)), (4, 4)), (4, 4), (2,),
+    (tiling((1, 4), (0, 0), projection((0, 1), (0, 0)), (4, 4)), (4, 4), (2,),
      {(2, 0), (2, 1), (2, 2), (2, 3)}),
-    (tiling((1, 1), (1, 1), Projection.of(2, lambda i, j: (i, j)), (3, 3)), (4, 4), (0, 1), {(1, 2)}),
-    (tiling((2,), (0,), Projection.of(2, lambda i, j: (i,)), (4,)), (4,), (1, 0), {(2,), (3,)}),
+    (tiling((1, 1), (1, 1), projection((0, 1), (1, 1)), (3, 3)), (4, 4), (0, 1), {(1, 2)}),
+    (tiling((2,), (0,), projection((0, 1)), (4,)), (4,), (1, 0), {(2,), (3,)}),
     (Replicated(), (2,), (3,), {(0,), (1,)}),
     # an extent larger than the tile is a halo, clipped to the view
-    (Tiling((2,), (-1,), (1,), Projection.of(1, lambda i: (i,)), (4,), ((0, 6),)), (6,), (2,),
+    (Tiling((2,), (-1,), (1,), projection((0, 1)), (4,), ((0, 6),)), (6,), (2,),
      {(3,), (4,), (5,)}),
     # every other element, backwards
-    (Tiling((4,), (4,), (2,), Projection.of(1, lambda i: (i * -1,)), (4,), ((0, 7),)), (8,), (1,),
+    (Tiling((4,), (4,), (2,), projection((0, -1)), (4,), ((0, 7),)), (8,), (1,),
      {(0,), (2,)}),
 ])
 def test_figure_4(partition: Tiling, shape: Point, point: Point, expected: set[Point]) -> None:

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diffuse import engine, settings, trace, view
-from diffuse.ir import Scalar
-from diffuse.stores import Storage
-from diffuse.view import View
+from diffuse import settings
+from diffuse.ir import Scalar, view
+from diffuse.ir.view import View
+from diffuse.observe import trace
+from diffuse.stream import engine
+from diffuse.stream.stores import Storage
 
 F = "float64"
 SHAPE = (300, 200)

@@ -9,7 +9,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, settings, trace
+from diffuse import settings
+from diffuse.observe import trace
+from diffuse.stream import engine
 
 
 @pytest.fixture(autouse=True, params=["wait", "off"])

@@ -17,9 +17,12 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import canonical, engine, forward, memo, pattern, replay, settings, stores, window, zeros
-from diffuse.kernels import compiler as compiling
-from diffuse.kernels import jit
+from diffuse import settings
+from diffuse.fusion import canonical
+from diffuse.ir import template
+from diffuse.kernels.build import compiler as compiling
+from diffuse.kernels.build import jit
+from diffuse.stream import engine, execute, memo, replay, stores, window, zeros
 from tests import interrupts
 from tests.moments import interrupted
 
@@ -281,7 +284,7 @@ def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytes
     works()
 
 
-STREAM = {module.__file__ for module in (canonical, engine, forward, memo, pattern, replay, stores, window,
+STREAM = {module.__file__ for module in (canonical, engine, execute, memo, template, replay, stores, window,
                                          zeros)}
 FINAL = {"__del__", "__init__", "dropped", "release", "runtime", "current", "entered"}
 """What a finalizer runs, in which Python swallows exceptions; what makes a store, which then has one; and
@@ -353,7 +356,7 @@ def test_a_group_that_was_half_numbered_takes_no_more(monkeypatch: pytest.Monkey
         raise RecursionError
 
     with monkeypatch.context() as patch:
-        patch.setattr("diffuse.canonical._form", no_stack_left)
+        patch.setattr("diffuse.fusion.canonical._form", no_stack_left)
         with pytest.raises(RecursionError):
             b + np.arange(3000.0)
     numpy.testing.assert_array_equal(numpy.array(b + a), numpy.arange(3000.0) * 3)
@@ -364,7 +367,7 @@ def test_a_group_that_was_half_numbered_takes_no_more(monkeypatch: pytest.Monkey
 
 
 def test_an_error_in_a_host_function_comes_out_and_the_session_goes_on() -> None:
-    from diffuse import view
+    from diffuse.ir import view
 
     def whole(storage: Any) -> Any:
         return storage, view.of((3000,), "float64", "float64", 8, 0, (8,), (3000,))

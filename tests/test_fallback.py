@@ -11,8 +11,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import trace
-from diffuse.numpy import fallback
+from diffuse.numpy.bridge import fallback
+from diffuse.observe import trace
 from diffuse.settings import using
 
 

@@ -10,7 +10,8 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine, settings
+from diffuse import settings
+from diffuse.stream import engine
 
 ORDINARY = numpy.random.default_rng(0).standard_normal(5001)
 SPECIAL = numpy.array([numpy.inf, -numpy.inf, numpy.nan, 0.0, -0.0, 1e300, -1e300, 5e-324] * 8)

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from diffuse.fusion import Effects, admit, fuse, prefix
+from diffuse.fusion.constraints import Effects, admit, fuse, prefix
 from diffuse.ir import IndexTask, Privilege
-from diffuse.pretty import window_text
+from diffuse.ir.text import window_text
 from tests.build import Region, array, reduction, task
 
 Golden = Callable[[str], None]

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine
+from diffuse.stream import engine
 
 pytestmark = pytest.mark.usefixtures("threshold")
 

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse.numpy import elementwise
-from diffuse.numpy.array import ndarray
-from diffuse.numpy.base import Array
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays.array import ndarray
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import wrap
 from tests.test_fuzz_stream import stream
 
 DTYPES = (
@@ -292,7 +292,7 @@ def attempt(run: Callable[[int], Any], side: int) -> tuple[Any, Any]:
 
 
 def function(name: str, side: int) -> Any:
-    from diffuse.numpy.ufuncs import UFUNCS
+    from diffuse.numpy.ops.ufuncs import UFUNCS
 
     return getattr(numpy, name) if side == 0 else UFUNCS[name]
 

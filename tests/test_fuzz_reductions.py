@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine
+from diffuse.stream import engine
 from tests.test_fuzz_stream import stream
 
 VARIANTS: tuple[dict[str, Any], ...] = (

@@ -19,9 +19,10 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine, settings
-from diffuse.runtime.local import Local
+from diffuse import settings
+from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
+from diffuse.stream import engine
 
 ROWS, COLUMNS = (40, 66, 97), (21, 32, 40)
 NAMES = "abcdefgh"

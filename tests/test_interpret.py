@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffuse.ir import Privilege
-from diffuse.kernels import interpret, interpret_reduce, routines
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import routines
+from diffuse.kernels.meaning import interpret, reduce
 from diffuse.settings import config
 from tests.bodies import Case, differences
 
@@ -55,9 +56,9 @@ def test_the_fast_tree_is_the_definition(data: st.DataObject) -> None:
     operator = data.draw(st.sampled_from(names.get(dtype, ["sum", "prod", "min", "max", "argmin", "argmax"])))
     array = Case(data.draw(SEEDS)).fill(dtype, shape, False)
     with np.errstate(all="ignore"):
-        expected = interpret_reduce.definition(operator, array, reduced)
+        expected = reduce.definition(operator, array, reduced)
         box = [(0, n) for n in array.shape]
-        fold = interpret_reduce.Fold(operator, dtype, reduced, array.shape, box)
+        fold = reduce.Fold(operator, dtype, reduced, array.shape, box)
         fold.add(array, box)
         assert not differences([np.asarray(fold.result())], [expected])
         if dtype != "uint8":

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from diffuse import worker
-from diffuse.runtime.ahead import Ahead
-from diffuse.stores import Storage
+from diffuse.runtime.local.ahead import Ahead
+from diffuse.stream.stores import Storage
 from tests import interrupts
 
 ROOT = Path(__file__).parent.parent
@@ -52,9 +52,11 @@ def test_one_thread_calls_llvm(tmp_path: Path) -> None:
             function.__class__ = Watched
         import numpy
         import diffuse.numpy as np
-        from diffuse import engine, settings, worker
-        from diffuse.kernels import abi, jit
-        from diffuse.kernels.compiler import compiler
+        from diffuse import settings, worker
+        from diffuse.stream import engine
+        from diffuse.kernels.body import abi
+        from diffuse.kernels.build import jit
+        from diffuse.kernels.build.compiler import compiler
 
         def compute(k):
             a = np.arange(20000.0) + k
@@ -146,7 +148,7 @@ def test_the_program_runs_half_a_second_ahead(speed: float, work: int,
 
 
 def test_a_group_that_would_take_long_makes_the_window_no_larger() -> None:
-    from diffuse.window import FIRST_SIZE, Window
+    from diffuse.stream.window import FIRST_SIZE, Window
 
     window = Window({})
     assert not window.heavy
@@ -162,8 +164,8 @@ def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path)
     run("""
         import numpy
         import diffuse.numpy as np
-        from diffuse import engine, forward
-        from diffuse.kernels.compiler import compiler
+        from diffuse.stream import engine, execute
+        from diffuse.kernels.build.compiler import compiler
 
         def turn(x):
             x = x * 2 - 1
@@ -174,12 +176,12 @@ def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path)
         for _ in range(3):
             x = turn(x)
         numpy.testing.assert_array_equal(numpy.array(x), 17.0)
-        launch = forward.Forwarder._launch
+        launch = execute.Forwarder._launch
         def before(*arguments):
-            forward.Forwarder._launch = launch
+            execute.Forwarder._launch = launch
             raise KeyboardInterrupt
         def after(*arguments):
-            forward.Forwarder._launch = launch
+            execute.Forwarder._launch = launch
             launch(*arguments)
             raise KeyboardInterrupt
         for moment in (before, after, before):
@@ -187,7 +189,7 @@ def test_what_an_interrupt_came_before_runs_when_it_is_asked_for(tmp_path: Path)
             del x
             x = y * 2 - 1
             del y
-            forward.Forwarder._launch = moment
+            execute.Forwarder._launch = moment
             try:
                 engine.flush()
             except KeyboardInterrupt:

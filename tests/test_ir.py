@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse.dependence import points, sub_store
+from diffuse.fusion.definition import points, sub_store
 from diffuse.ir import (
     Access,
     AccessMap,
@@ -29,19 +29,15 @@ from diffuse.ir import (
     tiling,
     volume,
 )
-from diffuse.pretty import partition_text
+from diffuse.ir.text import partition_text
 from tests.build import Region, access, array, split
 
 a, m = array(0, 12), array(1, 8, 6)
 R = Privilege.READ
 
 
-def test_projections_that_do_the_same_are_the_same() -> None:
-    assert Projection.of(2, lambda i, j: (i,)) == Projection.of(2, lambda row, _: (row,))
-    assert Projection.of(2, lambda i, j: (j * 2 + 1, 0)) == Projection(
-        (Coordinate(1, 2, 1), Coordinate(0, 0, 0)))
-    assert Projection.of(1, lambda i: (2 * (i + 3),))((5,)) == (16,)
-    assert Projection.of(1, lambda i: (i * 0 + 4,)) == Projection.of(1, lambda i: (4,))
+def test_a_projection_maps_points_to_tile_coordinates() -> None:
+    assert Projection((Coordinate(1, 2, 1), Coordinate(0, 0, 4)))((3, 5)) == (11, 4)
 
 
 def test_privileges() -> None:

@@ -14,10 +14,12 @@ import pytest
 
 from diffuse import settings
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, jit, llvm
-from diffuse.kernels.compiler import compiler
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.target import host
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import jit
+from diffuse.kernels.build.compiler import compiler
+from diffuse.kernels.llvm import nest
+from diffuse.kernels.targets.host import host
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +52,7 @@ def test_a_kept_kernel_is_loaded_without_writing_or_compiling_it(monkeypatch: py
     def refuse(*_: object) -> str:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(llvm, "emit", refuse)
+    monkeypatch.setattr(nest, "emit", refuse)
     assert works(jit.compile(plus(1.0)), 1.0)
 
 

@@ -205,7 +205,7 @@ def test_launches_in_tasks_of_legate_join_a_full_queue(threads: str) -> None:
     """A store that another library holds is asked for in a task; the pool takes no more than 256 launches."""
     said = legate("""
         import numpy, diffuse.numpy as np
-        from diffuse import engine
+        from diffuse.stream import engine
         from diffuse.runtime.legate import exchange
         stream = engine.current()
         a, b = np.zeros(5000), np.zeros(5000)

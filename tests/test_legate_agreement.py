@@ -135,7 +135,7 @@ def test_folders_have_other_names_on_each_machine() -> None:
 
 PROGRAM = """
 import diffuse.numpy as np
-from diffuse import engine
+from diffuse.stream import engine
 
 rank = engine.current().runtime.rank
 x = np.arange(1000.0)

@@ -35,7 +35,7 @@ START = """
 import gc
 import diffuse
 import diffuse.numpy as np
-from diffuse.numpy.forms import numpy    # NumPy's own, under `diffuse run` too
+from diffuse.numpy.arrays.forms import numpy    # NumPy's own, under `diffuse run` too
 
 def same(a, b):
     found, expected = numpy.asarray(a), numpy.asarray(b)
@@ -51,7 +51,7 @@ def raised(kind, function):
 
 N = 160
 grid = numpy.arange(N * N * 1.0).reshape(N, N)
-machine = diffuse.engine.current().runtime.placement.legate
+machine = diffuse.stream.engine.current().runtime.placement.legate
 import legate.core as core
 from legate.core import types
 """
@@ -182,7 +182,7 @@ def store_of(x):
     return array.data
 
 x = np.array(grid) * 2 + 1           # nothing of it is computed yet
-assert diffuse.engine.current().window.held
+assert diffuse.stream.engine.current().window.held
 store, expected = store_of(x), grid * 2 + 1
 assert numpy.array_equal(seen(store), expected)
 x += 1
@@ -223,7 +223,7 @@ fresh = np.empty((N, N))
 assert store_of(fresh).extents == (N, N) and float(fresh.sum()) == 0, "never written: Legate must not abort"
 lost = np.array(grid) + 1
 diffuse.flush()
-diffuse.engine.current().stores.lost[lost.storage.store.id] = MemoryError("no room")
+diffuse.stream.engine.current().stores.lost[lost.storage.store.id] = MemoryError("no room")
 raised(MemoryError, lambda: lost.__legate_data_interface__)
 """, mode)
 
@@ -267,7 +267,7 @@ def test_other_runtimes_have_no_stores_of_legates() -> None:
 def test_either_side_may_let_go_first(mode: str) -> None:
     child(STORES + """
 import resource
-used = lambda: diffuse.engine.current().runtime.placement._reuse.bytes_used
+used = lambda: diffuse.stream.engine.current().runtime.placement._reuse.bytes_used
 def cycle(k):
     x = np.array(grid) + k
     (array,) = x.__legate_data_interface__["data"].values()
@@ -304,7 +304,7 @@ diffuse.fence()
 assert used() <= before + 8 * N * N, (used(), before)
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most
 assert grown < 60 << 10, grown       # KiB; 300 cycles of four arrays would be 240 MB
-assert not [s for s in diffuse.engine.current().stores.instances.values() if s.handed]
+assert not [s for s in diffuse.stream.engine.current().stores.instances.values() if s.handed]
 """, mode)
 
 
@@ -410,11 +410,11 @@ np.cumsum(x, axis=0, out=out)
 ran.clear()
 np.put(out, [1, 2], [3, 4])
 assert not ran and float(out[0, 1]) == 3
-handed = [s for s in diffuse.engine.current().stores.instances.values() if s.handed]
+handed = [s for s in diffuse.stream.engine.current().stores.instances.values() if s.handed]
 assert not handed, "all is Diffuse's again"
-held = diffuse.engine.current().window.held
+held = diffuse.stream.engine.current().window.held
 y = x + 1
-assert diffuse.engine.current().window.held > held, "operations fuse as before"
+assert diffuse.stream.engine.current().window.held > held, "operations fuse as before"
 same(y, a + 1)
 """
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.numpy.readers import reads
+from diffuse.numpy.ops.readers import reads
 from tests.jobs import needs_legate, python
 
 START = """
 import warnings
 import numpy
 import diffuse.numpy as np
-from diffuse import engine
+from diffuse.stream import engine
 
 warnings.simplefilter("ignore")
 stores = engine.current().stores

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from diffuse import layout as layouts
-from diffuse import view as views
 from diffuse.ir import ITEMSIZE, Point, Split
-from diffuse.kernels import abi
+from diffuse.ir import view as views
+from diffuse.kernels.body import abi
 from diffuse.runtime.base import Layout, Plane, Scratch
 from diffuse.runtime.legate import message
 from diffuse.runtime.legate.requirements import WHOLE, Need, cut
+from diffuse.stream import layout as layouts
 from tests.build import array
 from tests.layouts import READ, REDUCE, WRITE, Case, named, valid
 

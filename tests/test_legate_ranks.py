@@ -47,7 +47,7 @@ def test_only_rank_0_is_heard() -> None:
     ("t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", 1, "ZeroDivisionError"),
     ("sys.exit(3)", 3, ""),
     ("sys.exit('so much for that')", 1, "so much for that"),
-    ("from diffuse.substitute import run_code; run_code('1 / 0')", 1, "ZeroDivisionError"),
+    ("from diffuse.intercept import run_code; run_code('1 / 0')", 1, "ZeroDivisionError"),
 ])
 def test_a_rank_that_fails_ends_at_once(number: int, text: str, status: int, said: str) -> None:
     done = rank(number, text)

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diffuse.runtime.base import DIVIDE
+from diffuse.observe.floaterrors import DIVIDE
 from diffuse.runtime.legate import message, variant
 from diffuse.runtime.legate.task import COMPLAINTS
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local.pool import Pool
 from tests.jobs import needs_legate, python
 
 MODES = {
@@ -33,7 +33,7 @@ START = """
 import gc, signal, sys, hashlib, time, warnings
 import diffuse, numpy
 import diffuse.numpy as np
-from diffuse.engine import current
+from diffuse.stream.engine import current
 runtime = current().runtime
 code = runtime.placement.code
 print(type(code).__name__, runtime.alone, runtime.processors, runtime.threads)
@@ -141,7 +141,7 @@ with diffuse.settings.using(window=1):
     for _ in range(200):
         Cycle()
         x += 1
-        diffuse.engine.current().flush()
+        diffuse.stream.engine.current().flush()
     print(len(found) - before > 150, "without a fence")
 print(numpy.asarray(x)[0], gc.isenabled())
 """, "two processors", CXX="")
@@ -200,7 +200,7 @@ def test_a_program_may_end_with_tasks_to_do() -> None:
 x = np.zeros(100_000)
 for i in range(100):
     x = np.sin(x) + i
-diffuse.engine.current().flush()
+diffuse.stream.engine.current().flush()
 """, mode, CXX="") == []
 
 

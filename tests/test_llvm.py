@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, jit, llvm
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.interpret_reduce import definition
-from diffuse.kernels.lowering import RULES
-from diffuse.kernels.target import Host
-from diffuse.kernels.vectormath import BINARY, UNARY
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import jit
+from diffuse.kernels.llvm import nest
+from diffuse.kernels.llvm.ops.rules import RULES
+from diffuse.kernels.meaning.reduce import definition
+from diffuse.kernels.targets.host import Host
+from diffuse.kernels.targets.vectormath import BINARY, UNARY
 from tests.bodies import Case, differences
 
 Array = NDArray[Any]
@@ -145,8 +147,8 @@ def test_what_does_not_change_is_written_outside_the_innermost_loop() -> None:
     ops = (LOAD[0], LOAD[1], Op("scalar", "float64", (), 0), do("exp", 2), do("add", 1, 3),
            do("add", 0, 4), Op("index", "int64", (), 0), put(5, 2), LOAD[2])
     body = build(*ops, views=["Rs1", "Rs0", "Ws1"], scalars=("float64",))
-    head, row, inner = llvm.HEAD, llvm.ROW, llvm.INNER
-    assert llvm.places(body, body.loops[0], (1,)) == [inner, row, head, head, row, inner, row, inner, inner]
+    head, row, inner = nest.HEAD, nest.ROW, nest.INNER
+    assert nest.places(body, body.loops[0], (1,)) == [inner, row, head, head, row, inner, row, inner, inner]
 
 
 # random bodies
@@ -350,4 +352,4 @@ BODIES = {
 
 @pytest.mark.parametrize("name", list(BODIES))
 def test_text(name: str, golden: Callable[[str], None]) -> None:
-    golden(f"{BODIES[name]}\n\n{llvm.emit(BODIES[name], MACHINE)}")
+    golden(f"{BODIES[name]}\n\n{nest.emit(BODIES[name], MACHINE)}")

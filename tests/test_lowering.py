@@ -14,13 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.kernels import abi, jit, llvm
-from diffuse.kernels.code import COMPONENT, Code, Module
-from diffuse.kernels.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.lowering import RULES, fold, identity, supported
-from diffuse.kernels.lowering_integer import COMPARISONS
-from diffuse.kernels.powers import EXPONENTS
-from diffuse.kernels.target import Host
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.build import jit
+from diffuse.kernels.llvm import nest
+from diffuse.kernels.llvm.code import COMPONENT, Code, Module
+from diffuse.kernels.llvm.ops.integers import COMPARISONS
+from diffuse.kernels.llvm.ops.rules import RULES, fold, identity, supported
+from diffuse.kernels.targets.host import Host
 
 Array = NDArray[Any]
 
@@ -338,7 +340,7 @@ def signalling(dtype: str) -> Array:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_an_ordering_is_one_comparison_where_the_machine_has_a_quiet_one(machine: str) -> None:
     kernel = body(["bool"], ("float64",) * 2, [("less", "bool", (0, 1))])
-    text = llvm.emit(kernel, MACHINES[machine])
+    text = nest.emit(kernel, MACHINES[machine])
     assert ("constrained.fcmp" in text) == (machine != "x86-64")
     assert ("fcmp ord" in text) == (machine == "x86-64")
 

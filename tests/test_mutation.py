@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from diffuse import check, dependence, fusion
-from diffuse import temporaries as temps
-from diffuse.fusion import prefix
-from diffuse.ir import Access, IndexTask, Point, Relation, relation
-from diffuse.temporaries import temporaries
+from diffuse.fusion import constraints, definition
+from diffuse.fusion import temporaries as temps
+from diffuse.fusion.constraints import prefix
+from diffuse.fusion.temporaries import temporaries
+from diffuse.ir import Access, IndexTask, Point, Relation, check, relation
 from tests import windows
 from tests.build import array, reduction, task
 
@@ -31,7 +31,7 @@ def unsound(without: str = "") -> IndexTask | None:
     """A window whose fast prefix the definition refuses; its last task."""
     for window in chain([reduced_column()], (windows.window(Random(seed), without) for seed in SEEDS)):
         head, _ = prefix(window)
-        if not dependence.fusible(head):
+        if not definition.fusible(head):
             return head[-1]
     return None
 
@@ -40,9 +40,9 @@ def test_the_oracle_finds_nothing_wrong_with_all_rules_in_place() -> None:
     assert unsound() is None
 
 
-@pytest.mark.parametrize("name", list(fusion.CONSTRAINTS))
+@pytest.mark.parametrize("name", list(constraints.CONSTRAINTS))
 def test_each_constraint_is_needed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(fusion.CONSTRAINTS, name)
+    monkeypatch.delitem(constraints.CONSTRAINTS, name)
     assert unsound() is not None
 
 
@@ -51,7 +51,7 @@ def test_each_rule_against_races_is_needed(name: str) -> None:
     """Without it, tasks pass whose own points conflict with each other: they mean nothing, fused or not."""
     assert name in check.RULES
     drawn = (t for seed in SEEDS for t in windows.window(Random(seed), name))
-    assert any(dependence.racy(t) for t in drawn)
+    assert any(definition.racy(t) for t in drawn)
 
 
 def test_equal_partitions_do_not_excuse_overlapping_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_each_relation_is_needed(wrong: Relation, other: Relation, monkeypatch: 
         found = relation(a, b, domain)
         return other if found is wrong else found
 
-    monkeypatch.setattr("diffuse.fusion.relation", mistaken)
+    monkeypatch.setattr("diffuse.fusion.constraints.relation", mistaken)
     assert unsound() is not None
 
 
@@ -80,7 +80,7 @@ def wrong_temporary(analysis: Analysis) -> set[int]:
     for seed in SEEDS:
         window = windows.window(Random(seed))
         head, _ = prefix(window)
-        lost = analysis(head, window[len(head):], {0}) - dependence.temporaries(head, window[len(head):], {0})
+        lost = analysis(head, window[len(head):], {0}) - definition.temporaries(head, window[len(head):], {0})
         if lost:
             return lost
     return set()

@@ -1,4 +1,4 @@
-"""diffuse.numpy.array: what an array looks like, how it is converted, copied, printed and shared."""
+"""diffuse.numpy.arrays.array: what an array looks like, how it is converted, copied, printed and shared."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse import engine, trace
-from diffuse.numpy import creation
-from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays.array import ndarray
+from diffuse.numpy.ops import creation
+from diffuse.numpy.ops.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
+from diffuse.numpy.ops.operands import wrap
+from diffuse.observe import trace
+from diffuse.stream import engine
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -157,7 +158,8 @@ def test_mistakes_raise_numpys_errors(wrong: Callable[[Any], Any]) -> None:
         wrong(plain)
     with pytest.raises(type(expected.value)) as raised:
         wrong(ours)
-    assert str(raised.value).replace("diffuse.numpy.array.", "numpy.").strip() == str(expected.value).strip()
+    said = str(raised.value).replace("diffuse.numpy.arrays.array.", "numpy.").strip()
+    assert said == str(expected.value).strip()
 
 
 def test_numpy_shares_memory_with_asarray() -> None:

@@ -10,8 +10,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, trace
+from diffuse.observe import trace
 from diffuse.settings import config
+from diffuse.stream import engine
 
 FOLDS: list[Callable[[Any], Any]] = [
     lambda a: a.sum(), lambda a: a.prod(), lambda a: a.max(), lambda a: a.min(), lambda a: a.mean(),

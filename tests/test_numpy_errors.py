@@ -11,7 +11,8 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine, settings
+from diffuse import settings
+from diffuse.stream import engine
 
 ours: Any = diffuse.numpy
 SQRT, LOG = "invalid value encountered in sqrt", "invalid value encountered in log"

@@ -13,8 +13,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine
-from diffuse.numpy import fallback
+from diffuse.numpy.bridge import fallback
+from diffuse.stream import engine
 
 SIZE = 40_000
 

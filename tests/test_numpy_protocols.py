@@ -13,8 +13,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as dnp
-from diffuse.numpy import base
-from diffuse.numpy.interface import Interface
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.interface import Interface
 from tests.test_numpy_same_code import outcome
 
 pytestmark = pytest.mark.usefixtures("threshold")

@@ -11,12 +11,14 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, trace
 from diffuse.ir import Scalar
-from diffuse.kernels import routines
-from diffuse.numpy import assign, elementwise, folds
-from diffuse.numpy.base import scalar_class
+from diffuse.kernels.build import routines
+from diffuse.numpy.arrays import assign
+from diffuse.numpy.arrays.base import scalar_class
+from diffuse.numpy.ops import elementwise, folds
+from diffuse.observe import trace
 from diffuse.settings import config
+from diffuse.stream import engine
 
 Task = tuple[str, tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]
 SIZE = 100_000

@@ -10,7 +10,8 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine, settings
+from diffuse import settings
+from diffuse.stream import engine
 
 pytestmark = pytest.mark.usefixtures("threshold")
 

@@ -1,4 +1,4 @@
-"""diffuse.numpy.reductions: every reduction with every argument, against NumPy's."""
+"""diffuse.numpy.ops.reductions: every reduction with every argument, against NumPy's."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import numpy
 import pytest
 
-from diffuse.numpy import folds, reductions
-from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, ones, zeros
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays.array import ndarray
+from diffuse.numpy.ops import folds, reductions
+from diffuse.numpy.ops.creation import arange, ones, zeros
+from diffuse.numpy.ops.operands import wrap
 
 pytestmark = pytest.mark.usefixtures("threshold")
 

@@ -1,4 +1,4 @@
-"""diffuse.numpy.ufuncs: every ufunc on every type, with all its arguments, against NumPy's."""
+"""diffuse.numpy.ops.ufuncs: every ufunc on every type, with all its arguments, against NumPy's."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse.numpy.array import ndarray
-from diffuse.numpy.creation import arange, ones, zeros
-from diffuse.numpy.operands import wrap
-from diffuse.numpy.ufuncs import UFUNCS, ufunc
+from diffuse.numpy.arrays.array import ndarray
+from diffuse.numpy.ops.creation import arange, ones, zeros
+from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 pytestmark = pytest.mark.usefixtures("threshold")
 

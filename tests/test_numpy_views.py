@@ -1,4 +1,4 @@
-"""diffuse.numpy.views and assign: views alias exactly as NumPy's do, and so do assignments through them."""
+"""numpy.arrays.views and assign: views alias exactly as NumPy's do, and so do assignments through them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse.numpy.creation import arange, zeros
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.ops.creation import arange, zeros
+from diffuse.numpy.ops.operands import wrap
 
 pytestmark = pytest.mark.usefixtures("threshold")
 

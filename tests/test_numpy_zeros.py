@@ -9,8 +9,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, trace
+from diffuse.observe import trace
 from diffuse.settings import config
+from diffuse.stream import engine
 
 SIZE = 1 << 20
 """Of float64, more bytes than a mapping of its own needs (`runtime.allocator.MAPPED`)."""

@@ -8,11 +8,12 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse import dependence, ir
-from diffuse.fusion import prefix
+from diffuse import ir
+from diffuse.fusion import definition
+from diffuse.fusion.constraints import prefix
+from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import Access, IndexTask, Relation
-from diffuse.pretty import window_text
-from diffuse.temporaries import temporaries
+from diffuse.ir.text import window_text
 from tests import windows
 
 numbers = st.randoms(use_true_random=False)
@@ -24,14 +25,14 @@ thorough = settings(max_examples=250, deadline=None, derandomize=True)
 def test_what_fuses_is_fusible(rng: Random) -> None:
     window = windows.window(rng)
     head, why = prefix(window)
-    assert dependence.fusible(head), window_text(head, why)
+    assert definition.fusible(head), window_text(head, why)
 
 
 @thorough
 @given(numbers)
 def test_what_is_well_formed_has_no_races(rng: Random) -> None:
     for task in windows.window(rng):
-        assert not dependence.racy(task), window_text([task])
+        assert not definition.racy(task), window_text([task])
 
 
 @thorough
@@ -41,7 +42,7 @@ def test_temporaries_hold_only_what_their_point_wrote(rng: Random) -> None:
     head, _ = prefix(window)
     pending, live = window[len(head):], {0}
     found = temporaries(head, pending, live)
-    assert found <= dependence.temporaries(head, pending, live), window_text(window)
+    assert found <= definition.temporaries(head, pending, live), window_text(window)
 
 
 def pairs(window: list[IndexTask]) -> list[tuple[IndexTask, Access, IndexTask, Access]]:
@@ -58,11 +59,11 @@ def test_relations_mean_what_they_say(rng: Random) -> None:
         text = f"{claim}\n{window_text([s, t])}\n{a}\n{b}"
         assert claim is ir.relation(b, a, s.domain), text
         if claim is Relation.SAME and (s.shape, s.splits) == (t.shape, t.splits):
-            assert dependence.same(s, a, t, b), text
+            assert definition.same(s, a, t, b), text
         if claim is Relation.APART:
-            assert dependence.apart(s, a, t, b), text
+            assert definition.apart(s, a, t, b), text
         if claim is not Relation.ALIAS:
-            assert dependence.aligned(s, a, t, b), text
+            assert definition.aligned(s, a, t, b), text
 
 
 @thorough
@@ -71,9 +72,9 @@ def test_partitions_hold_what_their_points_touch(rng: Random) -> None:
     for task in windows.window(rng):
         for access in task.accesses:
             owners: Counter[ir.Point] = Counter()
-            for p in dependence.points(task.domain):
-                touched = {access.map(i) for i in dependence.indices(task, p)}
-                owned = dependence.sub_store(access.partition, access.store, p)
+            for p in definition.points(task.domain):
+                touched = {access.map(i) for i in definition.indices(task, p)}
+                owned = definition.sub_store(access.partition, access.store, p)
                 assert touched <= owned, f"point {p} of {window_text([task])}"
                 owners.update(owned)
             if ir.disjoint(access.partition, task.domain):
@@ -85,8 +86,8 @@ def test_partitions_hold_what_their_points_touch(rng: Random) -> None:
 def test_what_covers_leaves_no_element_out(rng: Random) -> None:
     for task in windows.window(rng):
         for access in task.accesses:
-            whole = {access.map(i) for i in dependence.points(task.shape)} == set(
-                dependence.points(access.store.shape))
+            whole = {access.map(i) for i in definition.points(task.shape)} == set(
+                definition.points(access.store.shape))
             assert whole or not ir.covers(access), window_text([task])
 
 
@@ -98,7 +99,7 @@ def test_the_analysis_is_seldom_cautious() -> None:
         head, why = prefix(window)
         fused += len(head) > 1
         if why is not None and why.earlier.domain == why.later.domain:
-            if dependence.fusible(window[:len(head) + 1]):
+            if definition.fusible(window[:len(head) + 1]):
                 cautious += 1
             else:
                 right += 1

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from diffuse.kernels import abi, interpret, llvm, llvm_flat
+from diffuse.kernels.body import abi
+from diffuse.kernels.llvm import flat, nest
+from diffuse.kernels.meaning import interpret
 from tests.bodies import Case, differences
 
-jit = pytest.importorskip("diffuse.kernels.jit", reason="no compiler of kernels here")
+jit = pytest.importorskip("diffuse.kernels.build.jit", reason="no compiler of kernels here")
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
 
@@ -61,7 +63,7 @@ def test_short_rows_run_as_one_loop(seed: int) -> None:
 def test_many_of_these_bodies_run_as_one_loop() -> None:
     bodies = [Case(seed, flat=True).body for seed in range(60)]
     loops = [(body, loop) for body in bodies for loop in body.loops]
-    found = [loop for body, loop in loops if llvm_flat.applies(body, loop, llvm.order_of(body, loop), 8)]
+    found = [loop for body, loop in loops if flat.applies(body, loop, nest.order_of(body, loop), 8)]
     assert len(found) > len(loops) // 5
     letters = {body.arguments[op.attribute].classes[-2:] for body, loop in loops if loop in found
                for op in loop.ops if op.kind == "load"}

@@ -10,8 +10,10 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, settings, trace
-from diffuse.pattern import Pattern
+from diffuse import settings
+from diffuse.ir.template import Pattern
+from diffuse.observe import trace
+from diffuse.stream import engine
 
 Array = Any
 

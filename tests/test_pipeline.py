@@ -17,8 +17,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 import diffuse.numpy
-from diffuse import engine, pipeline, settings, trace
-from diffuse.runtime.local import Local
+from diffuse import settings
+from diffuse.observe import trace
+from diffuse.runtime.local.runtime import Local
+from diffuse.stream import engine, pairs
 
 Program = Callable[..., Any]
 
@@ -30,8 +32,8 @@ def points(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         engine.fence()
         before, stores._runtime = stores.runtime, Local(request.param)
         engine.current().forget_launches()
-        monkeypatch.setattr(pipeline, "CHUNKS", (1, 7))
-        monkeypatch.setattr(pipeline, "_known", {})
+        monkeypatch.setattr(pairs, "CHUNKS", (1, 7))
+        monkeypatch.setattr(pairs, "_known", {})
         yield request.param
         engine.fence()
         stores._runtime.close()
@@ -83,7 +85,7 @@ def test_a_stencil_and_its_copy_are_one_pass(program: Program, rows: int) -> Non
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 5, 8, 13, 64])
 def test_chunks_of_any_length(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr(pipeline, "CHUNKS", (1, chunk))
+    monkeypatch.setattr(pairs, "CHUNKS", (1, chunk))
     for rows in (50, 77):
         assert pipelined(copy_then_sweep, data(rows)) == 1
 

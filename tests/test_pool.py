@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from diffuse.runtime import native
-from diffuse.runtime import pool as pool_module
-from diffuse.runtime.base import DIVIDE, INVALID, OVERFLOW
-from diffuse.runtime.pool import Pool
+from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW
+from diffuse.runtime.local import native
+from diffuse.runtime.local import pool as pool_module
+from diffuse.runtime.local.pool import Pool
 from tests.moments import interrupted
 
 SCRATCH = np.zeros(8, dtype=np.int64)
@@ -414,7 +414,7 @@ def test_exit_finishes_pending_work(ending: str) -> None:
 import atexit, struct, sys
 import numpy as np
 from tests.test_pool import address, expected
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local.pool import Pool
 from tests.moments import interrupted
 cells, total = np.zeros(4, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
 atexit.register(lambda: print(int(total[0]) == expected([4] * 100, 4)[1], flush=True))

@@ -14,9 +14,10 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, settings
-from diffuse.kernels import routines
-from diffuse.kernels.powers import EXPONENTS
+from diffuse import settings
+from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.build import routines
+from diffuse.stream import engine
 
 INTEGERS = [name for name, exponent in EXPONENTS.items() if exponent == int(exponent)]
 ROOTS = [name for name in EXPONENTS if name not in INTEGERS]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from diffuse.canonical import key
-from diffuse.fusion import prefix
-from diffuse.pretty import key_text, task_text, window_text
+from diffuse.fusion.canonical import key
+from diffuse.fusion.constraints import prefix
+from diffuse.ir.text import key_text, task_text, window_text
 from tests.build import array, reduction, task
 
 a, b = array(0, 9), array(1, 8)

@@ -13,7 +13,8 @@ import numpy
 import pytest
 
 import diffuse.numpy
-from diffuse import engine, settings
+from diffuse import settings
+from diffuse.stream import engine
 
 Program = Callable[[Any], tuple[Any, ...]]
 PROGRAMS: list[Program] = []

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from diffuse import settings, view
-from diffuse.ir import Access, Privilege, Store
-from diffuse.launch import ONE
+from diffuse import settings
+from diffuse.ir import Access, Privilege, Store, view
+from diffuse.ir.launch import ONE
+from diffuse.observe.floaterrors import DIVIDE, INVALID
 from diffuse.runtime import RUNTIMES, make
-from diffuse.runtime.base import DIVIDE, INVALID, Argument, Launch, Layout, Runtime, Scratch
-from diffuse.runtime.local import Local
+from diffuse.runtime.base import Argument, Launch, Layout, Runtime, Scratch
+from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
 
 SOURCE = """
@@ -373,7 +374,7 @@ def test_a_dropped_runtime_finishes_its_work_first() -> None:
 def test_exit_with_work_pending_is_clean() -> None:
     program = """
 import numpy as np
-from diffuse.runtime.local import Local
+from diffuse.runtime.local.runtime import Local
 from tests.test_runtime import Scale, code, scale
 runtime = Local(2)
 a, total = runtime.attach(np.ones(1_000_000)), runtime.attach(np.zeros(1))
@@ -392,7 +393,7 @@ def test_machine_code_is_made_by_the_first_launch_only() -> None:
 import sys
 import numpy as np
 from diffuse.runtime.base import Launch
-from diffuse.runtime.local import Local
+from diffuse.runtime.local.runtime import Local
 class Nothing:
     native = None
     def point(self, values, p): pass

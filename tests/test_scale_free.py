@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from diffuse import canonical
-from diffuse.canonical import key
-from diffuse.check import check
-from diffuse.fusion import fuse, prefix
+from diffuse.fusion import canonical
+from diffuse.fusion.canonical import key
+from diffuse.fusion.constraints import fuse, prefix
+from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
-from diffuse.pretty import key_text, refusal_text, window_text
-from diffuse.temporaries import temporaries
+from diffuse.ir.check import check
+from diffuse.ir.text import key_text, refusal_text, window_text
 from tests.build import array, reduction, task
 
 TILE = 4

@@ -13,8 +13,8 @@ import scipy.sparse.linalg
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
-from diffuse import engine
 from diffuse.settings import config
+from diffuse.stream import engine
 
 FORMATS = ("csr", "csc", "coo", "dia", "bsr", "lil", "dok")
 RECORDED = ("csr", "csc", "coo", "dia", "bsr")

@@ -16,9 +16,11 @@ import scipy.sparse.linalg as scipys
 import diffuse
 import diffuse.numpy as np
 import diffuse.scipy.sparse.linalg as ours
-from diffuse import engine, trace
-from diffuse.numpy import base, fallback
+from diffuse.numpy.arrays import base
+from diffuse.numpy.bridge import fallback
+from diffuse.observe import trace
 from diffuse.settings import config
+from diffuse.stream import engine
 
 sparse: Any = importlib.import_module("diffuse.scipy.sparse")
 

@@ -12,8 +12,10 @@ import scipy.sparse
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
-from diffuse import engine, settings, trace
-from diffuse.numpy import base
+from diffuse import settings
+from diffuse.numpy.arrays import base
+from diffuse.observe import trace
+from diffuse.stream import engine
 
 KINDS = "float64 float32 complex128 complex64 int64 int32 int8 uint64 uint16 bool".split()
 FORMATS = "csr csc coo dia bsr lil dok".split()

@@ -15,19 +15,20 @@ import pytest
 
 import diffuse
 import diffuse.numpy as np
-from diffuse.explanation import explanation
-from diffuse.kernels import interpret
-from diffuse.numpy import elementwise, fallback
+from diffuse.kernels.meaning import interpret
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise
 from diffuse.settings import using
 
 real = pytest.importorskip("scipy.special")
 
-from diffuse.scipy import special, special_ufuncs  # noqa: E402 (they need SciPy)
+from diffuse.scipy import special  # noqa: E402 (they need SciPy)
+from diffuse.scipy.special import ufuncs  # noqa: E402 (they need SciPy)
 
 VALUES = Path(__file__).parent / "golden" / "test_scipy_special" / "values.txt"
 """Function, argument, value to 22 digits, computed with mpmath in 60-digit arithmetic."""
 
-NAMES = sorted(set(special_ufuncs.UFUNCS) - {"psi"})
+NAMES = sorted(set(ufuncs.UFUNCS) - {"psi"})
 ULPS = {"ndtr": 5, "log_ndtr": 5, "gamma": 5}
 """Allowed units in the last place where it is not 4."""
 
@@ -48,7 +49,7 @@ def arguments(name: str, dtype: str = "float64") -> list[Any]:
     """Special values and ordinary ones; all pairs of them for functions of two."""
     random = numpy.random.default_rng(3)
     line = numpy.concatenate([SPECIALS, random.normal(size=40) * 3, random.random(40)]).astype(dtype)
-    if special_ufuncs.UFUNCS[name].nin == 1:
+    if ufuncs.UFUNCS[name].nin == 1:
         return [line]
     return [numpy.repeat(line, line.size), numpy.tile(line, line.size)]
 
@@ -94,12 +95,12 @@ def test_values_are_within_four_units_in_the_last_place(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_and_interpreted_have_the_same_bits(name: str, dtype: str) -> None:
     arrays = arguments(name, dtype)
-    operation, count = special_ufuncs.UFUNCS[name].operation, arrays[0].size
+    operation, count = ufuncs.UFUNCS[name].operation, arrays[0].size
     signature = (dtype,) * (len(arrays) + 1)
     compiled, interpreted = (numpy.empty(count, dtype) for _ in range(2))
-    special_ufuncs.fragment(operation, signature)(*arrays, out=compiled)
+    ufuncs.fragment(operation, signature)(*arrays, out=compiled)
     words = [w for a in (*arrays, interpreted) for w in (a.ctypes.data, a.itemsize)]
-    interpret.point(special_ufuncs.body(operation, signature), [1, count, count, *words], 0)
+    interpret.point(ufuncs.body(operation, signature), [1, count, count, *words], 0)
     assert same(compiled, interpreted).all()
 
 
@@ -130,13 +131,13 @@ def test_small_arrays_have_the_bits_of_recorded_ones(name: str) -> None:
 def test_a_chain_of_them_is_one_task() -> None:
     x = np.linspace(0.1, 5.0, 50_000) + 0.0
     diffuse.fence()
-    already = len(explanation().plans)
+    already = len(diffuse.explain().plans)
     y = special.gamma(x) * 2 + special.ndtr(x) - special.xlogy(x, x + 1)
     total = numpy.asarray(y)
     plain = numpy.asarray(x)
     want = real.gamma(plain) * 2 + real.ndtr(plain) - real.xlogy(plain, plain + 1)
     assert numpy.allclose(total, want, rtol=1e-13, atol=0)
-    plans = explanation().plans[already:]
+    plans = diffuse.explain().plans[already:]
     assert [p.operations.count("special.gamma") for p in plans] == [1]
     assert {"special.ndtr", "special.xlogy", "multiply", "subtract"} <= set(plans[0].operations)
     assert plans[0].loops == 1 and plans[0].vanished >= 5

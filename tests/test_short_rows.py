@@ -10,8 +10,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, settings
-from diffuse.kernels.compiler import compiler
+from diffuse import settings
+from diffuse.kernels.build.compiler import compiler
+from diffuse.stream import engine
 
 DTYPES = ["float64", "float32", "float16", "int32", "int8", "bool", "complex64", "complex128"]
 

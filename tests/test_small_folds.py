@@ -13,7 +13,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.kernels import interpret_reduce, jit, small_folds
+from diffuse.kernels.build import jit, small_folds
+from diffuse.kernels.meaning import reduce
 
 SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 700), (700, 3), (1, 40),
                                  (40, 1), (5, 6, 7), (2, 3, 300), (300, 2, 3)]
@@ -47,7 +48,7 @@ def test_compiled_folds_have_the_bits_of_the_tree(operator: str, char: str, shap
     array = numbers(char, shape)
     array = numpy.sign(array) + array / 1e4 if operator == "prod" else array
     turned = numpy.asfortranarray(array)
-    wanted = interpret_reduce.reduce(operator, array, axes)
+    wanted = reduce.reduce(operator, array, axes)
     for given in (array, turned, numpy.repeat(array, 2, axis=-1)[..., ::2]):
         found = small_folds.fold(operator, given, axes)
         assert found is not None

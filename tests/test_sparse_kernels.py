@@ -11,8 +11,9 @@ import scipy.sparse
 
 import diffuse
 import diffuse.numpy as np
-from diffuse import engine, trace
+from diffuse.observe import trace
 from diffuse.scipy.sparse.products import Rows, spmv, totals
+from diffuse.stream import engine
 
 Matrix = Any
 

@@ -244,7 +244,7 @@ def test_pending_work_is_done_at_the_end(tmp_path: Path) -> None:
         real = importlib.import_module("numpy").zeros(100000)
         x = np.ones(100000) * 2
         import atexit
-        from diffuse import engine
+        from diffuse.stream import engine
         atexit.register(lambda: print(engine.busy(x.storage)))
         """)
     assert run(tmp_path, program).stdout == "False\n"
@@ -253,10 +253,10 @@ def test_pending_work_is_done_at_the_end(tmp_path: Path) -> None:
 def test_outside_the_block_import_is_pythons() -> None:
     import builtins
 
-    from diffuse import substitute
+    from diffuse import intercept
 
     before = builtins.__import__
-    with substitute.numpy_replaced():
+    with intercept.numpy_replaced():
         assert builtins.__import__ is not before
         names = {"__name__": "__main__", "__file__": str(ROOT / "apps" / "stencil.py")}
         exec("import numpy as np", names)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from diffuse import dependence
-from diffuse.fusion import prefix
+from diffuse.fusion import definition
+from diffuse.fusion.constraints import prefix
+from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
-from diffuse.temporaries import temporaries
 from tests.build import array, reduction, task
 
 N = 16
@@ -70,7 +70,7 @@ def fill(region: object, points: int = 2) -> IndexTask:
 def test_conditions(window: list[IndexTask], vanishes: bool) -> None:
     id = m.store.id if any(x.store.id == m.store.id for x in window[0].accesses) else t.store.id
     assert (id in temporaries(window)) is vanishes
-    assert not vanishes or id in dependence.temporaries(window)
+    assert not vanishes or id in definition.temporaries(window)
 
 
 @pytest.mark.parametrize("pending, vanishes", [

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from diffuse import trace
+from diffuse.observe import trace
 from diffuse.settings import using
 
 

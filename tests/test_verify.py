@@ -9,11 +9,12 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse import dependence, engine, forward, fusion, verify, window
+from diffuse.fusion import constraints, definition, verify
+from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
-from diffuse.numpy import elementwise
+from diffuse.numpy.ops import elementwise
 from diffuse.settings import using
-from diffuse.temporaries import temporaries
+from diffuse.stream import engine, execute, window
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +47,10 @@ def test_right_answers_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fusible(tasks: Sequence[IndexTask]) -> bool:
         looked.append(len(tasks))
-        return definition(tasks)
+        return by_definition(tasks)
 
-    definition = dependence.fusible
-    monkeypatch.setattr(dependence, "fusible", fusible)
+    by_definition = definition.fusible
+    monkeypatch.setattr(definition, "fusible", fusible)
     x = numpy.arange(64.0).reshape(16, 4)
     y = (x + 1.0) * 2.0
     x[:, 1:] = y[:, :-1]
@@ -62,7 +63,7 @@ def test_right_answers_pass(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", ["true dependence", "anti-dependence"])
 def test_a_constraint_that_says_yes_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fusion.CONSTRAINTS, name, lambda effects, task: None)
+    monkeypatch.setitem(constraints.CONSTRAINTS, name, lambda effects, task: None)
     x = np.arange(64.0).reshape(16, 4)
     y = np.zeros((16, 4))
     with pytest.raises(RuntimeError, match="by definition a point depends on another one"):
@@ -76,8 +77,8 @@ def test_a_constraint_that_says_yes_is_found(name: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("patched, said", [
-    ((forward,), "the analysis says that somebody sees them"),
-    ((forward, verify), "by definition somebody sees them"),
+    ((execute,), "the analysis says that somebody sees them"),
+    ((execute, verify), "by definition somebody sees them"),
 ])
 def test_a_store_without_memory_that_somebody_sees_is_found(
         patched: tuple[ModuleType, ...], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +103,6 @@ def test_a_memo_that_leads_astray_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_large_groups_are_only_analysed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dependence, "fusible", lambda tasks: pytest.fail("element by element"))
+    monkeypatch.setattr(definition, "fusible", lambda tasks: pytest.fail("element by element"))
     x = np.arange(100000.0)
     assert float((x * 2.0 + 1.0)[5]) == 11.0

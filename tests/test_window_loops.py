@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import diffuse.numpy as np
-from diffuse import engine, provenance, settings
-from diffuse.window import LOOP
+from diffuse import settings
+from diffuse.observe import provenance
+from diffuse.stream import engine
+from diffuse.stream.window import LOOP
 
 Array = Any
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from random import Random
 
-from diffuse.check import RULES
 from diffuse.ir import IndexTask, Point, Privilege
+from diffuse.ir.check import RULES
 from tests.build import Region, array, over, reduction
 
 SHAPES = ((6,), (7,), (4, 4), (4, 3), (2, 6), (6, 2))

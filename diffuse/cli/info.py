@@ -13,7 +13,7 @@ import click
 from diffuse import settings
 
 if TYPE_CHECKING:
-    from diffuse.kernels.cache import Cache
+    from diffuse.kernels.build.cache import Cache
     from diffuse.runtime.legate.prepare import Found
 
 
@@ -79,7 +79,7 @@ def _can(refusal: str | None) -> str:
 
 def stored() -> Cache:
     """The cache that programs use."""
-    from diffuse.kernels.cache import Cache
+    from diffuse.kernels.build.cache import Cache
 
     return Cache(settings.config.cache_dir, settings.config.cache_size)
 

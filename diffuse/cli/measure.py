@@ -176,18 +176,19 @@ def main(under: str, folder: str, words: list[str]) -> int:
     status = 0
     saved = Saved(folder, words)
     if under == "diffuse":
-        from diffuse import substitute, trace
+        from diffuse import intercept
+        from diffuse.observe import trace
 
         def counters() -> dict[str, int]:
             return dict(trace.snapshot())
 
-        with substitute.numpy_replaced():
+        with intercept.numpy_replaced():
             if stepwise:
                 sys.path[0] = os.path.dirname(os.path.realpath(words[0]))
                 found = steps(words[0], words[1:], counters)
             else:
                 start = time.perf_counter()
-                status = substitute.run(words)
+                status = intercept.run(words)
                 found = {"total": time.perf_counter() - start, "counts": [counters()]}
     elif stepwise:
         sys.path[0] = os.path.dirname(os.path.realpath(words[0]))

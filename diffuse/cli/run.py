@@ -68,9 +68,9 @@ def program_of(module: str | None, code: str | None, program: tuple[str, ...]) -
 
 def execute(words: list[str]) -> int:
     """Run a program in this process; its exit status."""
-    from diffuse import substitute
+    from diffuse import intercept
 
-    return substitute.run(words)
+    return intercept.run(words)
 
 
 def report(as_json: bool) -> str:

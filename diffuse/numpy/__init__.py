@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as _numpy
 
-import diffuse.numpy.array as _  # noqa: F401 (a first import gives the name `array` to the module)
-from diffuse import warmup as _warmup
-from diffuse.numpy import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
-from diffuse.numpy import namespace as _namespace
-from diffuse.numpy import products as _products  # noqa: F401 (gives `@` its tasks)
+from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
+from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
+from diffuse.numpy.bridge import namespace as _namespace
+from diffuse.numpy.ops import products as _products  # noqa: F401 (gives `@` its tasks)
+from diffuse.stream import warmup as _warmup
 
-array = _namespace.resolve("array")
 _namespace.install_finder()
 _warmup.start()
 

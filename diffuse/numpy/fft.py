@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import numpy.fft as _real
 
-from diffuse.numpy.namespace import fill as _fill
+from diffuse.numpy.bridge.namespace import fill as _fill
 
 _fill(globals(), _real)

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as _numpy
 import numpy.linalg as _real
 
-from diffuse.numpy import fallback as _fallback
-from diffuse.numpy.base import Array as _Array
-from diffuse.numpy.calculus import cross as _cross
-from diffuse.numpy.creation import asanyarray as _asanyarray
-from diffuse.numpy.manipulation import diagonal as _diagonal
-from diffuse.numpy.manipulation import matrix_transpose as _matrix_transpose
-from diffuse.numpy.manipulation import named as _named
-from diffuse.numpy.namespace import fill as _fill
-from diffuse.numpy.products import outer as _outer
-from diffuse.numpy.ufuncs import UFUNCS as _UFUNCS
+from diffuse.numpy.arrays.base import Array as _Array
+from diffuse.numpy.bridge import fallback as _fallback
+from diffuse.numpy.bridge.namespace import fill as _fill
+from diffuse.numpy.ops.calculus import cross as _cross
+from diffuse.numpy.ops.creation import asanyarray as _asanyarray
+from diffuse.numpy.ops.manipulation import diagonal as _diagonal
+from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
+from diffuse.numpy.ops.manipulation import named as _named
+from diffuse.numpy.ops.products import outer as _outer
+from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 
 
 @_named(_real.norm)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy.random as _real
 from numpy.random import _pickle
 
-from diffuse.numpy import fallback as _fallback
-from diffuse.numpy.base import Array as _Array
-from diffuse.numpy.namespace import STAND_INS as _STAND_INS
-from diffuse.numpy.namespace import fill as _fill
-from diffuse.numpy.operands import lowered as _lowered
+from diffuse.numpy.arrays.base import Array as _Array
+from diffuse.numpy.bridge import fallback as _fallback
+from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
+from diffuse.numpy.bridge.namespace import fill as _fill
+from diffuse.numpy.ops.operands import lowered as _lowered
 
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""

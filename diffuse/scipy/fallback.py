@@ -1,7 +1,7 @@
 """SciPy's modules with their functions wrapped: Diffuse arrays in and out, one warning per call site.
 
-The conversion, the warning and the setting `DIFFUSE_FALLBACK` are those of `diffuse.numpy.fallback`.  A name
-is looked up once; classes, exceptions and constants are SciPy's own.
+The conversion, the warning and the setting `DIFFUSE_FALLBACK` are those of `diffuse.numpy.bridge.fallback`.
+A name is looked up once; classes, exceptions and constants are SciPy's own.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy import fallback
-from diffuse.numpy.namespace import FallbackUfunc, public
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge.namespace import FallbackUfunc, public
 
 MIRRORED = ("fft", "linalg", "ndimage", "special")
 """The modules of SciPy whose functions are wrapped, down to their submodules."""

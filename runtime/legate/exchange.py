@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from diffuse.ir import ITEMSIZE, Store
+from diffuse.ir.view import View
 from diffuse.runtime.legate import message
 from diffuse.runtime.legate.instances import DIMENSIONS, LegateInstance
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece
-from diffuse.view import View
 
 
 def hand_out(runtime: Any, instance: LegateInstance) -> Any:

@@ -23,7 +23,7 @@ from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.task import Task
 from diffuse.runtime.legate.variant import Interpreted
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local.pool import Pool
 from diffuse.settings import config
 
 FORKED = -1

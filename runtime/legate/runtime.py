@@ -26,7 +26,7 @@ from diffuse.runtime.legate.agreement import form
 from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import Memory, attached
 
 MOST_LENT = 4096

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local.pool import Pool
 
 COMPLAINTS = {
     1: "a store's memory was not in one piece where a kernel needs it so",

@@ -16,10 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from diffuse.runtime import native
 from diffuse.runtime.legate import prepare
 from diffuse.runtime.legate.task import COMPLAINTS
-from diffuse.runtime.pool import Pool
+from diffuse.runtime.local import native
+from diffuse.runtime.local.pool import Pool
 from diffuse.settings import config
 
 SOURCE = Path(__file__).with_name("trampoline.cc")

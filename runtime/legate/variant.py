@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.runtime import native
 from diffuse.runtime.legate.message import FOLD, GET, HEADER, INPUT, OUTPUT, PUT, RUN
 from diffuse.runtime.legate.reading import Complaint, Place, Plan, Where, numbers, read
 from diffuse.runtime.legate.task import COMPLAINTS
-from diffuse.runtime.pool import Pool, loaded
+from diffuse.runtime.local import native
+from diffuse.runtime.local.pool import Pool, loaded
 
 MOST_PLANS = 10_000
 """Layouts whose reading is remembered."""

@@ -13,8 +13,9 @@ import numpy
 import scipy.sparse
 
 import diffuse.numpy as np
-from diffuse.numpy import base, elementwise
-from diffuse.numpy.base import Array
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.ops import elementwise
 from diffuse.scipy.sparse import checks, conversion
 from diffuse.scipy.sparse.matmul import NUMBERS
 from diffuse.scipy.sparse.state import Kept, Sparse, made, put, shell, stand_in

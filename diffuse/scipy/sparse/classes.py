@@ -11,8 +11,8 @@ from typing import Any
 import numpy
 import scipy.sparse
 
-from diffuse.numpy import base
-from diffuse.numpy.base import Array
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
 from diffuse.scipy.sparse import checks, conversion, matmul
 from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
 from diffuse.scipy.sparse.delegation import REFLECTED, Common, delegate, named

@@ -14,8 +14,8 @@ from typing import Any
 import numpy
 import scipy.sparse
 
-from diffuse.numpy import fallback
-from diffuse.numpy.base import Array
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.state import CLASSES, Sparse, fetched, made, shell, stored
 
 PURE = frozenset("""__getitem__ __iter__ __matmul__ __rmatmul__ __repr__ __str__ __len__ __bool__ _getnnz

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from diffuse.numpy.fallback import dressed
+from diffuse.numpy.bridge.fallback import dressed
 from diffuse.scipy.sparse import conversion
 
 KEPT = frozenset("""issparse isspmatrix isspmatrix_bsr isspmatrix_coo isspmatrix_csc isspmatrix_csr

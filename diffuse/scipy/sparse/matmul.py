@@ -11,12 +11,13 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse import engine
-from diffuse.numpy import base, elementwise, operands
-from diffuse.numpy.base import Array
-from diffuse.numpy.forms import row_major
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays.forms import row_major
+from diffuse.numpy.ops import elementwise, operands
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
 from diffuse.scipy.sparse.state import Name, Sparse, put
+from diffuse.stream import engine
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
 """Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.base import Array
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks
 from diffuse.scipy.sparse.rows import contiguous
 from diffuse.scipy.sparse.state import Sparse, put, stored

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy
 
-from diffuse import engine
-from diffuse.numpy.base import recorded, storage_of, view_of
-from diffuse.numpy.creation import zeros
-from diffuse.numpy.forms import NATIVE, row_major
-from diffuse.view import View
+from diffuse.ir.view import View
+from diffuse.numpy.arrays.base import recorded, storage_of, view_of
+from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.ops.creation import zeros
+from diffuse.stream import engine
 
 
 def recordable(*dtypes: Any) -> bool:

@@ -17,8 +17,8 @@ import numpy
 import scipy.sparse
 
 import diffuse.numpy as np
-from diffuse.numpy import base
-from diffuse.numpy.base import Array
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
 from diffuse.scipy.sparse import checks, conversion, matmul, narrow, products, rows
 from diffuse.scipy.sparse.state import Sparse, fetched, made, put, shell, stand_in
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy
 import scipy.sparse
 
-from diffuse import engine
-from diffuse.numpy import base
-from diffuse.numpy.forms import row_major
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.forms import row_major
+from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse.state import Kept, Name, Sparse
+from diffuse.stream import engine
 
 
 class Order(NamedTuple):

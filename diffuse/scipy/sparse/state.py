@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from diffuse.numpy import base
-from diffuse.numpy.base import Array
-from diffuse.numpy.fallback import looking_into
-from diffuse.numpy.operands import wrap
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.bridge.fallback import looking_into
+from diffuse.numpy.ops.operands import wrap
 
 CLASSES: dict[type, type] = {}
 """Our class for each of SciPy's; `classes` fills it in."""

@@ -16,7 +16,8 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy import base, functions
+from diffuse.numpy.arrays import base
+from diffuse.numpy.ops import functions
 
 
 def value(x: Any) -> Any:

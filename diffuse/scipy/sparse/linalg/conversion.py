@@ -2,7 +2,7 @@
 
 Operators become SciPy's whose products are ours, sparse arrays SciPy's over the same memory, Diffuse arrays
 NumPy's; results come back as Diffuse's.  One warning a call site says so, by the mechanism of
-`diffuse.numpy.fallback`.
+`diffuse.numpy.bridge.fallback`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import diffuse.numpy as np
-from diffuse.numpy import base, fallback
+from diffuse.numpy.arrays import base
+from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.conversion import Lowering
 from diffuse.scipy.sparse.state import CLASSES, Sparse
 from diffuse.settings import config

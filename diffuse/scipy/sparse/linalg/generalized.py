@@ -14,7 +14,8 @@ from typing import Any
 import numpy
 from scipy.linalg import get_lapack_funcs
 
-from diffuse.numpy import base, functions
+from diffuse.numpy.arrays import base
+from diffuse.numpy.ops import functions
 from diffuse.scipy.sparse.linalg.conjugate import Callback
 from diffuse.scipy.sparse.linalg.convergence import norm, root, spoilt, square, value
 from diffuse.scipy.sparse.linalg.system import System, tolerance

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy import base
+from diffuse.numpy.arrays import base
 from diffuse.scipy.sparse.linalg import conversion
 
 FORWARD = ("matvec", "matmat")

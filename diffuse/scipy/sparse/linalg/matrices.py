@@ -11,7 +11,7 @@ import numpy
 import scipy.sparse.linalg
 
 import diffuse.numpy as np
-from diffuse.numpy import base
+from diffuse.numpy.arrays import base
 from diffuse.scipy.sparse.linalg import conversion
 from diffuse.scipy.sparse.linalg.interface import LinearOperator
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy import base
+from diffuse.numpy.arrays import base
 from diffuse.scipy.sparse.linalg.conjugate import Callback
 from diffuse.scipy.sparse.linalg.convergence import known, norm, root, square, value
 from diffuse.scipy.sparse.linalg.system import System, tolerance, unfinished

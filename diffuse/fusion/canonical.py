@@ -1,0 +1,191 @@
+"""A window in canonical form: rows in which stores, views and iteration spaces are numbered by first use.
+
+Two windows with equal rows and equal liveness are isomorphic: whatever fusion, temporary elimination or
+the kernel compiler decides for one holds for the other (papers/003, section 5.2).  A row therefore holds
+all that such a decision depends on, and no store id, scalar value, extent or offset::
+
+    Row    ::= operation, signature, Space, Domain, Scalars, (slot, View, privilege, operator)*
+    Space  ::= number                                       seen before
+             | (rank, split axes)                           new: the next number; of a flat one with `vectors`
+    Domain ::= True                                         the domain of the window's first task
+             | (is extent 0 one point?, ...)                the first task's, or a different one
+    View   ::= number                                       seen before in this slot
+             | (number, relations)                          seen before, and written for the first time
+             | (number, dtype, classes, relations, frame, covers)                  new in its slot
+
+`relations` are those that can matter: of a view that is written, with every view of its slot so far, itself
+included; of a view that is read, with the written ones.  `frame` says whether its frame is the slot's first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import Any
+
+from diffuse.ir import (
+    Access,
+    AccessMap,
+    IndexTask,
+    Partition,
+    Point,
+    Privilege,
+    Relation,
+    Split,
+    Store,
+    covers,
+    relation,
+)
+from diffuse.ir.launch import flat, letters
+
+Row = tuple[Any, ...]
+
+_READ = Privilege.READ
+_REMEMBERED = 1 << 16
+# Views are interned by whoever records tasks, so the same few map and partition objects come again in every
+# window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
+# each entry holds the objects it is about, so that an identity is never reused while the entry stands.
+_forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = {}
+_pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = {}
+
+
+def key(window: Sequence[IndexTask], live: Container[int] = ()) -> tuple[Any, ...]:
+    """The name of a window: equal for isomorphic windows whose corresponding stores are equally live."""
+    numbering = Numbering()
+    rows = tuple([numbering.row(task) for task in window])
+    return rows, tuple([id in live for id in numbering.slots])
+
+
+class _Slot:
+    """The views of one store so far: first accesses, which are written, and where to find one again."""
+
+    __slots__ = ("number", "views", "written")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.views: list[Access] = []
+        self.written: list[int] = []
+
+
+class Numbering:
+    """The canonical numbers of a growing window.  Asking for a task's row adds it; none is taken back."""
+
+    __slots__ = ("slots", "stores", "spaces", "_slots", "_seen", "_numbers", "_domain", "_last")
+
+    def __init__(self) -> None:
+        self.slots: dict[int, int] = {}
+        """Slot of each store id."""
+        self.stores: list[Store] = []
+        """First frame of each slot."""
+        self.spaces: list[tuple[Point, tuple[Split, ...]]] = []
+        """Iteration spaces, as (shape, splits)."""
+        self._slots: list[_Slot] = []
+        self._seen: dict[tuple[int, int, int], tuple[_Slot, int, Store, AccessMap, Partition]] = {}
+        self._numbers: dict[tuple[Point, tuple[Split, ...]], int] = {}
+        self._domain: Point | None = None
+        self._last: tuple[Any, Any, int] = (None, None, 0)
+
+    @property
+    def views(self) -> list[list[Access]]:
+        """For each slot the first access of each of its views."""
+        return [slot.views for slot in self._slots]
+
+    def row(self, task: IndexTask) -> Row:
+        """Number what `task` is the first to use, and return the task in those numbers."""
+        operation, signature, shape, domain, splits, accesses, scalars, _ = task
+        last = self._last
+        space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, splits)
+        place: Any = True if domain == self._domain else self._place(domain)
+        values = tuple([(s[0], s[1]) for s in scalars]) if scalars else ()
+        row: list[Any] = [operation, signature, space, place, values]
+        seen = self._seen
+        for access in accesses:
+            store, map, partition, privilege, operator = access
+            found = seen.get((store[0], id(map), id(partition)))
+            if found is None or (found[2] is not store and found[2] != store):
+                row += (*self._view(access, shape, splits, domain), privilege, operator)
+            elif privilege is _READ or found[1] in found[0].written:
+                row += (found[0].number, found[1], privilege, operator)
+            else:
+                row += (found[0].number, self._write(found[0], found[1], access, domain), privilege, operator)
+        return tuple(row)
+
+    def relations(self, slot: int, first: int, second: int) -> Relation:
+        """How two views of a slot meet, on the domain of the first task."""
+        views = self._slots[slot].views
+        return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
+
+    def _space(self, shape: Point, splits: tuple[Split, ...]) -> Any:
+        number = self._numbers.get((shape, splits))
+        entry: Any = number
+        if number is None:
+            number = self._numbers[shape, splits] = len(self.spaces)
+            self.spaces.append((shape, splits))
+            entry = (len(shape), tuple([split.axis for split in splits]))
+            vectors = flat(shape, splits)
+            if vectors:
+                entry += (vectors,)
+        self._last = (shape, splits, number)
+        return entry
+
+    def _place(self, domain: Point) -> tuple[bool, ...]:
+        if self._domain is None:
+            self._domain = domain
+        return tuple([extent <= 1 for extent in domain])
+
+    def _view(self, access: Access, shape: Point, splits: tuple[Split, ...], domain: Point
+              ) -> tuple[int, Any]:
+        """Slot and `View` of an access whose view was not found by identity."""
+        store, map, partition, privilege, _ = access
+        number = self.slots.get(store[0])
+        if number is None:
+            number = self.slots[store[0]] = len(self.stores)
+            self.stores.append(store)
+            self._slots.append(_Slot(number))
+        slot = self._slots[number]
+        views = slot.views
+        if map.__class__ is AccessMap:  # not interned: the same view may come as another object
+            for known, other in enumerate(views):
+                if other.map == map and other.partition == partition and other.store == store:
+                    self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
+                    if privilege is _READ or known in slot.written:
+                        return number, known
+                    return number, self._write(slot, known, access, domain)
+        mine = len(views)
+        self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
+        views.append(access)
+        if privilege is _READ:
+            relations = tuple([_relation(access, views[k], domain) for k in slot.written])
+        else:
+            relations = self._write(slot, mine, access, domain)[1]
+        classes, covered = _form(access, shape, flat(shape, splits))
+        return number, (mine, store.dtype, classes, relations, store is self.stores[number]
+                        or store == self.stores[number], covered)
+
+    def _write(self, slot: _Slot, view: int, access: Access, domain: Point
+               ) -> tuple[int, tuple[Relation, ...]]:
+        """A view is written for the first time: now its relations to all others matter."""
+        slot.written.append(view)
+        return view, tuple([_relation(access, other, domain) for other in slot.views])
+
+
+def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:
+    store, map, partition, _, _ = access
+    name = (id(map), id(partition), store.shape, shape if flattened else len(shape))
+    found = _forms.get(name)
+    if found is None:
+        if len(_forms) >= _REMEMBERED:
+            _forms.clear()
+        found = _forms[name] = (letters(access, shape, flattened), covers(access), map, partition)
+    return found[0], found[1]
+
+
+def _relation(a: Access, b: Access, domain: Point) -> Relation:
+    if a.store != b.store:
+        return relation(a, b, domain)
+    name = (id(a.map), id(a.partition), id(b.map), id(b.partition), domain)
+    found = _pairs.get(name)
+    if found is None:
+        if len(_pairs) >= _REMEMBERED:
+            _pairs.clear()
+        found = _pairs[name] = (relation(a, b, domain), a, b)
+    return found[0]

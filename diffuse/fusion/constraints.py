@@ -1,0 +1,204 @@
+"""From a window to its longest fusible prefix, and from a prefix to the fused task that stands for it.
+
+A prefix is fusible when no point of a later task depends on another point of an earlier one (papers/003,
+definition 3; `dependence` says it element by element).  The four constraints of the paper's figure 7 find
+that out from descriptions alone, in one forward pass, with four refinements: views that no element
+shares do not conflict, nor do views that every launch point cuts at the same places; on one launch
+point every dependence is point-wise; and what a program computes with the results of reductions, task by
+task of one element, ends the group as its *epilogue*: it runs once, when all points are done.  They are sound
+for tasks that pass `check`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from diffuse.ir import (
+    Access,
+    IndexTask,
+    Privilege,
+    Relation,
+    Scalar,
+    Store,
+    concludes,
+    relation,
+    volume,
+)
+from diffuse.ir.text import refusal_text
+
+Opaque = Callable[[IndexTask], bool]
+"""Does this task run code that nobody can see into?  Such a task fuses with nothing."""
+
+
+class Refusal(NamedTuple):
+    """Why a task stays out of a group: the constraint, the two tasks, and the access that conflicts."""
+
+    constraint: str
+    earlier: IndexTask
+    later: IndexTask
+    access: Access | None = None
+    """The later task's access that conflicts; None where no store is to blame."""
+
+    @property
+    def store(self) -> Store | None:
+        return self.access.store if self.access is not None else None
+
+    def __str__(self) -> str:
+        return refusal_text(self.constraint, self.earlier, self.later, self.access)
+
+
+class Effects:
+    """What the tasks of a group did so far: for each store, each distinct access and its first issuer."""
+
+    __slots__ = ("first", "reduces", "epilogue", "_touched")
+
+    def __init__(self, tasks: Iterable[IndexTask] = ()) -> None:
+        self.first: IndexTask | None = None
+        self.reduces = False
+        """Is there a result that is complete only when all points are done?"""
+        self.epilogue: IndexTask | None = None
+        """The task that began the epilogue."""
+        self._touched: dict[int, dict[tuple[Any, ...], tuple[Access, IndexTask]]] = {}
+        for task in tasks:
+            self.add(task)
+
+    def add(self, task: IndexTask) -> None:
+        """Note the effects of one more task of the group."""
+        if self.first is None:
+            self.first = task
+        elif self.epilogue is None and task.domain != self.first.domain:
+            self.epilogue = task
+        for access in task.accesses:
+            store, map, partition, privilege, operator = access
+            self.reduces = self.reduces or privilege is Privilege.REDUCE
+            found = self._touched.get(store.id)
+            if found is None:
+                found = self._touched[store.id] = {}
+            # by identity, for speed: equal views are interned, and a duplicate costs time only
+            found.setdefault((store, id(map), id(partition), privilege, operator), (access, task))
+
+    def on(self, store: Store) -> Iterable[tuple[Access, IndexTask]]:
+        """The group's accesses to this storage, through any frame, each with the first task to issue it."""
+        found = self._touched.get(store.id)
+        return found.values() if found is not None else ()
+
+
+def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | None:
+    """All tasks of a group run over one launch domain, but for its epilogue, which nothing else follows."""
+    first = effects.first
+    if first is None or (effects.epilogue is None and first.domain == task.domain):
+        return None
+    if effects.reduces and concludes(task):
+        return None
+    return Refusal("launch-domain equivalence", effects.epilogue or first, task)
+
+
+def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
+    """What one point wrote, no other point may read or overwrite."""
+    for access in task.accesses:
+        if access.privilege.reads or access.privilege.writes:
+            for earlier, issuer in effects.on(access.store):
+                if earlier.privilege.writes and relation(earlier, access, task.domain) is Relation.ALIAS:
+                    return Refusal("true dependence", issuer, task, access)
+    return None
+
+
+def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
+    """What one point read, no other point may overwrite."""
+    for access in task.accesses:
+        if access.privilege.writes:
+            for earlier, issuer in effects.on(access.store):
+                if earlier.privilege.reads and relation(earlier, access, task.domain) is Relation.ALIAS:
+                    return Refusal("anti-dependence", issuer, task, access)
+    return None
+
+
+def reduction(effects: Effects, task: IndexTask) -> Refusal | None:
+    """Over several points a reduction is complete only when all of them are done: until then nothing else may
+    read or write its elements, not even the same point.  Reductions by one operator go together.
+
+    The paper speaks of a single operator; two operators on one element depend on each other as writes do.
+    """
+    if volume(task.domain) <= 1:
+        return None
+    for access in task.accesses:
+        for earlier, issuer in effects.on(access.store):
+            if Privilege.REDUCE not in (earlier.privilege, access.privilege):
+                continue
+            if earlier.privilege is access.privilege and earlier.operator == access.operator:
+                continue
+            if relation(earlier, access, task.domain) is not Relation.APART:
+                return Refusal("reduction", issuer, task, access)
+    return None
+
+
+Constraint = Callable[[Effects, IndexTask], Refusal | None]
+
+CONSTRAINTS: dict[str, Constraint] = {
+    "launch-domain equivalence": launch_domain_equivalence,
+    "true dependence": true_dependence,
+    "anti-dependence": anti_dependence,
+    "reduction": reduction,
+}
+
+
+def transparent(_: IndexTask) -> bool:
+    """The `opaque` of windows in which every operation has a known body."""
+    return False
+
+
+def admit(effects: Effects, task: IndexTask, opaque: Opaque = transparent) -> Refusal | None:
+    """May `task` join the group that had these effects?  None, or the first reason why not."""
+    first = effects.first
+    if first is None:
+        return None
+    if opaque(task) or opaque(first):
+        return Refusal("opaque", first, task)
+    for constraint in CONSTRAINTS.values():
+        refusal = constraint(effects, task)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def prefix(window: Sequence[IndexTask],
+           opaque: Opaque = transparent) -> tuple[Sequence[IndexTask], Refusal | None]:
+    """The longest fusible prefix of a window, and what kept the next task out of it."""
+    effects = Effects()
+    for length, task in enumerate(window):
+        refusal = admit(effects, task, opaque)
+        if refusal is not None:
+            return window[:length], refusal
+        effects.add(task)
+    return window, None
+
+
+def fuse(tasks: Sequence[IndexTask]) -> IndexTask:
+    """The task that stands for a fusible prefix (papers/003, section 4.2.2).
+
+    Its accesses are the distinct views of the prefix by first use, each with the privileges of all tasks
+    together: read and written becomes READ_WRITE.  It runs over the first task's iteration space; the bodies
+    of the others bring their own.
+    """
+    merged: dict[tuple[Any, ...], Access] = {}
+    scalars: list[Scalar] = []
+    for task in tasks:
+        for access in task.accesses:
+            name = (access.store, access.map, access.partition)
+            merged[name] = _promote(merged.get(name), access)
+        scalars += [Scalar(len(scalars) + k, s.dtype, s.value) for k, s in enumerate(task.scalars)]
+    first = tasks[0]
+    return first._replace(
+        operation="+".join(task.operation for task in tasks),
+        signature=tuple(dtype for task in tasks for dtype in task.signature),
+        accesses=tuple(merged.values()),
+        scalars=tuple(scalars),
+    )
+
+
+def _promote(before: Access | None, access: Access) -> Access:
+    """One access with the rights of both; a reduction also read or written (on one point) becomes both."""
+    if before is None or (before.privilege is access.privilege and before.operator == access.operator):
+        return access
+    return access._replace(privilege=Privilege.READ_WRITE, operator=None)

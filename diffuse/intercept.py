@@ -1,0 +1,217 @@
+"""`import numpy` and `import scipy` of the user's own files: answered by `diffuse.numpy` and `diffuse.scipy`.
+
+Only import statements in the program and its modules are answered; the standard library and what is installed
+(SciPy's own code, matplotlib, ...) keep the real modules, and meet Diffuse arrays through NumPy's protocols.
+What Diffuse has no module for (`scipy.stats`, say) is the real one for the program, too.  The program then
+runs as Python would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import os
+import runpy
+import signal
+import site
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import SourceFileLoader
+from types import ModuleType, TracebackType
+from typing import Any
+
+REPLACED = ("numpy", "scipy")
+"""The packages whose imports are answered."""
+
+OWN = os.path.dirname(os.path.abspath(__file__))
+
+
+def _installed_folders() -> tuple[str, ...]:
+    found = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages(), OWN,
+             os.path.join(os.path.dirname(OWN), "kernels"), os.path.join(os.path.dirname(OWN), "runtime")]
+    roots = {sys.prefix, sys.base_prefix, sysconfig.get_path("scripts")}  # programs live beside these, too
+    return tuple(sorted({os.path.realpath(f) + os.sep for f in found if f not in roots}))
+
+
+_folders = _installed_folders()
+_users: dict[str, bool] = {}
+
+
+def users(names: Mapping[str, Any] | None) -> bool:
+    """Do these globals belong to the user's own code, rather than to an installed module?"""
+    if names is None:
+        return False
+    file = names.get("__file__")
+    if file is None:
+        return names.get("__name__") == "__main__"
+    known = _users.get(file)
+    if known is None:
+        path = os.path.realpath(file)
+        known = not (path.startswith(_folders) or f"{os.sep}site-packages{os.sep}" in path
+                     or f"{os.sep}dist-packages{os.sep}" in path)
+        _users[file] = known
+    return known
+
+
+def _importer(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """`__import__` for the user's `import numpy` and `import scipy`; `plain` for everything else."""
+    def import_(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
+                fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
+        root = name.partition(".")[0]
+        # a list comes from C code (pickle and others), which then looks for the real module by its name
+        if level or root not in REPLACED or isinstance(fromlist, list) or not users(globals):
+            return plain(name, globals, locals, fromlist, level)
+        if root == "scipy" and not _has(name):
+            found = plain(name, globals, locals, fromlist, level)
+            return found if fromlist else importlib.import_module("diffuse.scipy")
+        if fromlist:
+            return plain("diffuse." + name, None, None, fromlist, 0)
+        plain("diffuse." + name, None, None, (), 0)
+        return sys.modules["diffuse." + root]
+
+    return import_
+
+
+def _has(name: str) -> bool:
+    """Has Diffuse a module in the place of this one of SciPy's?  Without SciPy `diffuse.scipy` says so."""
+    if name == "scipy":
+        return True
+    try:
+        return importlib.util.find_spec("diffuse." + name) is not None
+    except ModuleNotFoundError as error:
+        if error.name == "scipy":
+            raise
+        return False
+
+
+@contextmanager
+def numpy_replaced() -> Iterator[None]:
+    """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
+    before = builtins.__import__
+    builtins.__import__ = _importer(before)
+    try:
+        yield
+    finally:
+        builtins.__import__ = before
+
+
+def run(words: Sequence[str]) -> int:
+    """Run what Python's command line would run for these words: a file, `-m module` or `-c code`."""
+    if words[0] == "-m":
+        return run_module(words[1], words[2:])
+    if words[0] == "-c":
+        return run_code(words[1], words[2:])
+    return run_file(words[0], words[1:])
+
+
+def run_file(path: str, arguments: Sequence[str] = ()) -> int:
+    """Run a program as `python path arguments...`; its exit status."""
+    def body() -> None:
+        with open(path, "rb") as source:
+            code = compile(source.read(), path, "exec")
+        main = _main(path)
+        exec(code, main.__dict__)
+
+    if not os.path.exists(path):
+        print(f"diffuse: can't open file {os.path.abspath(path)!r}: [Errno 2] No such file or directory",
+              file=sys.stderr)
+        return 2
+    if os.path.isdir(path) or path.endswith((".zip", ".pyz")):
+        return _as_program([path, *arguments], path, lambda: runpy.run_path(path, run_name="__main__"))
+    return _as_program([path, *arguments], os.path.dirname(os.path.realpath(path)), body)
+
+
+def run_module(name: str, arguments: Sequence[str] = ()) -> int:
+    """Run a program as `python -m name arguments...`."""
+    return _as_program([name, *arguments], os.getcwd(),
+                       lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
+
+
+def run_code(text: str, arguments: Sequence[str] = ()) -> int:
+    """Run a program as `python -c text arguments...`."""
+    def body() -> None:
+        exec(compile(text, "<string>", "exec"), _main(None).__dict__)
+
+    return _as_program(["-c", *arguments], "", body)
+
+
+def _main(path: str | None) -> ModuleType:
+    """A fresh `__main__`, as Python sets it up for a program."""
+    main = ModuleType("__main__")
+    main.__dict__.update(__builtins__=builtins, __annotations__={}, __spec__=None)
+    if path is not None:
+        main.__dict__.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+    sys.modules["__main__"] = main
+    return main
+
+
+def _as_program(argv: list[str], folder: str, body: Callable[[], Any]) -> int:
+    importlib.import_module("diffuse.numpy")
+    sys.argv[:] = argv
+    # console scripts and `python -m` leave their own first entry: the program's folder takes its place
+    sys.path[:] = [folder, *(sys.path[1:] if _has_first_entry() else sys.path)]
+    try:
+        with numpy_replaced():
+            body()
+            _finish()
+        return 0
+    except SystemExit as error:
+        return _exit_status(error)
+    except KeyboardInterrupt as error:
+        _show(error)
+        sys.stdout.flush()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGINT)
+        return 130
+    except BaseException as error:
+        _show(error)
+        return 1
+
+
+def _has_first_entry() -> bool:
+    return not getattr(sys.flags, "safe_path", False) and bool(sys.path)
+
+
+def _finish() -> None:
+    """Forward what is pending and wait for it, so that its errors are reported."""
+    engine = sys.modules.get("diffuse.stream.engine")
+    if engine is not None:
+        engine.fence()
+
+
+def _exit_status(error: SystemExit) -> int:
+    if error.code is None or isinstance(error.code, int):
+        return error.code or 0
+    print(error.code, file=sys.stderr)
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    """Print a traceback that begins in the user's program."""
+    first = error.__traceback__
+    while first is not None and (_ours(first) or first.tb_frame.f_code.co_filename.startswith("<frozen")):
+        first = first.tb_next
+    if first is not None or isinstance(error, SyntaxError):
+        error.__traceback__ = _without_imports(first)
+    sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _ours(traceback: TracebackType) -> bool:
+    return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(OWN + os.sep)
+
+
+def _without_imports(traceback: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of our `__import__`."""
+    kept = []
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if code.co_filename != __file__ or code.co_name != "import_":
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    found: TracebackType | None = None
+    for one in reversed(kept):
+        found = TracebackType(found, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return found

@@ -1,0 +1,33 @@
+"""The nouns of Diffuse, and the questions that they answer from their descriptions alone."""
+
+from diffuse.ir.alias import Relation, relation
+from diffuse.ir.partition import (
+    Coordinate,
+    Partition,
+    Projection,
+    Replicated,
+    Tiling,
+    covers,
+    disjoint,
+    tiling,
+)
+from diffuse.ir.task import (
+    ITEMSIZE,
+    Access,
+    AccessMap,
+    IndexTask,
+    Point,
+    Privilege,
+    Scalar,
+    Split,
+    Store,
+    Where,
+    concludes,
+    volume,
+)
+
+__all__ = [
+    "ITEMSIZE", "Access", "AccessMap", "Coordinate", "IndexTask", "Partition", "Point", "Privilege",
+    "Projection", "Relation", "Replicated", "Scalar", "Split", "Store", "Tiling", "Where", "concludes",
+    "covers", "disjoint", "relation", "tiling", "volume",
+]

@@ -1,0 +1,226 @@
+"""What a well-formed task is, as a table of named rules; each answers with an error sentence or None.
+
+Nothing behind this door asks again: the constraints of `fusion` are sound for tasks that pass, and only for
+them (equal partitions mean point-wise dependence only if what is written is disjoint over the points).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from diffuse.ir import (
+    Access,
+    AccessMap,
+    IndexTask,
+    Privilege,
+    Relation,
+    Replicated,
+    Scalar,
+    Split,
+    Store,
+    Tiling,
+    disjoint,
+    relation,
+    tiling,
+)
+from diffuse.ir.text import access_text, head_text, partition_text
+
+Rule = Callable[[IndexTask], str | None]
+
+
+def check(task: IndexTask) -> None:
+    """Raise TypeError or ValueError, naming thing, rule and next step, unless `task` is well formed."""
+    for name, rule in RULES.items():
+        sentence = rule(task)
+        if sentence is not None:
+            where = f" ({task.where})" if task.where is not None else ""
+            raise (TypeError if name in TYPE_RULES else ValueError)(f"{name}: {sentence}{where}")
+
+
+def _parts(task: IndexTask) -> str | None:
+    for noun, value, kind in _typed(task):
+        if not isinstance(value, kind):
+            expected = " or ".join(k.__name__ for k in kind)
+            return f"{noun} {value!r} of task {task.operation!r} is no {expected}: build it with diffuse.ir"
+    return None
+
+
+def _typed(task: IndexTask) -> Iterator[tuple[str, object, tuple[type, ...]]]:
+    """Each part of a task, and what it must be."""
+    for split in task.splits:
+        yield "split", split, (Split,)
+    for scalar in task.scalars:
+        yield "scalar", scalar, (Scalar,)
+    for access in task.accesses:
+        yield "access", access, (Access,)
+        yield "store", access.store, (Store,)
+        yield "map", access.map, (AccessMap,)
+        yield "partition", access.partition, (Replicated, Tiling)
+        yield "privilege", access.privilege, (Privilege,)
+
+
+def _signature(task: IndexTask) -> str | None:
+    have = len(task.accesses) + len(task.scalars)
+    if len(task.signature) != have:
+        return (f"task {task.operation!r} names {len(task.signature)} element types for {len(task.accesses)} "
+                f"accesses and {len(task.scalars)} scalars: give one for each of the {have}")
+    return None
+
+
+def _extents(task: IndexTask) -> str | None:
+    for noun, extents in (("iteration space", task.shape), ("launch domain", task.domain)):
+        if any(n < 1 for n in extents):
+            return f"{noun} {extents} of task {task.operation!r} is empty: issue no task for no elements"
+    return None
+
+
+def _splits(task: IndexTask) -> str | None:
+    if len(task.splits) != len(task.domain):
+        return (f"task {head_text(task)} has {len(task.splits)} splits for {len(task.domain)} launch "
+                "dimensions: give one each, Split(-1, 0) where nothing is cut")
+    for d, (axis, tile) in enumerate(task.splits):
+        if not -1 <= axis < len(task.shape):
+            return (f"split {d} of task {head_text(task)} cuts axis {axis} of shape {task.shape}: "
+                    "name an axis of it")
+        if axis >= 0 and (tile < 1 or tile * task.domain[d] < task.shape[axis]):
+            return (f"split {d} of task {head_text(task)} leaves out indices of axis {axis}: "
+                    f"{task.domain[d]} tiles of {tile} must reach {task.shape[axis]}")
+    return None
+
+
+def _dimensions(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        rows = access.map.rows
+        if len(rows) != len(access.store.shape):
+            return (f"map of store {access.store.id} has {len(rows)} rows for {len(access.store.shape)} "
+                    "dimensions: give one row each")
+        for _, terms in rows:
+            named = [k for k, _ in terms]
+            if any(not 0 <= k < len(task.shape) for k in named):
+                return (f"map of store {access.store.id} follows dimensions {named} of an iteration space of "
+                        f"rank {len(task.shape)}: name its dimensions from 0")
+            if len(set(named)) != len(named) or any(step == 0 for _, step in terms):
+                return (f"map of store {access.store.id} has a row with terms {terms}: give each dimension "
+                        "once, and none with step 0")
+    return None
+
+
+def _inside(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        for d, ((offset, terms), size) in enumerate(zip(access.map.rows, access.store.shape, strict=True)):
+            ends = [step * (task.shape[k] - 1) for k, step in terms]
+            low, high = offset + sum(min(0, e) for e in ends), offset + sum(max(0, e) for e in ends)
+            if low < 0 or high >= size:
+                return (f"map of store {access.store.id} reaches {low} to {high} in dimension {d} of extent "
+                        f"{size}: keep the view within its store")
+    return None
+
+
+def _partitions(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        expected = tiling(access.store, access.map, task.shape, task.splits)
+        if access.partition != expected:
+            text = partition_text(expected, access.store) or "Replicated"
+            return (f"access {access_text(access)} of task {head_text(task)} is not split as the task is: "
+                    f"expected {text}, as ir.tiling gives it")
+    return None
+
+
+def _operators(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        if (access.privilege is Privilege.REDUCE) != (access.operator is not None):
+            return (f"access {access_text(access)} has privilege {access.privilege.name} and operator "
+                    f"{access.operator!r}: a REDUCE, and only a REDUCE, names its operator")
+    return None
+
+
+def _scalars(task: IndexTask) -> str | None:
+    inputs = sum(a.privilege is Privilege.READ for a in task.accesses) + len(task.scalars)
+    positions = [s.position for s in task.scalars]
+    if len(set(positions)) != len(positions) or any(not 0 <= p < inputs for p in positions):
+        return (f"scalars of task {task.operation!r} stand at positions {positions} of {inputs} inputs: "
+                "give each a position of its own")
+    return None
+
+
+def _order(task: IndexTask) -> str | None:
+    output = False
+    for access in task.accesses:
+        if access.privilege is not Privilege.READ:
+            output = True
+        elif output:
+            return (f"task {task.operation!r} reads {access_text(access)} after an output: "
+                    "list the inputs first")
+    return None
+
+
+def _data(task: IndexTask) -> str | None:
+    for access in task.accesses:
+        if access.map.free and access.privilege is not Privilege.READ:
+            return (f"task {head_text(task)} writes {access_text(access)}, whose coordinates "
+                    f"{access.map.free} are data: only reads may gather")
+        if any(not 0 <= d < len(access.map.rows) or access.map.rows[d][1] for d in access.map.free):
+            return (f"map of store {access.store.id} leaves dimensions {access.map.free} to data: name "
+                    "dimensions of the store, in rows without terms")
+    return None
+
+
+def disjoint_writes(task: IndexTask) -> str | None:
+    """The precondition that the paper leaves to the runtime."""
+    for access in task.accesses:
+        if access.privilege.writes and not disjoint(access.partition, task.domain):
+            return (f"task {head_text(task)} writes {access_text(access)}, whose tiles are not disjoint: "
+                    "split along a dimension that the output follows, or REDUCE")
+    return None
+
+
+def injective_writes(task: IndexTask) -> str | None:
+    """One index, one element, along the dimensions that an output follows: then iterations of one point that
+    share a map share elements only where they are equal, and loops over them may fuse."""
+    for access in task.accesses:
+        if access.privilege is Privilege.READ:
+            continue
+        for d, (_, terms) in enumerate(access.map.rows):
+            span = 0
+            for step, n in sorted((abs(step), task.shape[k]) for k, step in terms if task.shape[k] > 1):
+                if step <= span:
+                    return (f"task {head_text(task)} writes elements of store {access.store.id} more than "
+                            f"once along dimension {d}: write to a copy of the overlapping view")
+                span += step * (n - 1)
+    return None
+
+
+def _overlaps(task: IndexTask) -> str | None:
+    harmless = (Relation.SAME, Relation.APART)
+    for i, output in enumerate(task.accesses):
+        if output.privilege is Privilege.READ:
+            continue
+        for other in task.accesses[:i]:
+            if other.store.id != output.store.id or relation(other, output, task.domain) in harmless:
+                continue
+            verb = "reads" if other.privilege is Privilege.READ else "writes"
+            return (f"task {head_text(task)} {verb} {access_text(other)} and writes {access_text(output)}, "
+                    "which overlap: copy one of them first")
+    return None
+
+
+RULES: dict[str, Rule] = {
+    "parts": _parts,
+    "signature": _signature,
+    "extents": _extents,
+    "splits": _splits,
+    "map dimensions": _dimensions,
+    "data": _data,
+    "map inside store": _inside,
+    "partition": _partitions,
+    "operator": _operators,
+    "inputs first": _order,
+    "scalar positions": _scalars,
+    "disjoint writes": disjoint_writes,
+    "injective writes": injective_writes,
+    "overlap": _overlaps,
+}
+"""Rules in the order they are asked; a later one may rely on an earlier one."""
+
+TYPE_RULES = frozenset({"parts"})
+"""Rules whose breach is a TypeError; all others raise ValueError."""

@@ -1,0 +1,77 @@
+"""How many points run a task, and where they cut its iteration space.
+
+One rule, a function of extents only, so that operations over equal spaces are cut alike and can fuse: small
+spaces stay whole; others are cut along the first dimension long enough to give every processor a share.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+
+from diffuse.ir import Access, Point, Split
+
+SEGMENT = 512
+"""A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
+Tiles of that dimension are multiples of it too: a leaf never straddles points."""
+
+SHORT = 32
+"""Longest last dimension that a loop may run over together with the one before it (kernels/llvm/flat.py)."""
+
+ROWS = 32
+"""A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
+
+ONE: tuple[Point, tuple[Split, ...]] = ((1,), (Split(-1, 0),))
+
+
+shared = True
+"""Do stores lie in memory as their frames say?  Where a runtime places them itself, rows may lie apart."""
+
+
+def flat(shape: Point, splits: tuple[Split, ...]) -> int:
+    """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
+    eight elements that a row takes; else 0."""
+    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not shared
+            or splits[0].axis == len(shape) - 1):
+        return 0
+    vectors = -(-shape[-1] // 8)
+    return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0
+
+
+def letters(access: Access, shape: Point, flattened: int) -> str:
+    """How an access moves along each dimension (see `kernels.expr.Argument`)."""
+    found = access.map.classes(len(shape))
+    if flattened and found[-1] == "1" and found[-2] != "0":
+        pitch, step = 1, 0
+        for size, (_, terms) in zip(reversed(access.store.shape), reversed(access.map.rows), strict=True):
+            step += pitch * sum(s for k, s in terms if k == len(shape) - 2)
+            pitch *= size
+        if step == shape[-1]:
+            found = found[:-2] + "c1"
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def launch(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
+           leaves: int = -1) -> tuple[Point, tuple[Split, ...]]:
+    """The launch domain and splits of a task over `shape`.
+
+    `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
+    between leaves of the reduction tree (the innermost reduced one, when the last dimension is kept).
+    """
+    points = min(processors, prod(shape) // chunk)
+    if points <= 1:
+        return ONE
+    last = len(shape) - 1
+    candidates = [d for d, n in enumerate(shape) if d not in whole and n >= (2 * SEGMENT if d == last else 2)]
+    if not candidates:
+        return ONE
+    axis = next((d for d in candidates if shape[d] >= 4 * points), max(candidates, key=lambda d: shape[d]))
+    tile = -(-shape[axis] // points)
+    if axis == last:
+        tile = -(-tile // SEGMENT) * SEGMENT
+    elif axis == leaves:
+        tile = -(-tile // ROWS) * ROWS
+    if tile >= shape[axis]:
+        return ONE
+    return (points,), (Split(axis, tile),)

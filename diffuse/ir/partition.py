@@ -1,0 +1,129 @@
+"""Partitions: which part of a store each point of a launch domain sees, and what a partition can be asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from diffuse.ir.task import Access, AccessMap, Point, Split, Store
+
+
+class Coordinate(NamedTuple):
+    """One component of a projection: `weight * p[dim] + offset`."""
+
+    dim: int
+    weight: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """A function from launch points to tile coordinates, as data: equal functions are equal values."""
+
+    coordinates: tuple[Coordinate, ...]
+
+    def __call__(self, point: Point) -> Point:
+        return tuple(c.offset + (c.weight * point[c.dim] if c.weight else 0) for c in self.coordinates)
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """Every point sees the whole store (the paper's None)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """Affine tiles of a view.  All fields but `projection` hold one entry per store dimension.
+
+    Point p owns, in dimension d, the elements `start + k * stride[d]` with `0 <= k * stride[d] < extent[d]`
+    and `start = projection(p)[d] * tile[d] + offset[d]`, as far as they lie in `bounds[d] = (low, high)`,
+    the half-open box of the view.  `extent` exceeds `tile` when tiles overlap, as halos do.  (The paper's
+    printed upper end, `proj(p + 1) * tile`, gives empty tiles for a dropped coordinate.)
+    """
+
+    tile: Point
+    offset: Point
+    stride: Point
+    projection: Projection
+    extent: Point
+    bounds: tuple[tuple[int, int], ...]
+
+
+Partition = Replicated | Tiling
+
+
+def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]) -> Partition:
+    """The canonical partition of an access: what each point touches when `splits` cut `shape`.
+
+    Equal meaning, equal description: an access no split moves over the whole store is `Replicated`.
+    """
+    tiles: list[int] = []
+    offsets, strides, coordinates, extents, bounds = [], [], [], [], []
+    for (offset, terms), size in zip(map.rows, store.shape, strict=True):
+        low = offset + sum(min(0, step * (shape[k] - 1)) for k, step in terms)
+        high = offset + sum(max(0, step * (shape[k] - 1)) for k, step in terms) + 1
+        if len(tiles) in map.free:  # the image of data that nobody looks at: all of the dimension
+            low, high = 0, size
+        stride = gcd(*(step for k, step in terms if shape[k] > 1)) or 1
+        coordinate, tile, start, extent = Coordinate(0, 0, 0), high - low, low, high - low
+        moving = [(d, split) for d, split in enumerate(splits)
+                  if any(k == split.axis for k, _ in terms) and shape[split.axis] > split.tile]
+        if len(moving) == 1:  # a row moved by two launch dimensions has no tile description: whole, then
+            d, split = moving[0]
+            step = sum(s for k, s in terms if k == split.axis)
+            tile = abs(step) * split.tile
+            rest = (high - low) - abs(step) * (shape[split.axis] - 1)
+            reach = rest + abs(step) * (split.tile - 1)
+            # a tile of a strided view counts as long as its pitch, so that equal pitches compare equal
+            extent = max(tile, reach)
+            coordinate = Coordinate(d, 1 if step > 0 else -1, 0)
+            start = low if step > 0 else high - reach
+        tiles.append(tile)
+        offsets.append(start)
+        strides.append(stride)
+        coordinates.append(coordinate)
+        extents.append(extent)
+        bounds.append((low, high))
+    whole = all(b == (0, n) for b, n in zip(bounds, store.shape, strict=True))
+    if whole and all(s == 1 for s in strides) and not any(c.weight for c in coordinates):
+        return Replicated()
+    return Tiling(tuple(tiles), tuple(offsets), tuple(strides), Projection(tuple(coordinates)),
+                  tuple(extents), tuple(bounds))
+
+
+def disjoint(partition: Partition, domain: Point) -> bool:
+    """Does no element belong to two points?  Answered from the structure, never from the points.
+
+    Sometimes cautious (where clipping empties a tile), never wrong.  What a task of several points
+    writes must be disjoint: the four constraints are sound only then.
+    """
+    match partition:
+        case Replicated():
+            return prod(domain) <= 1
+        case Tiling():
+            kept = {
+                c.dim
+                for c, tile, extent in zip(partition.projection.coordinates, partition.tile, partition.extent,
+                                           strict=True)
+                if c.weight and extent <= abs(c.weight) * tile
+            }
+            return all(n <= 1 or d in kept for d, n in enumerate(domain))
+
+
+def covers(access: Access) -> bool:
+    """Do the points together touch every element of the access's store?
+
+    True only when the map is onto: one whole, stride-1 run per store dimension, each iteration dimension
+    used at most once (a diagonal's bounding box is the store, its elements are not).
+    """
+    used = [k for _, terms in access.map.rows for k, _ in terms]
+    if access.map.free or len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in access.map.rows):
+        return False
+    match access.partition:
+        case Replicated():
+            return True
+        case Tiling(stride=stride, bounds=bounds):
+            return all(s == 1 for s in stride) and all(
+                b == (0, n) for b, n in zip(bounds, access.store.shape, strict=True))

@@ -1,0 +1,168 @@
+"""The nouns of Diffuse: stores, partitions, privileges, accesses and index tasks.
+
+The grammar (papers/003, figure 3, with the corrections that `Tiling` explains)::
+
+    Partition ::= Replicated | Tiling(tile, offset, stride, projection, extent, bounds)
+    Privilege ::= READ | WRITE | READ_WRITE | REDUCE (with its operator, on the access)
+    Access    ::= Access(Store, AccessMap, Partition, Privilege, operator)
+    IndexTask ::= IndexTask(operation, signature, shape, domain, splits, accesses, scalars, where)
+
+Everything is an immutable value, compared by value, and knows neither NumPy nor a machine: its size
+does not depend on the number of points.  What is made once per recorded operation (`Store`, `Access`,
+`IndexTask`, `Scalar`) is a named tuple, which Python builds four times faster than a frozen dataclass;
+what is made once per view and then shared is a frozen dataclass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from typing import Any, NamedTuple
+
+from diffuse.ir.partition import Partition
+
+Point = tuple[int, ...]
+
+ITEMSIZE = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8,
+    "uint64": 8, "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}
+"""Bytes of one element in memory, by NumPy's names of the element types."""
+
+
+class Store(NamedTuple):
+    """A distributed array.  Equal ids share storage.
+
+    Two stores of one id and different shape or dtype are two *frames* of the same row-major memory
+    (what `reshape`, `.real` and `.view` need); their accesses are compared conservatively.
+    """
+
+    id: int
+    shape: Point
+    dtype: str
+    """NumPy's name of the element type ("float64"); data to this floor, never interpreted here."""
+
+
+class Privilege(Enum):
+    """What a task may do to a sub-store (papers/003, section 3.1)."""
+
+    READ = "R"
+    WRITE = "W"
+    READ_WRITE = "RW"
+    REDUCE = "Rd"
+
+    # Enum members are singletons; Python's own hash goes through the name and is slow on this hot path.
+    __hash__ = object.__hash__
+
+    @property
+    def reads(self) -> bool:
+        return self is Privilege.READ or self is Privilege.READ_WRITE
+
+    @property
+    def writes(self) -> bool:
+        return self is Privilege.WRITE or self is Privilege.READ_WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class AccessMap:
+    """The affine map from iteration indices to store coordinates.
+
+    One row per store dimension: `(offset, ((iteration dimension, step), ...))`.  An iteration dimension
+    that no row names is broadcast (for a read) or reduced (for a REDUCE or a reducing WRITE).
+    """
+
+    rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...]
+    free: Point = ()
+    """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an
+    iteration may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
+
+    def __call__(self, index: Point) -> Point:
+        return tuple(offset + sum(step * index[k] for k, step in terms) for offset, terms in self.rows)
+
+    def follows(self, dimension: int) -> bool:
+        """Does any store coordinate move with this iteration dimension?"""
+        return any(k == dimension for _, terms in self.rows for k, _ in terms)
+
+    def classes(self, rank: int) -> str:
+        """How the access moves along each iteration dimension: `0` not at all, `1` to the neighbouring
+        element of a row-major store, `s` by any other stride."""
+        letters = ["0"] * rank
+        last = len(self.rows) - 1
+        for number, (_, terms) in enumerate(self.rows):
+            for dimension, step in terms:
+                near = number == last and step == 1 and letters[dimension] == "0"
+                letters[dimension] = "1" if near else "s"
+        return "".join(letters)
+
+
+class Access(NamedTuple):
+    """One argument of a task: this store, at these elements, split this way, with this privilege."""
+
+    store: Store
+    map: AccessMap
+    partition: Partition
+    privilege: Privilege
+    operator: str | None = None
+    """The reduction operator ("sum", "min", ...) of a REDUCE, else None."""
+
+
+class Scalar(NamedTuple):
+    """An input given by value.  The value is data, never structure: it enters no key and no kernel."""
+
+    position: int
+    """Which input of the operation it is; stores that are read fill the other positions in order."""
+    dtype: str
+    value: Any
+
+
+class Where(NamedTuple):
+    """The user's call that issued a task: a code object and an instruction, resolved to a line on demand."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+class Split(NamedTuple):
+    """How one launch dimension cuts the iteration space: `tile` indices of `axis` a point (axis -1: none)."""
+
+    axis: int
+    tile: int
+
+
+class IndexTask(NamedTuple):
+    """A group of point tasks over a launch domain (papers/003, section 3.2).
+
+    Point p runs the operation on the iteration indices `i` with, for each launch dimension d,
+    `p[d] * tile <= i[axis] < (p[d] + 1) * tile` where `(axis, tile) = splits[d]`, clipped to `shape`.
+    """
+
+    operation: str
+    signature: tuple[str, ...]
+    """Element types the operation computes in: its inputs' in order, then its outputs'."""
+    shape: Point
+    """Extents of the iteration space."""
+    domain: Point
+    """Extents of the launch domain."""
+    splits: tuple[Split, ...]
+    accesses: tuple[Access, ...]
+    """Reads in input order, then outputs."""
+    scalars: tuple[Scalar, ...] = ()
+    where: Any = None
+    """Anything whose `str` names the user's line."""
+
+
+def volume(domain: Point) -> int:
+    """Number of points of a rectangle starting at the origin."""
+    return prod(domain)
+
+
+def concludes(task: IndexTask) -> bool:
+    """Is the task so small that it may run at the end of others, when all their points are done?
+
+    One point, one element of every store: what a program computes with the results of reductions.
+    """
+    return not task.shape and volume(task.domain) <= 1 and all([volume(a[0][1]) == 1 for a in task.accesses])

@@ -1,0 +1,343 @@
+"""`ndarray`: NumPy's array, its operations recorded as tasks instead of computed."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+from collections.abc import Callable, Iterator
+from types import FunctionType, GenericAlias
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import assign, base, inplace, views
+from diffuse.numpy.arrays.base import Array, exported, host, viewing
+from diffuse.numpy.arrays.flags import Flags
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.arrays.interface import Interface
+from diffuse.numpy.arrays.lending import origin
+from diffuse.numpy.arrays.methods import Methods
+from diffuse.numpy.arrays.operators import defers, updating
+from diffuse.numpy.arrays.scalar import scalar
+from diffuse.numpy.bridge import legate, overrides
+from diffuse.numpy.bridge.subclasses import Derived
+from diffuse.numpy.ops import creation, elementwise
+from diffuse.numpy.ops.operands import lowered, shared, wrap
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+
+class Kind(type):
+    """The class of `ndarray`: NumPy's own arrays, which libraries return, are instances too."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
+        """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
+        plain = tuple([Derived if type(base) is Kind else base for base in bases])
+        if plain != bases:
+            derived = type(name, plain, members, **options)
+            overrides.meet(derived)
+            return derived
+        return super().__new__(cls, name, bases, members, **options)
+
+    def __dir__(cls) -> list[str]:
+        """Without the names of slots, which are no part of NumPy's array."""
+        return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
+
+    def __instancecheck__(cls, value: Any) -> bool:
+        return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, numpy.ndarray) or super().__subclasscheck__(kind)
+
+
+class ndarray(Methods, metaclass=Kind):
+    """An array whose elements are computed when somebody looks, or when enough work has gathered."""
+
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
+                order: Any = None) -> Any:
+        if cls is not ndarray:
+            kind: Any = cls
+            return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
+        if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
+            return creation.empty(shape, dtype, order or "C")
+        return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
+
+    def __class_getitem__(cls, item: Any) -> GenericAlias:
+        numpy.ndarray[item]  # raises unless there are one or two
+        return GenericAlias(cls, item)
+
+    # -- what it looks like ------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.form.shape
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        meta = self.meta.view()
+        meta.shape = shape
+        self._become(viewing(self, meta))
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        return self.form.strides
+
+    @strides.setter
+    def strides(self, strides: Any) -> None:
+        inplace.set_strides(self, strides)
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        return self.form.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        inplace.set_dtype(self, dtype)
+
+    @property
+    def ndim(self) -> int:
+        return self.form.ndim
+
+    @property
+    def size(self) -> int:
+        return self.form.size
+
+    @property
+    def itemsize(self) -> int:
+        return self.form.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.form.size * self.form.itemsize
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(self)
+
+    def setflags(self, write: Any = None, align: Any = None, uic: Any = None) -> None:
+        flags = Flags(self)
+        for name, value in (("aligned", align), ("writebackifcopy", uic), ("writeable", write)):
+            if value is not None:
+                flags[name] = value
+
+    @property
+    def base(self) -> Any:
+        owner = self.owner
+        return origin(self.meta) if owner is None and self.meta is self.memory else owner
+
+    @property
+    def device(self) -> str:
+        return "cpu"
+
+    def _become(self, other: Array) -> None:
+        """Show another part of the same store from now on (or, for a root, the same elements reshaped)."""
+        self.form, self.part, self.meta, self.memory = other.form, other.part, other.meta, other.memory
+        if self.owner is None and other.form.packed:
+            self.part = None if self.storage is None else base.view_of(other)
+
+    def __len__(self) -> int:
+        shape = self.form.shape
+        if not shape:
+            raise TypeError("len() of unsized object")
+        return shape[0]
+
+    def __repr__(self) -> str:
+        return repr(shown(self))
+
+    def __str__(self) -> str:
+        return str(shown(self))
+
+    def __format__(self, spec: str) -> str:
+        return format(host(self), spec)
+
+    # -- elements ----------------------------------------------------------------------------------------
+
+    __getitem__ = views.getitem
+    __setitem__ = assign.setitem
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.form.shape:
+            raise TypeError("iteration over a 0-d array")
+        return (views.getitem(self, k) for k in range(self.form.shape[0]))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __bool__(self) -> bool:
+        if self.form.size == 1:
+            return bool(host(self))
+        return bool(numpy.empty(self.form.shape, bool)) if self.form.size < 2 else bool(numpy.empty(2, bool))
+
+    def __int__(self) -> int:
+        return int(self._one())
+
+    def __float__(self) -> float:
+        return float(self._one())
+
+    def __complex__(self) -> complex:
+        return complex(self._one())
+
+    def __index__(self) -> int:
+        if self.form.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(host(self))
+
+    def _one(self) -> Any:
+        """The memory of an array of one element, or of any that makes NumPy raise."""
+        return host(self) if self.form.size == 1 else numpy.empty(2)
+
+    # -- in-place operators ------------------------------------------------------------------------------
+
+    __iadd__, __isub__, __imul__ = updating("add"), updating("subtract"), updating("multiply")
+    __itruediv__, __ifloordiv__ = updating("divide"), updating("floor_divide")
+    __imod__, __ilshift__, __irshift__ = (
+        updating("remainder"),
+        updating("left_shift"),
+        updating("right_shift"),
+    )
+    __iand__, __ior__, __ixor__ = updating("bitwise_and"), updating("bitwise_or"), updating("bitwise_xor")
+
+    def __ipow__(self, other: Any) -> Any:  # type: ignore[override, misc]
+        from diffuse.numpy.arrays.operators import simpler_power
+
+        if defers(other):
+            return NotImplemented
+        simpler = simpler_power(self, other)
+        return (
+            elementwise.inplace(UFUNCS["power"], self, other) if simpler is None else simpler(self, out=self)
+        )
+
+    def __imatmul__(self, other: Any) -> Any:
+        if defers(other):
+            return NotImplemented
+        if overrides.answer((other,)):
+            return UFUNCS["matmul"](self, other, out=(self,))
+        base.writable(self).__imatmul__(host(other) if isinstance(other, Array) else other)
+        base.wrote(self)
+        return self
+
+    # -- other libraries ---------------------------------------------------------------------------------
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        if copy:
+            return numpy.array(host(self), dtype)
+        memory = exported(self)
+        if dtype is None or memory.dtype == dtype:
+            return memory
+        if copy is False:
+            raise ValueError("Unable to avoid copy while creating an array as requested.")
+        return memory.astype(dtype)
+
+    @property
+    def __array_interface__(self) -> Any:
+        return Interface(self)
+
+    def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
+        numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not
+        return importlib.import_module("diffuse.numpy")
+
+    def __array_finalize__(self, array: Any, /) -> None:
+        """For code that looks for the hook; derived classes are NumPy's (see `subclasses`)."""
+
+    def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
+        found = numpy.empty(0).__array_wrap__(lowered(array), *options)
+        return shared(found) if isinstance(found, numpy.ndarray) else found
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return exported(self).__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return numpy.empty(0).__dlpack_device__()
+
+    @property
+    def __legate_data_interface__(self) -> Any:
+        """Legate's store of the array; where Legate has no name for it (steps, another frame), a copy's."""
+        return legate.interface(self) or legate.interface(elementwise.duplicate(self))
+
+    @property
+    def ctypes(self) -> Any:
+        """NumPy's object over the memory; pointers that it makes hold on to this array."""
+        memory = exported(self).view(Held)
+        memory.array = self
+        return memory.ctypes
+
+    @property
+    def data(self) -> Any:
+        return exported(self).data
+
+    def __buffer__(self, flags: int) -> Any:
+        return exported(self).data
+
+    def __sizeof__(self) -> int:
+        """Bytes of the object, as NumPy counts them: with its elements, unless it is a view."""
+        own = numpy.ndarray.__basicsize__ + 16 * self.form.ndim
+        return own if self.owner is not None else own + self.nbytes
+
+    # -- copies ------------------------------------------------------------------------------------------
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Buffers of protocol 5 are the array's own memory; elements that do not lie side by side are copied
+        into the stream."""
+        if operator.index(protocol) < 5:
+            return creation.stored, (host(self).copy(order="K"),)
+        if self.form.packed:
+            return creation.stored, (exported(self),)
+        return creation.assembled, host(self).copy(order="K").__reduce__()
+
+    def __reduce__(self) -> Any:
+        return self.__reduce_ex__(2)
+
+    def __setstate__(self, state: Any) -> None:
+        memory = numpy.empty(0)
+        memory.__setstate__(state)
+        fresh = wrap(memory)
+        self.storage, self.owner = fresh.storage, None
+        self.form, self.part, self.meta, self.memory = fresh.form, fresh.part, fresh.meta, fresh.memory
+
+    def __copy__(self) -> Any:
+        return elementwise.duplicate(self)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return elementwise.duplicate(self)
+
+
+class Held(numpy.ndarray[Any, Any]):
+    """The memory of an array, and the array itself for as long as anybody holds the memory."""
+
+    array: ndarray
+
+
+def shown(x: ndarray) -> Any:
+    """The memory of an array, for NumPy to print."""
+    return host(x)
+
+
+def documented(kind: type) -> None:
+    """Methods have the documentation and the signatures of NumPy's, attributes NumPy's refusal to be set."""
+    for part in kind.__mro__:
+        for name, method in [*vars(part).items()]:
+            theirs = getattr(numpy.ndarray, name, None)
+            if isinstance(method, property) and method.fset is None and theirs is not None:
+                setattr(part, name, method.setter(refusal(name)))
+            if isinstance(method, FunctionType) and callable(theirs):
+                method.__wrapped__ = theirs  # type: ignore[attr-defined]
+                method.__doc__ = method.__doc__ or theirs.__doc__
+
+
+def refusal(name: str) -> Callable[[Any, Any], None]:
+    """What setting an attribute does that cannot be set."""
+    def refuse(self: Any, value: Any) -> None:
+        raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
+
+    return refuse
+
+
+documented(ndarray)
+base.array_class = ndarray
+base.scalar_class = scalar
+base.ARRAYS.update((ndarray, scalar))

@@ -1,0 +1,163 @@
+"""Assignment: `x[index] = value` as NumPy does it, overlap, casts and errors included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.ir import Scalar
+from diffuse.numpy.arrays import base, views
+from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
+from diffuse.numpy.arrays.forms import NATIVE, Mirror
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
+from diffuse.observe import trace
+
+NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
+
+
+PIECES = 24
+"""Small assignments in a row, and no other operation between them, that are recorded: more than the faces of
+a box for three fields, fewer than a loop over elements."""
+_row = [-1, 0]
+"""Tasks recorded before the last small assignment, and how many such assignments came before it in a row."""
+
+
+def setitem(x: Array, index: Any, value: Any) -> None:
+    """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
+    if x.storage is None and x.owner is None and x.form.size < elementwise.SMALL:
+        right = at_hand(value) if type(value) in ARRAYS else value if type(value) in NUMBERS else None
+        parts = index if type(index) is tuple else (index,)
+        if right is not None and ARRAYS.isdisjoint(map(type, parts)):
+            memory: Any = x.memory
+            memory[index] = right
+            return
+    if not x.meta.flags.writeable:
+        raise ValueError("assignment destination is read-only")
+    simple = views.basic(index)
+    if simple is None:
+        scatter(x, index, value)
+        return
+    meta, element = views.part(x.meta, simple)
+    if meta.size < elementwise.SMALL:
+        right = at_hand(value) if isinstance(value, Array) else readable(value)
+        if right is not None and (ready(x) or piecemeal()):
+            base.put(x, simple, right)
+            return
+    if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
+        base.put(x, simple, readable(value))  # raises, as NumPy does for one element
+        return
+    try:
+        write(x, meta, value)
+    except base.Unaddressable:
+        base.put(x, simple, host(value) if isinstance(value, Array) else readable(value))
+
+
+def piecemeal() -> bool:
+    """Does the program fill arrays piece by piece, in a loop?  Then it is better to wait once and let NumPy
+    write than to record a task for every piece."""
+    recorded = trace.counters["recorded"]
+    _row[1] = _row[1] + 1 if recorded == _row[0] + 1 else 0
+    _row[0] = recorded
+    return _row[1] >= PIECES
+
+
+def write(x: Array, meta: Mirror, value: Any) -> None:
+    """Write `value` to the part of `x` that a view of its meta describes."""
+    source = adopt(value)
+    if type(source) is base.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
+        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+    if (
+        type(source) not in ARRAYS
+        and type(source) not in elementwise.WEAK
+        and type(source) not in elementwise.STRONG
+    ):
+        base.put(base.viewing(x, meta), ..., readable(value))
+        return
+    if isinstance(source, Array):
+        mirror = fitted(source.meta, meta.shape)
+        warn_complex(source.meta.dtype, meta.dtype)
+        if not meta.size:
+            return
+        if elementwise.eager_errors:
+            base.put(base.viewing(x, meta), ..., host(source))
+            return
+        part = base.operand(source if mirror is source.meta else base.viewing(source, mirror), meta.shape)
+        elementwise.assign((storage_of(x), view_in(x, meta)), part)
+        return
+    number = cast(source, meta.dtype)
+    if meta.size:
+        elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
+
+
+def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
+    if source.kind == "c" and target.kind not in "cb":
+        import warnings
+
+        warnings.warn("Casting complex values to real discards the imaginary part",
+                      numpy.exceptions.ComplexWarning, stacklevel=5)
+
+
+def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
+    """A source without the leading dimensions of extent 1 that assignment ignores; NumPy's error if it does
+    not broadcast."""
+    if meta.shape == shape:
+        return meta
+    source = meta
+    while source.ndim > len(shape) and source.shape[0] == 1:
+        source = source[0]
+    lead = len(shape) - source.ndim
+    if lead < 0 or any(n not in (1, m) for n, m in zip(source.shape, shape[lead:], strict=True)):
+        text = "could not broadcast input array from shape {} into shape {}"
+        raise ValueError(text.format(*(str(s).replace(" ", "") for s in (source.shape, shape))))
+    return source
+
+
+def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """A number as an assignment stores it: NumPy's truncation, wrap-around and errors."""
+    kind = type(value)
+    if kind is float and dtype == numpy.float64:
+        return value
+    cell = numpy.empty((), dtype)
+    cell[()] = value
+    return cell.item()
+
+
+def scatter(x: Array, index: Any, value: Any) -> None:
+    """Assignment through arrays of indices; a mask of the array's shape and one value stay a task."""
+    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else index
+    source = adopt(value)
+    kind = type(source)
+    if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
+            and (kind in elementwise.WEAK or kind in elementwise.STRONG) and not elementwise.eager_errors
+            and x.form.size >= max(elementwise.SMALL, 1) and not x.form.folded):
+        number = cast(source, x.form.dtype)
+        try:
+            target = base.operand(x, x.form.shape)
+            chosen = elementwise.apart(base.operand(mask, x.form.shape), target)
+        except base.Unaddressable:
+            base.put(x, host(mask), value)
+            return
+        name = x.form.name
+        elementwise.record(
+            "where",
+            ("bool", name, name, name),
+            x.form.shape,
+            (chosen, Scalar(1, name, number), target),
+            (target,),
+        )
+        return
+    key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
+    try:
+        base.put(x, key, elements)
+    except ValueError as error:
+        if not refused(error):
+            raise
+        base.put(x, answering(key), elements)
+
+
+def fill(x: Array, value: Any) -> None:
+    if numpy.ndim(value) if type(value) not in NUMBERS else 0:
+        numpy.zeros(1, x.form.dtype).fill(lowered(value))  # raises
+    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else value)

@@ -1,0 +1,251 @@
+"""Forms: shape, strides and element type of an array, interned; and arrays that have these but no memory.
+
+A *mirror* is a NumPy array over one large range of addresses that is never touched.  Whatever
+NumPy says about the mirror (slices, transposes, reshapes, errors) is what it would say about the array.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse.ir import Point, view
+
+Mirror = numpy.ndarray[Any, numpy.dtype[Any]]
+
+NATIVE: dict[numpy.dtype[Any], str] = {
+    numpy.dtype(name): name
+    for name in ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+                 "float16", "float32", "float64", "complex64", "complex128")
+}
+"""Element types that kernels compute in; arrays of any other type stay NumPy's."""
+
+
+class Span:
+    """A piece of memory that NumPy may look at, with what keeps it alive."""
+
+    __slots__ = ("__array_interface__", "keep", "__weakref__")
+
+    def __init__(self, address: int, shape: Point, typestr: str, keep: object = None,
+                 strides: Point | None = None) -> None:
+        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr,
+                                    "strides": strides, "version": 3}
+        self.keep = keep
+
+
+EXTENT = 1 << 42
+"""Bytes of address space that mirrors have to themselves."""
+NOWHERE = 1 << 55
+"""An address that no program's memory has, on the processors that there are."""
+
+
+def _reserve() -> Mirror:
+    """Address space for mirrors: private, unbacked, readable, never read.
+
+    Where the system limits address space (`ulimit -v`), all of it is the program's: mirrors then have
+    addresses that no memory can have.
+    """
+    private, reserve = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, getattr(mmap, "MAP_NORESERVE", 0x4000)
+    try:
+        mapping = mmap.mmap(-1, EXTENT, flags=private | reserve, prot=mmap.PROT_READ)
+    except (OSError, OverflowError, ValueError):
+        return numpy.asarray(Span(NOWHERE, (EXTENT,), "|u1"))
+    start = numpy.frombuffer(mapping, numpy.uint8).__array_interface__["data"][0]
+    # declared writeable, so that views carry NumPy's read-only flags; nothing ever writes
+    return numpy.asarray(Span(start, (EXTENT,), "|u1", mapping))
+
+
+RESERVE = _reserve()
+
+
+def _slow_address(array: Mirror) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _address_reader() -> Callable[[Mirror], int]:
+    """Read the data pointer out of the array object (a tenth of the cost of asking), if it is there."""
+    at, place = ctypes.c_ssize_t.from_address, object.__basicsize__
+    probe = numpy.zeros(7)[2:]
+    if at(id(probe) + place).value == _slow_address(probe):
+        return lambda array: at(id(array) + place).value
+    return _slow_address
+
+
+address = _address_reader()
+BASE = address(RESERVE)
+
+
+class Form:
+    """Shape, strides and element type; of packed forms also the mirror and the view of a whole store."""
+
+    __slots__ = ("shape", "strides", "dtype", "name", "itemsize", "size", "ndim", "packed", "ordered",
+                 "folded", "_mirror", "_root", "_frame")
+
+    def __init__(self, shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> None:
+        self.shape, self.strides, self.dtype = shape, strides, dtype
+        self.name = NATIVE[dtype]
+        self.itemsize = dtype.itemsize
+        self.size, self.ndim = prod(shape), len(shape)
+        order = sorted(range(self.ndim), key=lambda d: -strides[d]) if self.size else list(range(self.ndim))
+        pitch, self.packed = self.itemsize, True
+        for d in reversed(order):
+            if shape[d] != 1 and strides[d] != pitch and self.size:
+                self.packed = False
+            pitch *= shape[d]
+        pitch, self.ordered = self.itemsize, True
+        for d in reversed(range(self.ndim)):
+            if shape[d] != 1 and strides[d] != pitch and self.size:
+                self.ordered = False
+            pitch *= shape[d]
+        self.folded = not self.packed and _folded(shape, strides, self.itemsize)
+        self._mirror: Mirror | None = None
+        self._root: view.View | None = None
+        self._frame = shape if self.ordered else tuple(shape[d] for d in order)
+
+    @property
+    def frame(self) -> Point:
+        """Shape of a row-major store with these elements in this order (packed forms only)."""
+        return self._frame
+
+    @property
+    def mirror(self) -> Mirror:
+        if self._mirror is None:
+            if self.size * self.itemsize >= RESERVE.size:
+                numpy.empty(self.shape, self.dtype)  # raises, in NumPy's words
+                raise MemoryError(f"Unable to allocate an array with shape {self.shape} and data type "
+                                  f"{self.dtype}")
+            first = -sum([min(s, 0) * (n - 1) for s, n in zip(self.strides, self.shape, strict=True) if n])
+            self._mirror = numpy.ndarray(self.shape, self.dtype, RESERVE, first, self.strides)
+        return self._mirror
+
+    @property
+    def root(self) -> view.View:
+        """The view of a store that was created with this form's frame."""
+        if self._root is None:
+            self._root = view.of(
+                self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape
+            )
+        return self._root
+
+
+def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
+    """May two indices mean the same memory?  No, if each step leads beyond what the smaller ones reach."""
+    reach = itemsize
+    for step, n in sorted([(abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1]):
+        if step < reach:
+            return True
+        reach += step * (n - 1)
+    return False
+
+
+_forms: dict[tuple[Point, Point, Any], Form] = {}
+INTERNED = 1 << 15
+
+
+def memory_order(order: Any) -> str:
+    """C, F, A or K, for all that NumPy takes for one of them, or its error."""
+    if order is None:
+        return "K"
+    if order not in ("C", "F", "A", "K"):
+        numpy.empty_like(0, order=order)  # raises where NumPy would
+    return str(order).upper()
+
+
+def form(shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> Form:
+    found = _forms.get((shape, strides, dtype))
+    if found is None:
+        if len(_forms) >= INTERNED:
+            _forms.clear()
+        found = _forms[shape, strides, dtype] = Form(shape, strides, dtype)
+    return found
+
+
+def form_of(array: Mirror) -> Form:
+    return form(array.shape, array.strides, array.dtype)
+
+
+@lru_cache(INTERNED)
+def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form of a fresh C-ordered array."""
+    return packed(shape, range(len(shape)), dtype)
+
+
+def column_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form of a fresh Fortran-ordered array."""
+    return packed(shape, range(len(shape) - 1, -1, -1), dtype)
+
+
+def packed(shape: Point, order: Sequence[int], dtype: numpy.dtype[Any]) -> Form:
+    """The form of a packed array whose dimensions, outermost first, are `order`."""
+    strides, pitch = [0] * len(shape), dtype.itemsize
+    for d in reversed(order):
+        strides[d] = pitch
+        pitch *= max(shape[d], 1)
+    return form(shape, tuple(strides), dtype)
+
+
+def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str = "K") -> Form:
+    """The form NumPy gives the result of an elementwise operation on `inputs`."""
+    if order not in ("C", "F", "A", "K"):
+        order = memory_order(order)
+    if order == "C" or (order == "K" and all(x.flags.c_contiguous for x in inputs)):
+        return row_major(shape, dtype)
+    if order == "F" or (order == "A" and inputs and all(x.flags.fnc for x in inputs)):
+        return column_major(shape, dtype)
+    if order == "A":
+        return row_major(shape, dtype)
+    ranked = [x for x in inputs if x.ndim]
+    if not ranked or 0 in shape:
+        return row_major(shape, dtype)
+    clipped = [_clipped(x) for x in ranked]
+    flags: list[Any] = [["readonly"]] * len(clipped) + [["writeonly", "allocate"]]
+    arrays: list[Any] = [*clipped, None]
+    probe = numpy.nditer(arrays, ["zerosize_ok"], flags, op_dtypes=[None] * len(clipped) + [dtype])
+    return packed(shape, outermost_first(probe.operands[-1]), dtype)
+
+
+def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
+    """The form NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
+    if order != "K" or x.flags.forc or not x.size:
+        return like([x], x.shape, dtype, order)
+    return packed(x.shape, outermost_first(numpy.empty_like(_clipped(x))), dtype)
+
+
+def resized(x: Mirror, shape: Point, dtype: numpy.dtype[Any], order: str) -> Form:
+    """The form NumPy gives an array like `x` of another shape."""
+    if order == "A":
+        order = "F" if x.flags.fnc else "C"
+    if order == "K" and not x.flags.c_contiguous:
+        probe = numpy.empty_like(_clipped(x), shape=[min(n, 2) for n in shape])
+        return packed(shape, outermost_first(probe), dtype)
+    return column_major(shape, dtype) if order == "F" else row_major(shape, dtype)
+
+
+def joined(parts: list[Mirror], axis: int, shape: Point, dtype: numpy.dtype[Any]) -> Form:
+    """The form NumPy gives arrays that it joins along an axis."""
+    if all(x.flags.c_contiguous for x in parts) or 0 in shape:
+        return row_major(shape, dtype)
+    return packed(shape, outermost_first(numpy.concatenate([_model(x) for x in parts], axis)), dtype)
+
+
+def _model(x: Mirror) -> Mirror:
+    """A small array with memory of its own whose strides are in the same order."""
+    sizes = sorted({abs(s) for s in x.strides} - {0})
+    strides = [sizes.index(abs(s)) + 1 if s else 0 for s in x.strides]
+    return numpy.ndarray([min(n, 2) for n in x.shape], numpy.int8, bytes(sum(strides) + 1), 0, strides)
+
+
+def _clipped(x: Mirror) -> Mirror:
+    """Two indices a dimension show every stride; as many elements cost nothing to allocate."""
+    return x[tuple(slice(0, 2) for _ in x.shape)]
+
+
+def outermost_first(x: Mirror) -> Point:
+    """The dimensions of a packed array, from the largest stride to the smallest."""
+    return tuple(sorted(range(x.ndim), key=lambda d: (-x.strides[d], x.shape[d] == 1, d)))

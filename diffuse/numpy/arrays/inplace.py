@@ -1,0 +1,101 @@
+"""Arrays that change in place what they are: another size, element type or strides under the same name."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import warnings
+import weakref
+from types import MethodType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, host, start_of, storage_of, viewing
+from diffuse.numpy.arrays.forms import NATIVE, address
+from diffuse.numpy.ops.operands import wrap
+
+_SLOTS = ("storage", "form", "part", "meta", "memory", "owner")
+
+
+def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
+    """`x.resize(shape)`: elements are cut off, or zeros appended, in the order of memory."""
+    # the caller's name for x, the method's, ours, and the argument of the call
+    names = sys.getrefcount(x) - 4
+    holders = gc.get_referrers(x)
+    names -= sum([type(holder) is MethodType for holder in holders])
+    wanted = shape[0] if len(shape) == 1 else shape
+    if not shape or wanted is None:
+        return
+    if x.base is not None and x.meta.flags.c_contiguous and _same_size(x, wanted):
+        x.shape = wanted
+        return
+    if x.base is not None:
+        raise ValueError("cannot resize this array: it does not own its data")
+    memory = host(x).copy(order="K")
+    memory.flags.writeable = True
+    memory.resize(wanted, refcheck=False)
+    seen = x.storage is not None and x.storage.shown()
+    views = [holder for holder in holders if isinstance(holder, Array) and holder.owner is x]
+    held = names > 0 or seen or views or weakref.getweakrefcount(x)
+    if refcheck and memory.size != x.form.size and held:
+        raise ValueError("cannot resize an array that has views or other names, or whose memory is seen from "
+                         "outside; expected the only reference to it (np.resize makes a new array, and "
+                         "refcheck=False leaves the old memory to them)")
+    before = _twin(x)
+    for view in views:
+        view.owner = before
+    _take(x, wrap(memory))
+
+
+def _same_size(x: Array, wanted: Any) -> bool:
+    """Do as many elements fit into the shape `wanted` as `x` has?  Strides of 0 make that no allocation."""
+    return numpy.broadcast_to(numpy.empty((), bool), wanted).size == x.form.size
+
+
+def set_dtype(x: Array, dtype: Any) -> None:
+    """`x.dtype = dtype`: the same bytes read as another type."""
+    meta: Any = x.meta.view()
+    meta.dtype = dtype
+    if meta.dtype not in NATIVE:
+        raise TypeError(f"cannot make this array one of {meta.dtype} in place, a type that Diffuse leaves to "
+                        f"NumPy; expected a numeric type, or x.view({str(meta.dtype)!r})")
+    _show(x, meta)
+
+
+def set_strides(x: Array, strides: Any) -> None:
+    """`x.strides = strides`, within the memory of the array that owns it."""
+    root = x if x.owner is None else x.owner
+    bytes_there = numpy.empty(root.form.size * root.form.itemsize, numpy.uint8)
+    offset = address(x.meta) - start_of(x) if x.form.size else 0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        numpy.ndarray(x.form.shape, x.form.dtype, bytes_there, offset, x.form.strides).strides = strides
+        meta = x.meta.view()
+        meta.strides = strides
+    if caught:
+        warnings.warn(caught[0].message, stacklevel=3)
+    _show(x, meta)
+
+
+def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
+    """Let `x` be the view of its own store that `meta` describes."""
+    if x.owner is None and x.form.size:
+        storage_of(x)  # where views of x find the store, which has the old type for good
+        x.owner = _twin(x)
+    _take(x, viewing(x, meta))
+
+
+def _twin(x: Array) -> Array:
+    """Another array that is all that `x` is now."""
+    twin: Array = object.__new__(base.array_class)
+    for slot in _SLOTS:
+        setattr(twin, slot, getattr(x, slot))
+    return twin
+
+
+def _take(x: Array, other: Array) -> None:
+    """Become what `other` is."""
+    for slot in _SLOTS[:-1]:
+        setattr(x, slot, getattr(other, slot))

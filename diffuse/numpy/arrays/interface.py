@@ -1,0 +1,55 @@
+"""`__array_interface__` of an array: one description for Python code that wants an address, and for NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from diffuse.numpy.arrays.base import Array, exported, storage_of
+
+
+class Interface(dict[str, Any]):
+    """The description of an array's memory.
+
+    NumPy, in C, takes the item "data" from the dict itself and finds the memory as a buffer there, which it
+    holds for as long as it looks at it: the engine knows when that ends.  Python code that asks for "data"
+    gets the address, as NumPy's arrays give it; for how long it will use that nobody knows, so from then on
+    operations on the array run at once.
+    """
+
+    __slots__ = ("_array", "_address")
+
+    def __init__(self, array: Array) -> None:
+        memory = exported(array)
+        super().__init__(memory.__array_interface__)
+        self._array, self._address = array, super().__getitem__("data")
+        if memory.flags.c_contiguous:
+            super().__setitem__("data", memory)
+        elif array.form.size:
+            storage_of(array).show(None)
+
+    def __getitem__(self, name: str) -> Any:
+        if name != "data":
+            return super().__getitem__(name)
+        if self._array.form.size:
+            storage_of(self._array).show(None)
+        return self._address
+
+    def __iter__(self) -> Iterator[str]:
+        """As a method of ours, so that a copy as a plain dict asks for each item, too."""
+        return super().__iter__()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self else default
+
+    def values(self) -> Any:
+        return dict(self).values()
+
+    def items(self) -> Any:
+        return dict(self).items()
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))

@@ -1,0 +1,103 @@
+"""Memory that NumPy arrays of the program lend: who else can see it, by CPython's reference counts.
+
+`np.asarray(array)` shares the array's memory.  While the program holds the array, or anything that leads to
+its memory, it may read and write there at any moment, so operations on it are run at once.  When nobody but
+Diffuse holds it any more, it is an array like all others.
+"""
+
+from __future__ import annotations
+
+from sys import getrefcount
+from typing import Any
+from weakref import getweakrefcount
+
+import numpy
+
+from diffuse.numpy.arrays.forms import Mirror, Span, address
+
+
+class Lent(Span):
+    """The memory of an array of the program, which only `keep` refers to."""
+
+    __slots__ = ()
+    keep: Any
+
+
+def borrow(array: Mirror) -> tuple[Lent, Mirror]:
+    """Another array over the same memory, which keeps the first alive by one reference."""
+    span = Lent(address(array), array.shape, array.dtype.str, array, array.strides)
+    return span, _over(span)
+
+
+def _over(span: Lent) -> Mirror:
+    array: Mirror = numpy.asarray(span)
+    if not span.keep.flags.writeable:
+        array.flags.writeable = False
+    return array
+
+
+def lock(ours: Mirror, writeable: bool) -> Mirror:
+    """Set WRITEABLE of the array that lends the memory, too: NumPy's `asarray` would give the very same.  The
+    array over the memory from now on, for none over foreign memory can be made writeable again."""
+    span: Any = ours.base
+    span.keep.flags.writeable = writeable
+    return _over(span)
+
+
+def held(span: Lent) -> bool:
+    """Could somebody else than Diffuse write to the memory, or look at it?
+
+    Views and buffers refer to the arrays that they belong to, so each array along `base` must have one
+    reference only, and the last must own the memory.  Weak references count, for they give the array out.
+    Read-only flags say nothing: an earlier view may be writable.  Only `bytes` never change.
+    """
+    outside, array = False, span.keep
+    while isinstance(array, numpy.ndarray):
+        outside = outside or getrefcount(array) > _ALONE or getweakrefcount(array) > 0
+        if array.base is None:
+            return outside or not array.flags.owndata
+        array = array.base
+    return type(array) is not bytes
+
+
+def owned(array: Mirror) -> bool:
+    """Is it the memory of a NumPy array, not of another library's object?"""
+    base: Any = array
+    while isinstance(base.base, numpy.ndarray):
+        base = base.base
+    return base.base is None and bool(base.flags.owndata)
+
+
+def origin(memory: Mirror) -> Any:
+    """What is outside of Diffuse whose memory this is, as NumPy names it by `base`, or None."""
+    base: Any = memory.base
+    if type(base) is Lent:
+        return base.keep.base
+    return None if isinstance(base, (numpy.ndarray, Span)) else base
+
+
+def foreign(memory: Mirror) -> bool:
+    """Does something that is no array own this memory?"""
+    base: Any = memory.base
+    array = base.keep if type(base) is Lent else memory
+    return not isinstance(array.base, (numpy.ndarray, Span)) and not array.flags.owndata
+
+
+def lender(memory: Mirror) -> Any:
+    """The array of the program that all of this memory was borrowed from, if the program still holds it."""
+    span: Any = memory.base
+    if type(span) is not Lent or not held(span):
+        return None
+    array: Any = span.keep
+    same = (array.shape, array.strides, array.dtype) == (memory.shape, memory.strides, memory.dtype)
+    return array if same and array.flags.writeable == memory.flags.writeable else None
+
+
+def _references() -> int:
+    """References that `held` counts to an array that nobody else holds: the one, its own and the call's."""
+    span, _ = borrow(numpy.empty(1))
+    array = span.keep
+    return getrefcount(array)
+
+
+_ALONE = _references()

@@ -1,0 +1,268 @@
+"""The methods of `ndarray`: each to the function, view or fallback that does the work."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import assign, base, inplace, views
+from diffuse.numpy.arrays.base import host, viewing
+from diffuse.numpy.arrays.flat import Flat
+from diffuse.numpy.arrays.forms import NATIVE, memory_order
+from diffuse.numpy.arrays.operators import Operators
+from diffuse.numpy.bridge import fallback, namespace
+from diffuse.numpy.ops import elementwise, folds, moments
+from diffuse.numpy.ops.operands import lowered, wrap
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+_NoValue = numpy._NoValue
+resolved = cache(namespace.resolve)
+
+
+def by_numpy(name: str, silent: str | None = None) -> Callable[..., Any]:
+    """A method that NumPy computes on the array's memory."""
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return fallback.call(
+            getattr(numpy.ndarray, name), (self, *args), kwargs, f"numpy.ndarray.{name}", silent
+        )
+
+    apply.__name__ = name
+    return apply
+
+
+def by_function(name: str) -> Callable[..., Any]:
+    """A method that is the namespace's function of the same name."""
+    def apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return resolved(name)(self, *args, **kwargs)
+
+    apply.__name__ = name
+    return apply
+
+
+class Methods(Operators):
+    """What an array can be asked to do."""
+
+    __slots__ = ()
+
+    # -- views -------------------------------------------------------------------------------------------
+
+    @property
+    def T(self) -> Any:
+        return viewing(self, self.meta.T)
+
+    @property
+    def mT(self) -> Any:
+        return viewing(self, self.meta.mT)
+
+    @property
+    def real(self) -> Any:
+        return views.component(self, "real")
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        views.component(self, "real")[...] = value
+
+    @property
+    def imag(self) -> Any:
+        return views.component(self, "imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        if self.form.name[0] != "c":
+            raise TypeError("array does not have imaginary part to set")
+        views.component(self, "imag")[...] = value
+
+    @property
+    def flat(self) -> Any:
+        return Flat(self)
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        memory: Any = base.writable(self)
+        memory.flat = lowered(value)
+        base.wrote(self)
+
+    def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
+        if not shape:
+            raise TypeError("reshape() takes exactly 1 argument (0 given)")
+        return views.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy)
+
+    def transpose(self, *axes: Any) -> Any:
+        return viewing(self, self.meta.transpose(*axes))
+
+    def swapaxes(self, axis1: Any, axis2: Any, /) -> Any:
+        return viewing(self, self.meta.swapaxes(axis1, axis2))
+
+    def squeeze(self, axis: Any = None) -> Any:
+        found = self.meta.squeeze(axis)
+        return self if found is self.meta else viewing(self, found)
+
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+        return viewing(self, self.meta.diagonal(offset, axis1, axis2))
+
+    def ravel(self, order: str = "C") -> Any:
+        return views.ravel(self, order)
+
+    def flatten(self, order: str = "C") -> Any:
+        return views.flatten(self, order)
+
+    def view(self, dtype: Any = None, type: Any = None) -> Any:
+        if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, base.array_class):
+            dtype, type = None, dtype
+        if dtype is not None:
+            base.element_type(dtype)
+        if type is None or type is base.array_class:
+            return viewing(self, self.meta) if dtype is None else views.retyped(self, dtype)
+        return base.exported(self).view(type=type, **({} if dtype is None else {"dtype": dtype}))
+
+    # -- copies and conversions --------------------------------------------------------------------------
+
+    def copy(self, order: str = "C") -> Any:
+        return elementwise.duplicate(self, None, "C" if order is None else order)
+
+    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+               copy: bool = True) -> Any:
+        if casting == "same_value":  # NumPy looks at the values
+            return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
+        if isinstance(copy, numpy._CopyMode):
+            raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
+        target = base.element_type(dtype)
+        if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
+            numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]
+        if target not in NATIVE:
+            return host(self).astype(dtype, order=order)  # type: ignore[call-overload]
+        flags, order = self.meta.flags, memory_order(order)
+        fits = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
+        if not copy and target == self.form.dtype and fits[order]:
+            return self
+        return elementwise.duplicate(self, target, order)
+
+    def item(self, *args: Any) -> Any:
+        return host(self).item(*args)
+
+    def tolist(self) -> Any:
+        return host(self).tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        return host(self).tobytes(order)
+
+    def fill(self, value: Any, /) -> None:
+        assign.fill(self, value)
+
+    def resize(self, *shape: Any, refcheck: bool = True) -> None:
+        inplace.resize(self, shape, bool(operator.index(refcheck)))
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        if stream is not None or device != "cpu":
+            numpy.empty(0).to_device(device, stream=stream)  # raises
+        return self
+
+    def conjugate(self, out: Any = None, /) -> Any:
+        if out is None and self.form.name[0] != "c":
+            return self
+        return UFUNCS["conjugate"](self, out=out)
+
+    conj = conjugate
+
+    # -- reductions --------------------------------------------------------------------------------------
+
+    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+            initial: Any = _NoValue, where: Any = True) -> Any:
+        return folds.reduce("sum", self, axis, dtype, out, keepdims, initial, where)
+
+    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+             initial: Any = _NoValue, where: Any = True) -> Any:
+        return folds.reduce("prod", self, axis, dtype, out, keepdims, initial, where)
+
+    def min(self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NoValue,
+            where: Any = True) -> Any:
+        return folds.reduce("min", self, axis, None, out, keepdims, initial, where)
+
+    def max(self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NoValue,
+            where: Any = True) -> Any:
+        return folds.reduce("max", self, axis, None, out, keepdims, initial, where)
+
+    def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+        return folds.reduce("any", self, axis, None, out, keepdims, _NoValue, where)
+
+    def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
+        return folds.reduce("all", self, axis, None, out, keepdims, _NoValue, where)
+
+    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
+             where: Any = True) -> Any:
+        return moments.mean_of(self, axis, dtype, out, keepdims, where)
+
+    def var(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = _NoValue,
+    ) -> Any:
+        return moments.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+
+    def std(
+        self,
+        axis: Any = None,
+        dtype: Any = None,
+        out: Any = None,
+        ddof: Any = 0,
+        keepdims: Any = False,
+        *,
+        where: Any = True,
+        mean: Any = _NoValue,
+    ) -> Any:
+        return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
+
+    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        return folds.extreme("argmin", self, axis, out, keepdims)
+
+    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
+        return folds.extreme("argmax", self, axis, out, keepdims)
+
+    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return folds.scan("cumsum", self, axis, dtype, out)
+
+    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+        return folds.scan("cumprod", self, axis, dtype, out)
+
+    def trace(
+        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
+    ) -> Any:
+        return folds.reduce("sum", self.diagonal(offset, axis1, axis2), -1, dtype, out)
+
+    # -- the rest ----------------------------------------------------------------------------------------
+
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
+        return resolved("clip")(self, min, max, out, **kwargs)
+
+    def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
+        return resolved("compress")(condition, self, axis, out)
+
+    def choose(self, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """Choices follow one by one, or as one sequence; `out`, in NumPy too, has to be named."""
+        return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
+
+    dot, repeat = by_function("dot"), by_function("repeat")
+    round, take = by_function("round"), by_function("take")
+    argsort, argpartition = by_function("argsort"), by_function("argpartition")
+    nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
+    put, sort, partition = by_numpy("put"), by_numpy("sort"), by_numpy("partition")
+    byteswap, tofile, dump, dumps = (
+        by_numpy("byteswap"),
+        by_numpy("tofile", "text"),
+        by_numpy("dump", "text"),
+        by_numpy("dumps", "text"),
+    )
+    getfield, setfield = by_numpy("getfield"), by_numpy("setfield")
+
+
+builtin_type = type

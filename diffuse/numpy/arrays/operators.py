@@ -1,0 +1,187 @@
+"""Python's operators on arrays and lazy scalars: from `a + b` to the ufunc that NumPy would call.
+
+An operand of another library that NumPy would give the last word has it here: with the array itself if it
+knows what to do with that, else with NumPy's array over the same memory.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+from numpy._core import _exceptions as _core_exceptions
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import ARRAYS, Array, host
+from diffuse.numpy.bridge import overrides
+from diffuse.numpy.ops.elementwise import binary, inplace, unary
+from diffuse.numpy.ops.operands import PLAIN, adopt, wrap
+from diffuse.numpy.ops.powers import raised
+from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
+
+Operator = Callable[[Any, Any], Any]
+
+SYMBOLS = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "truediv",
+           "floor_divide": "floordiv", "remainder": "mod", "power": "pow", "matmul": "matmul",
+           "left_shift": "lshift", "right_shift": "rshift", "bitwise_and": "and", "bitwise_or": "or",
+           "bitwise_xor": "xor", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge",
+           "equal": "eq", "not_equal": "ne"}
+"""The names that Python has for operators, by the ufunc."""
+
+MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+"""The comparison that says the same of the operands in the other order."""
+
+
+def defers(other: Any) -> bool:
+    """Does an operand of another library answer the operator itself?  (NumPy's rule.)"""
+    kind = type(other)
+    if kind in PLAIN or kind in ARRAYS:
+        return False
+    protocol = getattr(kind, "__array_ufunc__", numpy._NoValue)
+    if protocol is not numpy._NoValue:
+        return protocol is None
+    return not issubclass(kind, Array) and getattr(other, "__array_priority__", -1.0) > 0.0
+
+
+def answers(other: Any) -> bool:
+    """Does an operand of a type that is not PLAIN answer operators?  NumPy's subclasses (`numpy.matrix`) do:
+    Python asks the class that is derived first."""
+    return isinstance(other, numpy.ndarray) or defers(other)
+
+
+def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
+    """What another library's operand makes of `self op other` (`turned`: of `other op self`)."""
+    symbol = SYMBOLS[name]
+    if not isinstance(other, numpy.ndarray):
+        theirs = symbol if turned else MIRRORED.get(symbol, "r" + symbol)
+        method = getattr(type(other), f"__{theirs}__", None)
+        if overrides.knows_ours(method):
+            return NotImplemented
+        # without dimensions as NumPy's: SciPy's matrices know no other as a scalar
+        found = NotImplemented if method is None else method(other, self if self.ndim else host(self))
+        if found is not NotImplemented:
+            return found
+    memory: Any = host(self)
+    plain = memory if type(self) is base.array_class else memory[()]
+    function = getattr(operator, f"__{symbol}__")
+    return wrap(function(other, plain) if turned else function(plain, other))
+
+
+def forward(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
+            return binary(function, self, other)
+        return answered(name, self, other)
+
+    return apply
+
+
+def reflected(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        if type(other) in PLAIN or not answers(other):
+            return binary(function, other, self)
+        return answered(name, self, other, turned=True)
+
+    return apply
+
+
+def updating(name: str) -> Operator:
+    function = UFUNCS[name]
+
+    def apply(self: Any, other: Any) -> Any:
+        return NotImplemented if defers(other) else inplace(function, self, other)
+
+    return apply
+
+
+def alone(name: str) -> Callable[[Any], Any]:
+    function = UFUNCS[name]
+
+    def apply(self: Any) -> Any:
+        return unary(function, self)
+
+    return apply
+
+
+def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
+    """The ufunc that computes `**` in place of `power`: NumPy's choice, or a power to a small exponent."""
+    if type(exponent) is int and exponent == 2:
+        return UFUNCS["square"]
+    if base_array.form.dtype.kind in "fc":
+        if type(exponent) is int and exponent == -1:
+            return UFUNCS["reciprocal"]
+        if type(exponent) is float and exponent == 0.5:
+            return UFUNCS["sqrt"]
+    return raised(base_array, exponent)
+
+
+def _comparison(name: str) -> Operator:
+    compare = forward(name)
+
+    def apply(self: Any, other: Any) -> Any:
+        try:
+            return compare(self, other)
+        except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
+            mine: Any = host(self) if self.form.ndim else host(self)[()]
+            found = getattr(mine, "__eq__" if name == "equal" else "__ne__")(other)
+            return adopt(found)
+
+    return apply if name in ("equal", "not_equal") else compare
+
+
+class Operators(Array):
+    """Arithmetic, comparison and bitwise operators."""
+
+    __slots__ = ()
+
+    __array_priority__ = 0.0
+
+    __add__, __radd__ = forward("add"), reflected("add")
+    __sub__, __rsub__ = forward("subtract"), reflected("subtract")
+    __mul__, __rmul__ = forward("multiply"), reflected("multiply")
+    __truediv__, __rtruediv__ = forward("divide"), reflected("divide")
+    __floordiv__, __rfloordiv__ = forward("floor_divide"), reflected("floor_divide")
+    __mod__, __rmod__ = forward("remainder"), reflected("remainder")
+    __lshift__, __rlshift__ = forward("left_shift"), reflected("left_shift")
+    __rshift__, __rrshift__ = forward("right_shift"), reflected("right_shift")
+    __and__, __rand__ = forward("bitwise_and"), reflected("bitwise_and")
+    __or__, __ror__ = forward("bitwise_or"), reflected("bitwise_or")
+    __xor__, __rxor__ = forward("bitwise_xor"), reflected("bitwise_xor")
+    __rpow__ = reflected("power")
+    __matmul__, __rmatmul__ = forward("matmul"), reflected("matmul")
+    __lt__, __le__ = forward("less"), forward("less_equal")
+    __gt__, __ge__ = forward("greater"), forward("greater_equal")
+    __eq__: Any = _comparison("equal")
+    __ne__: Any = _comparison("not_equal")
+    __neg__, __pos__ = alone("negative"), alone("positive")
+    __abs__, __invert__ = alone("absolute"), alone("invert")
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None:
+            return NotImplemented
+        if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
+            return answered("power", self, other)
+        simpler = simpler_power(self, other)
+        return binary(UFUNCS["power"], self, other) if simpler is None else unary(simpler, self)
+
+    def __divmod__(self, other: Any) -> Any:
+        return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
+
+    def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        from diffuse.numpy.bridge import interop
+
+        return interop.array_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        from diffuse.numpy.bridge import interop
+
+        return interop.array_function(func, types, args, kwargs)

@@ -1,0 +1,134 @@
+"""The lazy scalar: what a full reduction returns while its value is still being computed.
+
+It behaves as the NumPy scalar that it will be (immutable, hashable, a `numpy.float64` to `isinstance`);
+arithmetic with it is recorded, and only looking at the value waits.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from functools import wraps
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays.base import host
+from diffuse.numpy.arrays.operators import Operators
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+SEQUENCES = (list, tuple, str, bytes)
+"""What an integer repeats."""
+
+times = UFUNCS["multiply"]
+
+
+class scalar(Operators):
+    """One element that a task is about to write."""
+
+    __slots__ = ()
+
+    def __new__(cls, *values: Any) -> Any:
+        """A number, for code that makes one of the type of another (`statistics.mean`)."""
+        return numpy.float64(*values)
+
+    @staticmethod
+    def of(x: Any) -> Any:
+        """The lazy scalar over the store of a fresh 0-d array."""
+        found = object.__new__(scalar)
+        found.storage, found.form, found.part, found.meta = x.storage, x.form, x.part, x.meta
+        found.memory = found.owner = None
+        return found
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.form.dtype.type
+
+    def value(self) -> Any:
+        """The NumPy scalar; waits."""
+        return host(self)[()]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__array_") or name in ("__buffer__",):
+            raise AttributeError(name)
+        return getattr(self.value(), name)
+
+    def __getitem__(self, index: Any) -> Any:
+        """What `()`, `...` and None select; NumPy's IndexError for all else."""
+        return self.value()[index]
+
+    __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
+
+    def __mul__(self, other: Any) -> Any:
+        return self.value() * other if type(other) in SEQUENCES else times(self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return other * self.value() if type(other) in SEQUENCES else times(other, self)
+
+    def __float__(self) -> float:
+        return float(self.value())
+
+    def __int__(self) -> int:
+        return int(self.value())
+
+    def __complex__(self) -> complex:
+        return complex(self.value())
+
+    def __bool__(self) -> bool:
+        return bool(self.value())
+
+    def __index__(self) -> int:
+        return operator.index(self.value())
+
+    def __hash__(self) -> int:
+        return hash(self.value())
+
+    def __repr__(self) -> str:
+        return repr(self.value())
+
+    def __str__(self) -> str:
+        return str(self.value())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value(), spec)
+
+    def __round__(self, digits: int | None = None) -> Any:
+        return round(self.value()) if digits is None else round(self.value(), digits)
+
+    def __trunc__(self) -> Any:
+        return self.value().__trunc__()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.value().__reduce_ex__(protocol)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return numpy.asarray(self.value(), dtype)
+
+
+def settled(value: Any) -> Any:
+    """`value` with numbers in place of lazy scalars, at any depth of dicts, lists and tuples."""
+    if type(value) is scalar:
+        return value.value()
+    if type(value) is dict:
+        return {settled(k): settled(v) for k, v in value.items()}
+    return [settled(v) for v in value] if type(value) in (list, tuple) else value
+
+
+def _encode_values() -> None:
+    """Let Python's JSON encoder, which looks into objects from C, meet the values of lazy scalars."""
+    plain = json.JSONEncoder.iterencode
+
+    @wraps(plain)
+    def iterencode(self: json.JSONEncoder, o: Any, _one_shot: bool = False) -> Any:
+        return plain(self, settled(o), _one_shot)
+
+    json.JSONEncoder.iterencode = iterencode  # type: ignore[method-assign]
+
+
+_encode_values()

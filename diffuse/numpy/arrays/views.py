@@ -1,0 +1,156 @@
+"""Views: from an index, a shape or a permutation to another array over the same store.
+
+NumPy itself computes every view, on the array's meta; results and exceptions are therefore its own.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, distant, host, hosted, ready, viewing
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
+
+SIMPLE = {int, slice, type(None), type(Ellipsis), *(d.type for d in NATIVE if d.kind in "iu")}
+_NUMBERS = {int, *(d.type for d in NATIVE if d.kind in "iu")}
+
+
+def basic(index: Any) -> Any:
+    """The index with lazy integers replaced by their values if it makes a view, else None."""
+    kind = type(index)
+    if kind in SIMPLE:
+        return index if kind is not type(None) else (None,)
+    if kind is tuple:
+        if SIMPLE.issuperset(map(type, index)):
+            return index
+        parts = [p if type(p) in SIMPLE else _integer(p) for p in index]
+        return None if any(p is NotImplemented for p in parts) else tuple(parts)
+    found = _integer(index)
+    return None if found is NotImplemented else found
+
+
+def _integer(part: Any) -> Any:
+    """A 0-d integer or anything that Python would index with; arrays, lists and bools are not."""
+    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str)) or type(part) is base.array_class:
+        return NotImplemented
+    try:
+        return operator.index(part)
+    except TypeError:
+        return NotImplemented
+
+
+def part(meta: Mirror, index: Any) -> tuple[Mirror, bool]:
+    """The view of `meta` that a basic index selects, 0-d for one element, and whether it is an element."""
+    kind = type(index)
+    if kind in _NUMBERS:
+        return (meta[index, ...], True) if meta.ndim == 1 else (meta[index], False)
+    if kind is tuple and len(index) == meta.ndim and _NUMBERS.issuperset(map(type, index)):
+        return meta[(*index, Ellipsis)], True
+    return meta[index], False
+
+
+def getitem(x: Array, index: Any) -> Any:
+    """`x[index]`: a view, an element (which is waited for), or for arrays of indices a copy."""
+    kind = type(index)
+    simple = index if kind is int or kind is slice else basic(index)
+    if simple is None:
+        return _gather(x, index)
+    if x.memory is x.meta and ready(x):
+        found = x.meta[simple]
+        return viewing(x, found) if type(found) is numpy.ndarray else found
+    meta, element = part(x.meta, simple)
+    if element:
+        return peek(viewing(x, meta)) if distant(x) else host(x)[simple]
+    return viewing(x, meta)
+
+
+def peek(x: Array) -> Any:
+    """The element of a 0-d view, fetched by itself: its store stays where it is."""
+    return host(elementwise.duplicate(x))[()]
+
+
+def _gather(x: Array, index: Any) -> Any:
+    """Indexing with arrays: which elements depends on data, so the memory is waited for."""
+    key = lowered(index)
+    try:
+        found = host(x)[key]
+    except ValueError as error:
+        if not refused(error):
+            raise
+        found = host(x)[answering(key)]
+    return wrap(found) if type(found) is numpy.ndarray else found
+
+
+def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+    """A view where NumPy's reshape would be one, else a copy."""
+    if isinstance(shape, Array):
+        shape = host(shape)
+    if copy:
+        return reshape(elementwise.duplicate(x, order="C" if order == "C" else "F"), shape, order)
+    try:
+        return viewing(x, x.meta.reshape(shape, order=order, copy=False))  # type: ignore[call-overload]
+    except ValueError as error:
+        if copy is False or not str(error).startswith("Unable to avoid"):
+            raise
+    if order == "A":
+        order = "F" if x.meta.flags.fnc else "C"
+    fresh = elementwise.duplicate(x, order=order)
+    return viewing(fresh, fresh.meta.reshape(shape, order=order, copy=False))
+
+
+def ravel(x: Array, order: str = "C") -> Any:
+    """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
+    is stricter than that of reshape)."""
+    flags, order = x.meta.flags, memory_order("C" if order is None else order)
+    if order == "A":
+        order = "F" if flags.fnc else "C"
+    if order == "K":
+        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+        turned = x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
+        return reshape(turned, -1) if turned.form.ordered else flatten(turned)
+    if flags.c_contiguous if order == "C" else flags.f_contiguous:
+        return reshape(x, -1, order)
+    return flatten(x, order)
+
+
+def flatten(x: Array, order: str = "C") -> Any:
+    """A flat copy."""
+    order = memory_order("C" if order is None else order)
+    if order == "K":
+        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+        return flatten(viewing(x, x.meta.transpose(ranked)))
+    flat = reshape(x, -1, order)
+    if flat.owner is x or flat.owner is x.owner:
+        return elementwise.duplicate(flat)
+    if flat.storage is not None:
+        base.view_of(flat)  # while it is a view: the store has the copy's shape
+    flat.owner = None
+    return flat
+
+
+def retyped(x: Array, dtype: Any) -> Any:
+    """`x.view(dtype)`: the same memory read as another element type."""
+    meta = x.meta.view(dtype)
+    if type(meta) is not numpy.ndarray or meta.dtype not in NATIVE:
+        return base.exported(x).view(dtype)
+    return viewing(x, meta)
+
+
+def component(x: Array, name: str) -> Any:
+    """`.real` and `.imag`: views of complex arrays; of real ones the array itself, or zeros."""
+    if x.form.name[0] == "c":
+        return viewing(x, getattr(x.meta, name))
+    if name == "real":
+        return x if type(x) is base.array_class else viewing(x, x.meta)
+    zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))
+    zero.meta.flags.writeable = False
+    return zero
+
+
+def broadcast_to(x: Array, shape: Any) -> Any:
+    return viewing(x, numpy.broadcast_to(x.meta, shape))

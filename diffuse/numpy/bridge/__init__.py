@@ -1,0 +1,1 @@
+"""What connects Diffuse arrays with NumPy itself, with other libraries and with error modes."""

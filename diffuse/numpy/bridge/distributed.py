@@ -1,0 +1,152 @@
+"""Functions that Diffuse has not, on arrays too large for one node: a call of NumPy's to cuPyNumeric's.
+
+NumPy would have all elements of the arguments on every rank. cuPyNumeric, where it is installed, computes on
+parts, over the same stores of Legate's. What it refuses goes to NumPy after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, host, hosted
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import legate
+from diffuse.numpy.ops import elementwise
+from diffuse.settings import config
+from diffuse.stream import engine
+
+REFUSALS = (NotImplementedError, TypeError)
+"""What cuPyNumeric raises for arguments that NumPy would take."""
+WRITERS = {f"numpy.{name}"
+           for name in ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")}
+"""Functions that write to an argument, which may be a part that Legate has no name for."""
+NAMED = {"eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": "SlogdetResult",
+         "svd": "SVDResult"}
+"""Tuples of `numpy.linalg` whose fields have names."""
+
+
+def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """What NumPy's function `name` gives, by cuPyNumeric, in a tuple; None where NumPy should compute."""
+    if config.runtime != "legate" or not name.startswith("numpy.") or name in WRITERS:
+        return None
+    runtime: Any = engine.current().runtime
+    if runtime.ranks == 1 or kwargs.get("out") is not None:
+        return None
+    arrays = [x for x in _flat((args, kwargs)) if isinstance(x, Array)]
+    if sum(x.form.size * x.form.itemsize for x in arrays) <= most():
+        return None
+    function = find(name)
+    if function is None:
+        return None
+    loan = Loan()
+    try:
+        found = function(*loan.lowered(args), **loan.lowered(kwargs))
+        result = (loan.raised(found, name),)
+    except REFUSALS:
+        result = None
+    finally:
+        loan.end()
+    return result
+
+
+def most() -> int:
+    """Bytes of arguments that each rank may have by itself."""
+    if config.gather is not None:
+        return int(config.gather)
+    from diffuse.runtime.legate import prepare
+
+    return int(prepare.memory_given() / prepare.SHARE / 2)
+
+
+@cache
+def find(name: str) -> Callable[..., Any] | None:
+    """cuPyNumeric's function, if it is installed and has one of its own."""
+    if find_spec("cupynumeric") is None:
+        return None
+    found = import_module("cupynumeric")
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)  # type: ignore[assignment]
+    made = getattr(found, "_cupynumeric_metadata", None)
+    return found if made is not None and made.implemented else None  # type: ignore[return-value]
+
+
+class Lent:
+    """What cuPyNumeric takes for an array of another library."""
+
+    def __init__(self, interface: dict[str, Any]) -> None:
+        self.__legate_data_interface__ = interface
+
+
+class Loan:
+    """Arrays that cuPyNumeric gets for the length of a call."""
+
+    def __init__(self) -> None:
+        self._lent: list[Any] = []
+
+    def lowered(self, value: Any) -> Any:
+        """`value` with cuPyNumeric's arrays in place of Diffuse's."""
+        if isinstance(value, Array):
+            return self._array(value)
+        if type(value) in (list, tuple):
+            return type(value)([self.lowered(v) for v in value])
+        if type(value) is dict:
+            return {k: self.lowered(v) for k, v in value.items()}
+        return value
+
+    def _array(self, x: Any) -> Any:
+        if type(x) is not base.array_class or not x.form.size:
+            return host(x) if x.form.ndim or not x.form.size else host(x)[()]
+        storage = base.storage_of(x)
+        store = None
+        if not storage.shown():
+            before = storage.handed
+            store = legate.hand_out(x)
+            if store is not None and not before:
+                self._lent.append(x)
+        if store is None:
+            x = elementwise.duplicate(x)
+            store = legate.hand_out(x)
+            self._lent.append(x)
+        return import_module("cupynumeric").asarray(Lent(legate.described(store)))
+
+    def raised(self, value: Any, name: str) -> Any:
+        """A result as the program sees it: cuPyNumeric's arrays in it become Diffuse's."""
+        if type(value) in (list, tuple):
+            items = [self.raised(v, name) for v in value]
+            kind = NAMED.get(name.removeprefix("numpy.linalg."))
+            if kind is not None and type(value) is tuple:
+                return getattr(import_module("numpy.linalg._linalg"), kind)(*items)
+            return type(value)(items)
+        if not legate.shares(value):
+            return value
+        if value.size < max(elementwise.SMALL, 1) or value.dtype not in NATIVE:
+            found = numpy.array(value)
+            return found if found.dtype not in NATIVE else hosted(found) if found.ndim else found[()]
+        found = legate.adopt(value)
+        meeting = [x for x in self._lent if elementwise.meets(x.storage, found.storage)]
+        if meeting:  # part of an argument: it and the argument stay in the order of the program
+            self._lent = [x for x in self._lent if not any(x is y for y in meeting)]
+        else:
+            legate.take_back(found)
+        return found
+
+    def end(self) -> None:
+        """Only Diffuse holds what was lent."""
+        for x in self._lent:
+            legate.take_back(x)
+        self._lent.clear()
+
+
+def _flat(value: Any) -> list[Any]:
+    if type(value) in (list, tuple):
+        return [x for v in value for x in _flat(v)]
+    if type(value) is dict:
+        return [x for v in value.values() for x in _flat(v)]
+    return [value]

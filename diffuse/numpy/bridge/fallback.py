@@ -1,0 +1,247 @@
+"""What only NumPy has: a call on Diffuse arrays to the same call on NumPy arrays over the same memory.
+
+Arguments are converted without copying, so `out=` and functions that work in place do what they say;
+results that look into an argument's memory come back as Diffuse arrays over that memory.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from operator import is_
+from types import FrameType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
+from diffuse.numpy.arrays.lending import owned
+from diffuse.numpy.bridge import distributed, overrides
+from diffuse.numpy.ops.operands import answering, refused, shared, wrap
+from diffuse.numpy.ops.readers import reads
+from diffuse.observe import trace
+from diffuse.settings import config
+
+SILENT = {
+    "description": "asks for shape or type only: NumPy looks at the array's description, and nothing waits",
+    "inspection": "reads a few values, or raises NumPy's own error",
+    "test": "compares values; the program wants to know them now",
+    "library": "a whole-array library (LAPACK, pocketfft): NumPy's call is the best there is",
+    "source": "fills arrays that did not exist before, at NumPy's own speed",
+    "text": "ends in text or in a file",
+    "foreign": "another library's array, which NumPy's function asks itself",
+}
+"""Why a call to NumPy deserves no warning: nothing is lost by it."""
+
+BULK = (None, "library")
+"""Reasons of functions that compute with all elements, as cuPyNumeric might where NumPy cannot."""
+
+KEEPERS = (numpy.nditer, numpy.broadcast, numpy.flatiter, numpy.ndenumerate, memoryview)
+"""Results that hold on to their arguments' memory without being arrays."""
+
+_warned: set[tuple[str, int, str]] = set()
+
+
+class Conversion:
+    """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
+
+    __slots__ = ("pairs", "elements", "described", "seen", "_memory")
+
+    def __init__(self, described: bool = False, reads: bool = False) -> None:
+        self.pairs: list[tuple[numpy.ndarray[Any, Any], Any]] = []
+        self.elements = 0
+        """Elements of the largest Diffuse array."""
+        self.described = described
+        """Stand for an array by its description (`meta`), whose elements must not be read."""
+        self._memory = base.locked if reads else base.writable
+        self.seen: list[tuple[Array, Mirror, bytes]] = []
+        """Arrays whose store another library holds: the host's copy of each, and its elements before."""
+
+    def lowered(self, value: Any) -> Any:
+        """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts.  A list
+        or dict without any stays itself: a function (a callback, say) may change it for the program."""
+        kind = type(value)
+        if isinstance(value, Array):
+            if self.described:
+                return value.meta
+            plain = self._memory(value)
+            if kind is not base.array_class:
+                return plain[()]
+            if value.storage is not None and value.storage.handed and value.meta.flags.writeable:
+                self.seen.append((value, plain, plain.tobytes()))
+            self.pairs.append((plain, value))
+            self.elements = max(self.elements, plain.size)
+            return plain
+        if kind is numpy.ndarray:
+            self.pairs.append((value, value))
+        elif kind is list:
+            items = [self.lowered(v) for v in value]
+            return value if all(map(is_, items, value)) else items
+        elif kind is dict:
+            named = {k: self.lowered(v) for k, v in value.items()}
+            return value if all(map(is_, named.values(), value.values())) else named
+        elif kind is slice:
+            return slice(self.lowered(value.start), self.lowered(value.stop), self.lowered(value.step))
+        elif isinstance(value, tuple):
+            return _rebuilt(value, [self.lowered(v) for v in value])
+        else:
+            overrides.meet(kind)
+        return value
+
+    def put_back(self) -> None:
+        """What the function wrote into copies of stores goes to the stores."""
+        for ours, plain, before in self.seen:
+            if plain.tobytes() != before:
+                base.wrote(ours)
+
+    def raised(self, value: Any) -> Any:
+        """A result as the program sees it: NumPy arrays in it become Diffuse arrays."""
+        if type(value) is numpy.ndarray:
+            return self._array(value)
+        if type(value) is list:
+            return [self.raised(v) for v in value]
+        if type(value) is dict:
+            return {k: self.raised(v) for k, v in value.items()}
+        if isinstance(value, tuple):
+            return _rebuilt(value, [self.raised(v) for v in value])
+        if isinstance(value, KEEPERS):
+            for _, known in self.pairs:
+                if isinstance(known, Array):
+                    base.exported(known)
+        return value
+
+    def _array(self, value: numpy.ndarray[Any, Any]) -> Any:
+        for plain, known in self.pairs:
+            if plain is value:
+                return known
+        for plain, known in self.pairs:
+            if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
+                return looking_into(known, plain, value) if isinstance(known, Array) else shared(value)
+        return wrap(value) if owned(value) else shared(value)
+
+
+def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:
+    """A Diffuse view of the store of `ours` over exactly the memory of `value`, a view of `plain`."""
+    if ours.meta is ours.memory:
+        return base.viewing(ours, value)
+    offset = address(ours.meta) - BASE + address(value) - address(plain)
+    meta = numpy.ndarray(value.shape, value.dtype, RESERVE, offset, value.strides)
+    meta.flags.writeable = value.flags.writeable
+    return base.viewing(ours, meta)
+
+
+def _rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
+    """A tuple of the same type; named tuples take their fields one by one."""
+    if type(value) is tuple:
+        return tuple(items)
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+         name: str | None = None, silent: str | None = None) -> Any:
+    """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
+    if silent in BULK:
+        found = distributed.call(name or _name(function), args, kwargs)
+        if found is not None:
+            return found[0]
+    distant = config.runtime == "legate"
+    conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
+    plain_args = tuple([conversion.lowered(value) for value in args])
+    plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    if silent is None and conversion.elements > config.small:
+        _report(name or _name(function))
+    try:
+        found = function(*plain_args, **plain_kwargs)
+    except ValueError as error:
+        if not refused(error):
+            raise
+        found = function(*answering(plain_args), **answering(plain_kwargs))
+    finally:
+        conversion.put_back()
+    return conversion.raised(found)
+
+
+def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """NumPy's function on another library's array (see `operands.foreign`), which NumPy asks itself.  Options
+    that are None or `numpy._NoValue` were not given."""
+    given = {key: v for key, v in options.items() if v is not None and v is not numpy._NoValue}
+    return call(function, args, given, silent="foreign")
+
+
+def _name(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", None) or "numpy"
+    return f"{module}.{getattr(function, '__name__', repr(function))}"
+
+
+def caller() -> FrameType | None:
+    """The innermost frame that belongs to neither Diffuse nor NumPy: the user's call."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if not module.startswith(("diffuse.", "numpy.")) and module not in ("diffuse", "numpy"):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def _report(name: str) -> None:
+    trace.count("fallbacks")
+    mode, library = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
+    if mode == "silent":
+        return
+    if mode == "error":
+        raise NotImplementedError(f"{name} is not implemented by Diffuse and DIFFUSE_FALLBACK=error forbids "
+                                  f"running it by {library}; expected a function that Diffuse has, or "
+                                  f"DIFFUSE_FALLBACK=warn")
+    frame = caller()
+    if frame is None:
+        return
+    site = (frame.f_code.co_filename, frame.f_lineno, name)
+    if site in _warned:
+        return
+    _warned.add(site)
+    warnings.warn_explicit(
+        f"{name} runs by {library} here: it waits for pending work and is not fused. "
+        f"Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
+        RuntimeWarning, site[0], site[1], module=frame.f_globals.get("__name__"),
+        registry=frame.f_globals.setdefault("__warningregistry__", {}))
+
+
+def forget_warnings() -> None:
+    """Let every call site warn once more."""
+    _warned.clear()
+
+
+overrides.call = call
+
+
+def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) -> Callable[..., Any]:
+    """The NumPy function as Diffuse offers it: same name and documentation, Diffuse arrays in and out."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return call(function, args, kwargs, name, silent)
+
+    return dressed(run, function, name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
+
+
+def dressed(run: Callable[..., Any], function: Callable[..., Any], module: str) -> Callable[..., Any]:
+    """`run` with the name, signature and documentation of the function that it falls back to."""
+    for attribute in ("__name__", "__qualname__", "__doc__", "__text_signature__"):
+        try:
+            setattr(run, attribute, getattr(function, attribute))
+        except (AttributeError, TypeError):
+            pass
+    run.__wrapped__ = function  # type: ignore[attr-defined]
+    run.fallback = True  # type: ignore[attr-defined]
+    run.__module__ = module
+    signed(run, function)
+    return run
+
+
+def signed(run: Callable[..., Any], function: Callable[..., Any]) -> None:
+    """Give `run` the signature that NumPy attaches to functions which are written in C."""
+    signature = getattr(function, "__signature__", None)
+    if signature is not None:
+        run.__signature__ = signature  # type: ignore[attr-defined]

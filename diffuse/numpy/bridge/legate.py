@@ -1,0 +1,183 @@
+"""Arrays that other libraries of Legate's share: from a Diffuse array to Legate's store, and back.
+
+cuPyNumeric and others show an array's store as `__legate_data_interface__`. Whoever has seen a store may read
+and write it at any time from then on, so operations on such an array run one at a time, at once, in the order
+of the program. Two Diffuse arrays may then have elements in common without being views of one store (parts of
+a foreign array that overlap, say): Legate knows, and keeps the order of their tasks; a task that would read
+one while it writes the other copies first (`elementwise.meets`).
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from importlib.abc import MetaPathFinder
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, hosted
+from diffuse.numpy.arrays.forms import Mirror, row_major
+from diffuse.settings import config, watch
+from diffuse.stream import engine
+from diffuse.stream.stores import Storage
+
+VERSION = 1
+"""Of the interface."""
+INTERFACE = "__legate_data_interface__"
+
+_known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
+"""Stores that others hold, by Legate's name for them: the same store twice is one store of ours."""
+
+
+class _Starter(MetaPathFinder):
+    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+        if fullname == "cupynumeric" and config.runtime == "legate":
+            from diffuse.runtime.legate import prepare
+
+            prepare.start()
+
+
+sys.meta_path.insert(0, _Starter())
+
+
+def _forget(_: Any) -> None:
+    """Under another runtime they are copies."""
+    for storage in list(_known.values()):
+        storage.handed = False
+    _known.clear()
+
+
+watch("runtime", _forget)
+
+
+def interface(x: Array) -> dict[str, Any] | None:
+    """What `__legate_data_interface__` of an array is; None for parts of a store that Legate cannot name."""
+    store = hand_out(x)
+    return None if store is None else described(store)
+
+
+def described(store: Any) -> dict[str, Any]:
+    """A store of Legate's as other libraries expect it."""
+    core = import_module("legate.core")
+    field = core.Field("array", store.type)
+    return {"version": VERSION, "data": {field: core.LogicalArray.from_store(store)}}
+
+
+def hand_out(x: Array) -> Any:
+    """Legate's store of an array, with what was recorded for it done, for others to read and write; None for
+    a part of a store that Legate cannot name."""
+    if config.runtime != "legate":
+        raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no stores of Legate's; "
+                             "expected DIFFUSE_RUNTIME=legate")
+    from diffuse.runtime.legate import exchange
+    from diffuse.runtime.legate.instances import DIMENSIONS
+
+    if not x.form.size or x.form.ndim > DIMENSIONS:
+        raise AttributeError(f"{INTERFACE}: an array of shape {x.form.shape} is no store of Legate's; "
+                             f"expected elements, and at most {DIMENSIONS} dimensions")
+    storage = base.storage_of(x)
+    if storage.shown():
+        raise BufferError("NumPy code holds this array's memory (by numpy.asarray, .flat, .ctypes, or as the "
+                          "array was made of a NumPy array), and a store of Legate's cannot be the same "
+                          "memory: hand out a copy, x.copy()")
+    try:
+        view = base.view_of(x)
+    except base.Unaddressable:
+        return None
+    if not exchange.nameable(view, storage.store.shape, storage.store.dtype):
+        return None
+    running = engine.current()
+    if running.runtime.pipelines:
+        engine.fence()
+    else:
+        engine.flush("another library takes a store")
+    if storage.store.id in running.stores.lost:
+        engine.fetch(storage)  # raises why
+    instance: Any = running.stores.instance(storage.store.id)
+    store = exchange.hand_out(running.runtime, instance)
+    storage.handed = storage.exported = True
+    name = exchange.name(store)
+    if name is not None:
+        _known[name] = storage
+    return exchange.part(store, view)
+
+
+def take_back(x: Array) -> None:
+    """Nobody holds an array's store any more that was handed out for the length of a call."""
+    from diffuse.runtime.legate import exchange
+
+    storage = base.storage_of(x)
+    instance: Any = engine.current().stores.instance(storage.store.id)
+    exchange.take_back(instance)
+    _known.pop(exchange.name(instance.piece.store) or "", None)
+    storage.handed = False
+    storage.exported = storage.shown()
+
+
+def shares(x: Any) -> bool:
+    """Is this an object of another library that shows a store of Legate's?"""
+    return config.runtime == "legate" and hasattr(type(x), INTERFACE) and not isinstance(x, Array)
+
+
+def adopt(x: Any) -> Any:
+    """The Diffuse array over the store that an object of another library shows, not copied.
+
+    What is no store with memory (results of reductions), has no elements, or elements of a type that Diffuse
+    does not compute in, is copied.
+    """
+    from diffuse.runtime.legate import exchange
+
+    array = import_module("legate.core.data_interface").as_logical_array(x)
+    if array.nested or array.nullable:
+        raise TypeError(f"{type(x).__name__} of type {array.type} with missing or nested elements: expected "
+                        "plain ones, as arrays of NumPy have")
+    store = array.data
+    dtype = exchange.type_name(store)
+    if dtype is None or store.has_scalar_storage or not store.volume:
+        return _copied(store, dtype)
+    found = over(store, dtype)
+    writeable = getattr(getattr(x, "flags", None), "writeable", True)
+    if not writeable:
+        found.meta = found.meta.view()
+        found.meta.flags.writeable = False
+    return found
+
+
+def over(store: Any, dtype: str) -> Any:
+    """The Diffuse array over a store of Legate's that somebody else holds."""
+    from diffuse.runtime.legate import exchange
+
+    kind, name = numpy.dtype(dtype), exchange.name(store)
+    shape = tuple(store.extents)
+    form = row_major(shape, kind)
+    storage = None if name is None else _known.get(name)
+    if storage is None or not _same(storage, store):
+        stores = engine.current().stores
+        storage = stores.create(shape, dtype)
+        stores.instances[storage.store.id] = exchange.adopt(store, dtype)
+        storage.handed = storage.exported = True
+        storage.scattered = store.transformed
+        if name is not None:
+            _known[name] = storage
+    return base.holding(storage, form)
+
+
+def _same(storage: Storage, store: Any) -> bool:
+    instance: Any = engine.current().stores.instances.get(storage.store.id)
+    return (instance is not None and instance.piece is not None
+            and (storage.store.shape or (1,)) == (tuple(store.extents) or (1,))
+            and instance.piece.store.equal_storage(store))
+
+
+def _copied(store: Any, dtype: str | None) -> Any:
+    from diffuse.runtime.legate import exchange
+
+    if not store.volume and dtype is not None:
+        return hosted(numpy.empty(tuple(store.extents), dtype))
+    found: Mirror = exchange.value(store)
+    return hosted(found) if dtype is not None else found

@@ -1,0 +1,285 @@
+"""NumPy's namespace as Diffuse offers it: a name of NumPy to our own object, NumPy's, or a wrapped function.
+
+A name is looked up once.  Functions that Diffuse has come from its own modules; constants, element types and
+classes are NumPy's own; every other function is wrapped by `fallback`.  Submodules of NumPy that have no file
+here (`ma`, `testing`, `polynomial`, `lib.stride_tricks`, ...) are answered by a mirror with the same rules.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, FunctionType, ModuleType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.bridge import fallback, subclasses
+
+OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
+        "products")
+"""The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
+
+DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
+promote_types issubdtype isdtype isfortran broadcast_shapes""".split()
+TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
+savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
+TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
+LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate""".split()
+SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
+from_dlpack indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
+kaiser geomspace logspace vander ix_""".split()
+SILENT = {f"numpy.{name}": reason
+          for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),
+                                ("library", LIBRARY), ("source", SOURCES))
+          for name in names}
+SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
+                  "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
+                  "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
+"""Whole modules whose functions lose nothing by running in NumPy."""
+
+ALIASES = {"amin": "min", "amax": "max", "around": "round"}
+"""Names that NumPy keeps for functions that have another one."""
+
+STAND_INS: dict[type, type] = {}
+"""Classes of NumPy that a module of this package derives others from, and these."""
+
+INDEXERS = ("r_", "c_", "mgrid", "ogrid")
+
+
+class Indexer:
+    """`np.r_`, `np.c_`, `np.mgrid`, `np.ogrid`: NumPy's, with Diffuse arrays in and out."""
+
+    def __init__(self, name: str, real: Any) -> None:
+        self._name, self._real = name, real
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            return _bmat(key, sys._getframe(1))
+        return fallback.call(self._real.__getitem__, (key,), {}, f"numpy.{self._name}", "source")
+
+    def __len__(self) -> int:
+        return 0
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+
+def bmat(obj: Any, ldict: Any = None, gdict: Any = None) -> Any:
+    """NumPy's, with the names in a text looked up where the program calls."""
+    if isinstance(obj, str):
+        return _bmat(obj, sys._getframe(1)) if gdict is None else numpy.bmat(obj, ldict, gdict)
+    return fallback.call(numpy.bmat, (obj, ldict, gdict), {}, "numpy.bmat")
+
+
+def _bmat(text: str, frame: FrameType) -> Any:
+    return numpy.bmat(text, frame.f_locals, frame.f_globals)
+
+
+def _vectorize() -> type:
+    """`np.vectorize` whose calls take and give Diffuse arrays."""
+    class vectorize(numpy.vectorize):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return fallback.call(super().__call__, args, kwargs, "numpy.vectorize")
+
+    vectorize.__module__ = "diffuse.numpy"
+    vectorize.__qualname__ = "vectorize"
+    return vectorize
+
+
+def native(name: str) -> Any:
+    """Diffuse's own object of this name in NumPy's main namespace, or None."""
+    name = ALIASES.get(name, name)
+    from diffuse.numpy.arrays import base
+    from diffuse.numpy.ops import ufuncs
+
+    if name == "ndarray":
+        return base.array_class
+    found = ufuncs.UFUNCS.get(name)
+    if found is not None:
+        return found
+    for module_name in OURS:
+        module = _module(module_name)
+        value = getattr(module, name, None)
+        if value is not None and getattr(value, "__module__", None) == module.__name__:
+            if isinstance(value, FunctionType):
+                fallback.signed(value, getattr(numpy, name))
+            if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):  # NumPy's signature
+                value.__wrapped__ = getattr(numpy, name)  # type: ignore[attr-defined]
+                value.__doc__ = value.__wrapped__.__doc__  # type: ignore[attr-defined]
+            return value
+    return None
+
+
+def _module(name: str) -> ModuleType:
+    return importlib.import_module(f"diffuse.numpy.ops.{name}")
+
+
+def resolve(name: str) -> Any:
+    """What `diffuse.numpy.<name>` is."""
+    if name in numpy.__numpy_submodules__ and importlib.util.find_spec("numpy." + name) is not None:
+        return importlib.import_module(f"diffuse.numpy.{name}")
+    try:
+        real = getattr(numpy, name)
+    except AttributeError as error:
+        raise AttributeError(str(error), name=name) from None
+    if name.startswith("__"):
+        return real
+    ours = native(name)
+    if ours is not None:
+        return like_builtin(ours, real, "diffuse.numpy")
+    if name in INDEXERS:
+        return Indexer(name, real)
+    if name == "bmat":
+        return fallback.dressed(bmat, real, "diffuse.numpy")
+    if name == "vectorize":
+        return _vectorize()
+    return converted(real, f"numpy.{name}")
+
+
+def converted(real: Any, path: str) -> Any:
+    """A value of NumPy's namespace: functions wrapped, everything else as it is."""
+    if isinstance(real, ModuleType):
+        mirrored = real.__name__.startswith("numpy.")
+        return importlib.import_module("diffuse." + real.__name__) if mirrored else real
+    kind: Any = real
+    if isinstance(real, type) and issubclass(real, numpy.ndarray):
+        subclasses.acquaint(kind)
+    if isinstance(real, type):
+        return STAND_INS.get(kind, real)
+    if not callable(real):
+        return real
+    if path.startswith("numpy.lib.stride_tricks."):
+        return getattr(_module("manipulation"), path.rpartition(".")[2])
+    reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
+    if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
+        return FallbackUfunc(real, path)
+    private = "._" in path
+    ours = _with_methods(real, path, reason) if private else fallback.wrapped(real, path, reason)
+    return like_builtin(ours, real, "diffuse." + path.rpartition(".")[0])
+
+
+def _with_methods(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
+    """A function of a private module.  What it returns may have a private class written in C, whose methods
+    take NumPy's arrays only: these methods are wrapped, too."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = fallback.call(real, args, kwargs, path, reason)
+        kind = type(found)
+        private = kind.__module__ == "numpy" and kind.__name__.startswith("_") and not isinstance(found, type)
+        return FallbackUfunc(found, f"{path}()") if private else found
+
+    return fallback.dressed(run, real, path.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
+
+
+class Builtin(staticmethod):  # type: ignore[type-arg]
+    """A function that, as an attribute of a class, is no method: as NumPy's own that are written in C."""
+
+    def __init__(self, function: Callable[..., Any], module: str) -> None:
+        super().__init__(function)
+        self.__module__ = module
+        text = getattr(getattr(function, "__wrapped__", None), "__text_signature__", None)
+        if text is not None:
+            self.__text_signature__ = text
+
+    def __reduce__(self) -> str:
+        return self.__name__
+
+
+def like_builtin(ours: Any, real: Any, module: str) -> Any:
+    """`ours` in the place of NumPy's `real`: a method of classes that have it as an attribute, or not."""
+    binds = hasattr(type(real), "__get__") or not isinstance(ours, FunctionType)
+    return ours if binds else Builtin(ours, module)
+
+
+class FallbackUfunc:
+    """A ufunc that only NumPy has, or another object that can be called, with its attributes and methods."""
+
+    def __init__(self, real: Any, path: str) -> None:
+        self._real, self._path = real, path
+        self.__name__, self.__doc__ = path.rpartition(".")[2], real.__doc__
+        self.__module__ = getattr(real, "__module__", "numpy")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return fallback.call(self._real, args, kwargs, self._path)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        return fallback.wrapped(value, f"{self._path}.{name}") if callable(value) else value
+
+    def __repr__(self) -> str:
+        return repr(self._real)
+
+
+OWN = ("__name__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__", "__cached__")
+"""What Python's import system asks of a module: a mirror's own, never those of NumPy's module."""
+
+
+class Mirror(ModuleType):
+    """A submodule of NumPy with its functions wrapped, each when it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        real = importlib.import_module(self.__name__.removeprefix("diffuse."))
+        subclasses.acquaint_all(real)
+        if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+        theirs = getattr(real, name)
+        same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
+        ours = sys.modules["diffuse.numpy"]
+        value = getattr(ours, name) if same else converted(theirs, f"{real.__name__}.{name}")
+        if name in vars(real):  # NumPy's `__getattr__` warns of each use of what it gives
+            setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self.__name__.removeprefix("diffuse.")))
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds `diffuse.numpy.X` where `numpy.X` exists and Diffuse has no file of its own."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        if not fullname.startswith("diffuse.numpy."):
+            return None
+        try:
+            found = importlib.util.find_spec(fullname.removeprefix("diffuse."))
+        except (ImportError, ValueError):
+            return None
+        if found is None:
+            return None
+        return ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Mirror(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing runs: a mirror looks its names up when they are used."""
+
+
+def install_finder() -> None:
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.append(_Finder())
+
+
+def fill(module: dict[str, Any], real: ModuleType) -> None:
+    """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and it does not define itself."""
+    module["__path__"] = []  # its submodules are mirrors
+
+    def missing(name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}", name=name)
+        return converted(getattr(real, name), f"{real.__name__}.{name}")
+
+    module.setdefault("__getattr__", missing)
+    for name in [*public(real)]:
+        if name not in module:
+            module[name] = converted(getattr(real, name), f"{real.__name__}.{name}")
+    module["__all__"] = public(real)
+
+
+def public(real: ModuleType) -> list[str]:
+    return list(getattr(real, "__all__", None) or [n for n in dir(real) if not n.startswith("_")])

@@ -1,0 +1,128 @@
+"""Classes that answer NumPy's protocols themselves, and whose functions they are handed.
+
+NumPy, in C, hands its own functions to `__array_function__` and its own ufuncs to `__array_ufunc__` and
+`__array_wrap__`.  A class written with `import diffuse.numpy as np` compares them with Diffuse's (`func is
+np.concatenate`), so it is handed these; a library's class, whose module imports NumPy, is handed NumPy's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from functools import cache, wraps
+from types import FunctionType, ModuleType
+from typing import Any
+from weakref import WeakSet
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.ops.operands import PLAIN
+
+call: Any = None
+"""Calls a function of NumPy with NumPy's arrays in the place of Diffuse's; `fallback` fills it in."""
+
+_decided: WeakSet[Callable[..., Any]] = WeakSet()
+"""Methods that were looked at."""
+_handed: WeakSet[Callable[..., Any]] = WeakSet()
+"""Those of them that are handed Diffuse's functions."""
+
+
+def meet(kind: type) -> None:
+    """Before NumPy sees an object of a class: hand the class Diffuse's functions, where it knows these."""
+    if getattr(kind, "__module__", None) in ("builtins", "numpy"):
+        return
+    for part in kind.__mro__[:-1]:
+        for name, translated in _TRANSLATED.items():
+            method = vars(part).get(name)
+            if isinstance(method, FunctionType) and method not in _decided:
+                _decided.add(method)
+                if knows_ours(method):
+                    changed = wraps(method)(translated(method))
+                    _decided.add(changed)
+                    _handed.add(changed)
+                    setattr(part, name, changed)
+
+
+def answer(values: Iterable[Any]) -> bool:
+    """Does one of these objects, of a class that was written with Diffuse's arrays, answer ufuncs itself?
+    Classes derived from NumPy's array do not count: they go on to that array's method, which has to be given
+    NumPy's arrays."""
+    found = False
+    for value in values:
+        kind = type(value)
+        if kind not in base.ARRAYS and kind not in PLAIN and value is not None:
+            meet(kind)
+            found = found or (getattr(kind, "__array_ufunc__", None) in _handed
+                              and not isinstance(value, numpy.ndarray))
+    return found
+
+
+def knows_ours(method: Any) -> bool:
+    """Does the module of a method import Diffuse's NumPy, and not NumPy itself?"""
+    values = [*getattr(method, "__globals__", {}).values()]
+    if any(value is numpy for value in values):
+        return False
+    return any(_home(value).startswith("diffuse.numpy") for value in values)
+
+
+def _home(value: Any) -> str:
+    found = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return found if isinstance(found, str) else ""
+
+
+def _function(method: Callable[..., Any]) -> Callable[..., Any]:
+    def __array_function__(self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, public(func), *args, **kwargs)
+
+    return __array_function__
+
+
+def _ufunc(method: Callable[..., Any]) -> Callable[..., Any]:
+    def __array_ufunc__(self: Any, ufunc: Any, *args: Any, **kwargs: Any) -> Any:
+        return method(self, _ours(ufunc), *args, **kwargs)
+
+    return __array_ufunc__
+
+
+def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
+    def __array_wrap__(self: Any, array: Any, context: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if context is None and not args and not kwargs:
+            return method(self, array)
+        if isinstance(context, tuple) and context:
+            context = (_ours(context[0]), *context[1:])
+        return method(self, array, context, *args, **kwargs)
+
+    return __array_wrap__
+
+
+_TRANSLATED = {"__array_function__": _function, "__array_ufunc__": _ufunc, "__array_wrap__": _wrap}
+
+
+def _ours(ufunc: Any) -> Any:
+    """Diffuse's ufunc in the place of NumPy's."""
+    name = ufunc.__name__ if isinstance(ufunc, numpy.ufunc) else ""
+    return base.ufuncs.get(name, ufunc) if getattr(numpy, name, None) is ufunc else ufunc
+
+
+@cache
+def public(function: Any) -> Any:
+    """What the program knows a function of NumPy as, or the function itself."""
+    module, name = getattr(function, "__module__", None) or "numpy", getattr(function, "__name__", "")
+    if module.partition(".")[0] != "numpy" or getattr(sys.modules.get(module), name, None) is not function:
+        return function
+    found = getattr(importlib.import_module(f"diffuse.{module}"), name)
+    if found is not function and not hasattr(found, "_implementation"):
+        found._implementation = _implementation(function)
+    return found
+
+
+def _implementation(function: Any) -> Callable[..., Any]:
+    """What `numpy.ndarray.__array_function__` calls: NumPy's function, which asks no class any more."""
+    inner = getattr(function, "_implementation", function)
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return call(inner, args, kwargs, silent="foreign")
+
+    return run

@@ -1,0 +1,1 @@
+"""The functions of NumPy that are recorded as index tasks."""

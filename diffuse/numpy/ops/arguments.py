@@ -1,0 +1,103 @@
+"""Arguments of reductions and scans: the axes, the type to compute in, and what an output has to be."""
+
+from __future__ import annotations
+
+import operator as _operator
+from functools import lru_cache
+from typing import Any
+
+import numpy
+from numpy.lib.array_utils import normalize_axis_index
+
+from diffuse.ir import Point
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, host
+from diffuse.numpy.ops import elementwise
+
+UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
+         "all": "logical_and"}
+"""The ufuncs that reductions repeat."""
+
+
+def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes meant by an `axis` argument, or NumPy's error."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, tuple):
+        found = tuple([normalize_axis_index(_operator.index(a), ndim) for a in axis])
+        if len(set(found)) != len(found):
+            raise ValueError("duplicate value in 'axis'")
+        return found
+    if axis is True or axis is False:
+        raise TypeError("an integer is required for the axis")
+    if ndim == 0 and _operator.index(axis) in (0, -1):
+        return ()
+    return (normalize_axis_index(_operator.index(axis), ndim),)
+
+
+@lru_cache(maxsize=1 << 12)
+def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
+                 ) -> numpy.dtype[Any]:
+    """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""
+    function: Any = getattr(numpy, UFUNC[operator])
+    types = function.resolve_dtypes((target, element, None), signature=(asked, None, None), casting="unsafe",
+                                    reduction=True)
+    found: numpy.dtype[Any] = types[0]
+    return found
+
+
+def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any] | None:
+    """The type that a fold is computed in; None where NumPy is to convert: what it writes to an output of
+    another kind it converts piece by piece, and goes on from there."""
+    if not isinstance(x, Array):
+        return None
+    if dtype is None and target is None:
+        return _accumulator(operator, x.form.dtype)
+    if target is not None and not (type(target) is base.array_class and target.meta.flags.writeable):
+        return None
+    try:
+        asked = None if dtype is None else base.element_type(dtype)
+        given = None if target is None else target.dtype
+        wanted = _accumulator(operator, x.form.dtype, asked, given)
+    except (TypeError, ValueError):  # NumPy says so in its own words
+        return None
+    rule = "same_kind" if operator in ("sum", "prod") else "no"
+    if given is not None and not numpy.can_cast(wanted, given, rule):  # type: ignore[arg-type]
+        return None
+    return wanted
+
+
+def spreads(x: Array, shape: Point) -> bool:
+    """Does an array broadcast to exactly this shape?"""
+    ours = x.form.shape
+    lead = len(shape) - len(ours)
+    return lead >= 0 and all([n in (1, m) for n, m in zip(ours, shape[lead:], strict=True)])
+
+
+def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
+    """Has this array the shape of the reduction of `x` over `axes`?"""
+    shape = tuple([1 if d in axes else n for d, n in enumerate(x.form.shape) if keepdims or d not in axes])
+    return bool(target.form.shape == shape)
+
+
+def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
+    """May a result of type `wanted` be written to an output as it is?"""
+    return (type(target) is base.array_class and target.dtype == wanted and target.meta.flags.writeable
+            and fits(target, x, axes, keepdims))
+
+
+def into(target: Array, result: Any, out: Any) -> Any:
+    """Write a result to the array of `out=`, and give that back."""
+    # an array: a number that its type cannot hold would be refused
+    target[...] = result if isinstance(result, Array) else numpy.asarray(result)  # type: ignore[index]
+    return out
+
+
+def number(initial: Any, wanted: numpy.dtype[Any]) -> Any:
+    """`initial=` in the type of the fold; None for all but numbers."""
+    value = host(initial)[()] if isinstance(initial, Array) and not initial.form.ndim else initial
+    if type(value) not in elementwise.WEAK and type(value) not in elementwise.STRONG:
+        return None
+    cell = numpy.empty((), wanted)
+    cell[()] = value
+    return cell[()]

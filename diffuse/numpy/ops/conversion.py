@@ -1,0 +1,176 @@
+"""Conversion: from sequences, NumPy arrays and other libraries' objects to Diffuse arrays, and copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+from numpy.lib.stride_tricks import as_strided
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, element_type, exported, host, viewing
+from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
+from diffuse.numpy.bridge import fallback, legate
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
+
+NUMBERS = frozenset((bool, int, float, complex))
+
+
+def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None = None, device: Any = None,
+            like: Any = None) -> Any:
+    """NumPy's asarray: Diffuse arrays as they are, NumPy arrays shared, everything else converted."""
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.asarray, a, dtype=dtype, order=order, copy=copy, like=like)
+    if type(a) is base.array_class and dtype is None and order is None and copy is None:
+        return a
+    if copy is not None:
+        copy = _copying(copy)
+    if isinstance(a, Array):
+        return _converted(a, dtype, order, copy)
+    if type(a) is numpy.ndarray and not copy:
+        found = numpy.asarray(a, dtype, order, copy=copy)
+        return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
+    if legate.shares(a):
+        return asarray(legate.adopt(a), dtype, order, copy=copy)
+    found, given = _asked(a, dtype, copy=copy, order=order or "K")
+    if given is not None:
+        return given
+    return wrap(found) if copy or type(a) in PLAIN else shared(found)
+
+
+def _copying(copy: Any) -> bool | None:
+    """What `copy` says: also as a member of NumPy's `_CopyMode`, or anything that is true or false."""
+    if copy is numpy._CopyMode.IF_NEEDED:
+        return None
+    if isinstance(copy, str):
+        numpy.array(0, copy=copy)  # type: ignore[call-overload]  # raises
+    return bool(copy)
+
+
+def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
+    """NumPy's array of anything; and the Diffuse array, if the object's `__array__` gave just one."""
+    ours: dict[int, tuple[Mirror, Array]] = {}
+    plain = value if type(value) in (list, tuple) and not _contains(value) else _plain(value, ours)
+    try:
+        found = numpy.array(plain, dtype, **options)
+    except ValueError as error:
+        if not refused(error):
+            raise
+        answer = answering(plain)
+        found = numpy.array(answer, dtype, **options)
+        same = type(answer) is Answer and found is answer.memory and type(answer.given) is base.array_class
+        return found, answer.given if same else None
+    if ours and found.dtype == object:
+        flat = found.ravel("K")  # a view: the array is fresh
+        for k in [k for k in range(flat.size) if id(flat[k]) in ours]:
+            flat[k] = ours[id(flat[k])][1]
+    return found, None
+
+
+def _plain(value: Any, ours: dict[int, tuple[Mirror, Array]]) -> Any:
+    """As `lowered`; `ours` notes which array each of NumPy's stands for: an element that is an array has to
+    be the program's own."""
+    if type(value) in (list, tuple):
+        return type(value)([_plain(v, ours) for v in value])
+    memory = lowered(value)
+    if type(value) is base.array_class:
+        ours[id(memory)] = memory, value
+    return memory
+
+
+def elsewhere(device: Any, like: Any) -> bool:
+    """Is an array asked for of another library's kind?  Another device is an error, NumPy's."""
+    if device not in (None, "cpu"):
+        numpy.empty(0, device=device)
+    return like is not None and not isinstance(like, Array) and type(like) is not numpy.ndarray
+
+
+def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
+    target = a.form.dtype if dtype is None else element_type(dtype)
+    order = memory_order(order)
+    if target not in NATIVE:
+        return numpy.array(exported(a), dtype, copy=copy, order=order)
+    flags = a.meta.flags
+    fits = order in ("K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
+    if not copy and target == a.form.dtype and fits:
+        return a if type(a) is base.array_class else viewing(a, a.meta)
+    if copy is False:
+        raise ValueError("Unable to avoid copy while creating an array as requested.")
+    return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order)
+
+
+def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
+    """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
+    if type(a) is base.array_class and dtype is None and order is None and not options:
+        return a
+    if options.get("like") is not None and elsewhere(None, options["like"]):
+        return fallback.asked(numpy.asanyarray, a, dtype=dtype, order=order, **options)
+    if isinstance(a, numpy.ndarray) and type(a) is not numpy.ndarray:
+        return numpy.asanyarray(a, dtype, order, **options)
+    return asarray(a, dtype, order, **options)
+
+
+def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: Any = "K", subok: bool = False,
+          ndmin: int = 0, ndmax: int = 64, like: Any = None) -> Any:
+    """NumPy's array: a copy unless told otherwise."""
+    if copy is not True and copy is not None:
+        copy = _copying(copy)
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
+                              ndmax=ndmax, like=like)
+    if legate.shares(object):
+        object = legate.adopt(object)
+    depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
+    if isinstance(object, Array):
+        if depth:  # may be an error
+            _asked(host(object), dtype, copy=copy, order=order, **depth)
+        x = _converted(object, dtype, order, copy)
+    elif copy or subok or depth:
+        found, given = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
+        x = shared(found) if not copy and type(object) not in (list, tuple) else wrap(found)
+        if given is not None:
+            x = given
+    else:
+        x = asarray(object, dtype, order, copy=copy)
+    if ndmin > x.ndim and isinstance(x, Array):
+        x = viewing(x, _raised(x.meta, ndmin, order))
+    return x
+
+
+def _raised(x: Mirror, rank: int, order: Any) -> Mirror:
+    """A view with more dimensions in front, and the strides that NumPy gives these."""
+    pitch = x.itemsize if order == "F" or x.flags.fnc or not x.ndim else x.strides[0] * x.shape[0]
+    more = rank - x.ndim
+    return as_strided(x, (1,) * more + x.shape, (pitch,) * more + x.strides)
+
+
+def _contains(value: Any, depth: int = 64) -> bool:
+    """Is there a Diffuse array in a nested sequence?  Lists that contain themselves end where NumPy ends."""
+    if NUMBERS.issuperset(map(type, value)):
+        return False
+    kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do
+    if any([isinstance(v, Array) or legate.shares(v) for v in kinds.values()]):
+        return True
+    nested = depth > 0 and (list in kinds or tuple in kinds)
+    return nested and any([_contains(v, depth - 1) for v in value if type(v) is list or type(v) is tuple])
+
+
+def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.ascontiguousarray, a, dtype=dtype, like=like)
+    x = asarray(a, dtype, "C")
+    return x if x.ndim else x.reshape(1)
+
+
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.asfortranarray, a, dtype=dtype, like=like)
+    x = asarray(a, dtype, "F")
+    return x if x.ndim else x.reshape(1)
+
+
+def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.copy, a, order=order, subok=subok)
+    return array(a, order=order, copy=True)

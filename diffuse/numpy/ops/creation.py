@@ -1,0 +1,386 @@
+"""Creation: from shapes and ranges to Diffuse arrays."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse.ir import Scalar
+from diffuse.kernels.meaning.quiet import quiet
+from diffuse.numpy.arrays.base import Array, element_type, host, hosted, recorded, viewing
+from diffuse.numpy.arrays.forms import (
+    NATIVE,
+    RESERVE,
+    Form,
+    Mirror,
+    column_major,
+    replica,
+    resized,
+    row_major,
+)
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.conversion import (
+    array,
+    asanyarray,
+    asarray,
+    ascontiguousarray,
+    asfortranarray,
+    copy,
+    elsewhere,
+)
+from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
+from diffuse.stream import engine
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    """A shape argument, checked with NumPy's messages."""
+    if isinstance(shape, (Array, numpy.ndarray)):
+        shape = lowered(shape).tolist()
+    if isinstance(shape, (tuple, list)) or hasattr(shape, "__len__"):
+        found = tuple([operator.index(n) for n in shape])
+    else:
+        found = (operator.index(shape),)
+    if any(n < 0 for n in found):
+        raise ValueError("negative dimensions are not allowed")
+    if len(found) > 64:
+        raise ValueError(f"maximum supported dimension for an ndarray is currently 64, found {len(found)}")
+    return found
+
+
+def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: str) -> Any:
+    if order not in ("C", "F", "c", "f"):
+        numpy.empty((), order=order)  # type: ignore[call-overload]
+        order = "C"
+    if order in ("F", "f"):
+        return column_major(shape, dtype)
+    return row_major(shape, dtype)
+
+
+def _filled(shape: Any, value: Any, dtype: Any, order: str, instead: Callable[..., Any]) -> Any:
+    kind = element_type(float if dtype is None else dtype)
+    if kind not in NATIVE:
+        return instead(lowered(shape), dtype=dtype, order=order)
+    return constant(_fresh(_shape(shape), kind, order), value)
+
+
+def constant(target: Any, value: Any) -> Any:
+    """A fresh array of one value (a Python number of the array's type)."""
+    if target.size < max(elementwise.SMALL, 1):
+        memory = (
+            numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
+        )
+        memory.fill(value)
+        if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
+            SMALL_FORMS[target.shape] = target
+        return hosted(memory)
+    x = recorded(target)
+    elementwise.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
+                  ((x.storage, x.part),))
+    return x
+
+
+def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
+    return dtype.type(value).item()
+
+
+def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.empty, shape, dtype, order, like=like)
+    kind = element_type(dtype)
+    if kind not in NATIVE:
+        return numpy.empty(lowered(shape), dtype, order)  # type: ignore[call-overload]
+    target = _fresh(_shape(shape), kind, order)
+    return fresh(target)
+
+
+def fresh(target: Form) -> Any:
+    """An array whose elements are yet to be written."""
+    if target.size < max(elementwise.SMALL, 1):
+        return hosted(numpy.empty(target.shape, target.dtype) if target.ordered
+                      else numpy.empty_like(target.mirror))
+    return recorded(target)
+
+
+FLOAT = numpy.dtype(float)
+INT = frozenset({int})
+SMALL_FORMS: dict[tuple[int, ...], Form] = {}
+"""Forms of small arrays of zeros seen before, by shape."""
+
+
+def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.zeros, shape, dtype, order, like=like)
+    if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
+        extents = shape if type(shape) is tuple else (shape,)
+        known = SMALL_FORMS.get(extents)
+        if known is not None and known.size < elementwise.SMALL and INT.issuperset(map(type, extents)):
+            return hosted(numpy.zeros(extents), known)
+    kind = element_type(dtype)
+    return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
+
+
+def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.ones, shape, dtype, order, like=like)
+    kind = element_type(dtype)
+    return _filled(shape, _number(1, kind) if kind in NATIVE else 1, dtype, order, numpy.ones)
+
+
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
+         like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.full, shape, fill_value, dtype, order, like=like)
+    value = adopt(fill_value)
+    if dtype is None:
+        dtype = (value.form.dtype if isinstance(value, Array)
+                 else FLOAT if type(value) is float else asarray(fill_value).dtype)
+    x = empty(shape, dtype, order)
+    x[...] = _cast(fill_value, x.dtype)
+    return x
+
+
+def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
+    if dtype is FLOAT and type(value) is float:
+        return value
+    if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
+        return value
+    cell = numpy.empty((), dtype)
+    numpy.copyto(cell, value, "unsafe")
+    return cell[()]
+
+
+def _like(prototype: Any, dtype: Any, order: str, shape: Any, device: Any) -> Any:
+    """The form of a fresh array like another; None for types without kernels and other libraries' arrays."""
+    elsewhere(device, None)
+    if foreign(prototype):
+        return None
+    source = asanyarray(prototype)
+    kind = source.dtype if dtype is None else element_type(dtype)
+    if not isinstance(source, Array) or kind not in NATIVE:
+        return None
+    if shape is None:
+        return replica(source.meta, kind, order)
+    return resized(source.meta, _shape(shape), kind, order.upper())
+
+
+def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+               device: Any = None) -> Any:
+    target = _like(prototype, dtype, order, shape, device)
+    if target is None:
+        return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape)
+    return (
+        recorded(target)
+        if target.size >= max(elementwise.SMALL, 1)
+        else constant(target, _number(0, target.dtype))
+    )
+
+
+def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+               device: Any = None) -> Any:
+    target = _like(a, dtype, order, shape, device)
+    if target is None:
+        return fallback.asked(numpy.zeros_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
+    return constant(target, _number(0, target.dtype))
+
+
+def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+              device: Any = None) -> Any:
+    target = _like(a, dtype, order, shape, device)
+    if target is None:
+        return fallback.asked(numpy.ones_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
+    return constant(target, _number(1, target.dtype))
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    order: str = "K",
+    subok: bool = True,
+    shape: Any = None,
+    *,
+    device: Any = None,
+) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
+                              shape=shape, device=device)
+    x = empty_like(a, dtype, order, subok, shape, device=device)
+    x[...] = _cast(fill_value, x.dtype)
+    return x
+
+
+def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, **named: Any) -> Any:
+    """NumPy's arange: its length and its two first values decide, the rest is start + i * delta."""
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.arange, *args, dtype=dtype, like=like, **named)
+    if named or len(args) > 3:  # raises if a name is wrong, given twice or not enough
+        fallback.asked(numpy.arange, *[1 for _ in args[:3]], *args[3:], dtype=dtype,
+                       **dict.fromkeys(named, 1))
+    bounds: list[Any] = [host(a)[()] if isinstance(a, Array) else a for a in args]
+    named = {k: host(v)[()] if isinstance(v, Array) else v for k, v in named.items()}
+    if len(bounds) == 4:
+        dtype = bounds.pop()
+    begin, end, step = _range(bounds, named)
+    if (end is None or not all(isinstance(v, (int, float, numpy.number)) for v in (begin, end, step))
+            or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    if not step:
+        return numpy.arange(*bounds, dtype=dtype, **named)  # raises
+    kind = numpy.arange(*[type(v)(1) for v in (begin, end, step)], dtype=dtype).dtype
+    length = (
+        -(-(end - begin) // step)
+        if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
+        else numpy.ceil((end - begin) / step)
+    )
+    if not max(elementwise.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
+    with quiet():
+        delta = (second - first).item()
+    if kind.name == "float16" or kind.kind == "c":
+        return wrap(numpy.arange(*bounds, dtype=dtype, **named))
+    x = recorded(row_major((int(length),), kind))
+    name = kind.name
+    engine.record("arange", (name, name, name), x.form.shape,
+                  (Scalar(0, name, first.item()), Scalar(1, name, delta)), ((x.storage, x.part),))
+    return x
+
+
+def _range(args: list[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """start, stop and step as `arange` reads its arguments; stop None where NumPy should complain."""
+    begin, end, step = (args + [None] * 3)[:3]
+    begin, end, step = named.get("start", begin), named.get("stop", end), named.get("step", step)
+    if end is None:
+        begin, end = None, begin
+    return (0 if begin is None else begin), end, (1 if step is None else step)
+
+
+def linspace(
+    start: Any,
+    stop: Any,
+    num: Any = 50,
+    endpoint: bool = True,
+    retstep: bool = False,
+    dtype: Any = None,
+    axis: int = 0,
+    *,
+    device: Any = None,
+) -> Any:
+    """NumPy's linspace: i * step + start in floating point, the last value exact."""
+    elsewhere(device, None)
+    values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
+    count = operator.index(num)
+    plain = all(type(v) in (int, float, numpy.float64) for v in values)
+    if (
+        not plain
+        or count < max(elementwise.SMALL, 3)
+        or axis not in (0, -1)
+        or (dtype is not None and element_type(dtype) != numpy.float64)
+    ):
+        if plain and not retstep:
+            ramp: Any = numpy.linspace
+            return wrap(ramp(*values, num, endpoint, dtype=dtype, axis=axis))
+        return fallback.asked(numpy.linspace, *values, num, endpoint, retstep, dtype, axis)
+    first, last = (float(v) for v in values)
+    parts = count - 1 if endpoint else count
+    delta = last - first
+    step = delta / parts
+    ramp = arange(0, count, dtype=float)
+    x = ramp * step + first if step != 0 else ramp / parts * delta + first
+    if endpoint:
+        x[-1] = last
+    return (x, numpy.float64(step)) if retstep else x
+
+
+def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None,
+        like: Any = None) -> Any:
+    if (device is not None or like is not None) and elsewhere(device, like):
+        return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
+    rows = operator.index(N)
+    columns = rows if M is None else operator.index(M)
+    x = zeros((rows, columns), dtype, order)
+    k = operator.index(k)
+    if isinstance(x, Array) and -rows < k < columns:
+        diagonal = x.meta.diagonal(k)
+        diagonal.flags.writeable = True
+        viewing(x, diagonal)[...] = 1
+    elif not isinstance(x, Array):
+        return numpy.eye(rows, columns, k, dtype, order)  # type: ignore[call-overload]
+    return x
+
+
+def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.identity, n, dtype=dtype, like=like)
+    return eye(n, dtype=float if dtype is None else dtype)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0, *, like: Any = None) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.frombuffer, buffer, dtype, count, offset, like=like)
+    return shared(numpy.frombuffer(buffer, dtype, count, offset))
+
+
+def fromfunction(function: Callable[..., Any], shape: Any, *, dtype: Any = float, like: Any = None,
+                 **kwargs: Any) -> Any:
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.fromfunction, function, shape, dtype=dtype, like=like, **kwargs)
+    found = indices(shape, dtype)
+    return function(*[found[k] for k in range(len(_shape(shape)))], **kwargs)
+
+
+def indices(dimensions: Any, dtype: Any = int, sparse: bool = False) -> Any:
+    shape = _shape(dimensions)
+    grids = [arange(n, dtype=dtype).reshape((1,) * d + (n,) + (1,) * (len(shape) - d - 1))
+             for d, n in enumerate(shape)]
+    if sparse:
+        return tuple(grids)
+    x = empty((len(shape), *shape), dtype)
+    for d, grid in enumerate(grids):
+        x[d] = grid
+    return x
+
+
+def stored(memory: Mirror) -> Any:
+    """An array from a pickle.  Bytes of the stream are the array's own; other buffers are the program's."""
+    root: Any = memory
+    while isinstance(root, numpy.ndarray) and root.base is not None:
+        root = root.base
+    return wrap(memory) if isinstance(root, (numpy.ndarray, bytes, bytearray)) else shared(memory)
+
+
+def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) -> Any:
+    """An array from a pickle that has its elements in the stream itself."""
+    memory = make(*arguments)
+    memory.__setstate__(state)
+    return wrap(memory)
+
+
+__all__ = [
+    "arange",
+    "array",
+    "asanyarray",
+    "asarray",
+    "ascontiguousarray",
+    "asfortranarray",
+    "copy",
+    "empty",
+    "empty_like",
+    "eye",
+    "frombuffer",
+    "fromfunction",
+    "full",
+    "full_like",
+    "identity",
+    "indices",
+    "linspace",
+    "ones",
+    "ones_like",
+    "zeros",
+    "zeros_like",
+]

@@ -1,0 +1,370 @@
+"""Elementwise operations: from a call on arrays and numbers to a task, or to NumPy at once when small.
+
+Everything that depends only on types, shapes and strides is decided once and kept in a `Rule`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy
+
+from diffuse.ir import Point, Scalar
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
+from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
+from diffuse.settings import config, watch
+from diffuse.stream import engine
+
+eager_errors = False
+"""True while floating-point errors raise or call: then NumPy computes everything, at once."""
+
+SMALL = config.small
+"""Elements below which an operation is computed at once."""
+
+WEAK: dict[type, type] = {float: float, int: int, complex: complex}
+STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
+STRONG.update({dtype.type: dtype for dtype in NATIVE})
+"""Types of values that enter an operation as a scalar: Python's adapt, NumPy's (and bool) keep theirs."""
+
+RULES: dict[tuple[Any, ...], Rule] = {}
+KEPT = 1 << 15
+_POINT = numpy.zeros(())
+"""Stands for a scalar operand in NumPy's messages."""
+_tuple = tuple.__new__
+# Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
+
+
+class Rule:
+    """What is known of an operation before its operands' values: form of the result, types, size class."""
+
+    __slots__ = ("form", "signature", "small", "casts", "turned")
+
+    def __init__(self, form: Form, signature: tuple[str, ...], small: bool,
+                 casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
+        self.form = form
+        self.signature = signature
+        self.small = small
+        self.casts = casts
+        """For each operand given by value the conversion to its computing type, else None."""
+        self.turned = turned(form.shape, form.strides) is not None
+
+
+def set_small(elements: int) -> None:
+    global SMALL
+    SMALL = elements
+    RULES.clear()
+
+
+watch("small", set_small)
+
+
+@lru_cache(maxsize=1 << 12)
+def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
+    """The iteration space in the order of memory and where it has each dimension; None if nothing moves."""
+    long = [d for d, n in enumerate(shape) if n > 1]
+    order = sorted(long, key=lambda d: -abs(strides[d]))
+    if order == long:
+        return None
+    order = [d for d, n in enumerate(shape) if n <= 1] + order
+    return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+
+
+def record(operation: str, signature: tuple[str, ...], shape: Point,
+           inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> None:
+    """Record an elementwise task that goes through memory as its output lies there (Fortran's order, say)."""
+    found = turned(shape, outputs[0][1].strides)
+    if found is not None:
+        shape, axes = found
+        inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])
+        outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
+    engine.record(operation, signature, shape, inputs, outputs)
+
+
+def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
+    """The conversion of a Python or NumPy scalar of type `kind` to a Python value of `dtype`."""
+    if dtype == numpy.float64 and kind in (float, int):
+        return float
+    if dtype == numpy.complex128 and kind in (float, int, complex):
+        return complex
+    if kind in STRONG and STRONG[kind] == dtype:
+        return bool if kind is bool else lambda value: value.item()
+    if kind in WEAK:
+        return lambda value: dtype.type(value).item()
+    return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
+
+
+def type_of(x: Any) -> Any:
+    """What type resolution looks at: an element type, or float, int, complex for Python's own."""
+    if isinstance(x, Array):
+        return x.form.dtype
+    kind = type(x)
+    return WEAK.get(kind) or STRONG[kind]
+
+
+def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dtype: Any = None,
+            casting: str = "same_kind", signature: Any = None) -> tuple[numpy.dtype[Any], ...]:
+    """NumPy's computing types, or NumPy's exception."""
+    types = tuple([type_of(x) for x in operands]) + tuple([None if o is None else o.form.dtype for o in outs])
+    if dtype is not None:
+        signature = (None,) * function.nin + (dtype,) * function.nout
+    options = {"casting": casting} if signature is None else {"casting": casting, "signature": signature}
+    found: tuple[numpy.dtype[Any], ...] = function.numpy.resolve_dtypes(types, **options)
+    return found
+
+
+def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any = None) -> tuple[int, ...]:
+    """The broadcast shape; errors are NumPy's own, raised by its iterator on the mirrors."""
+    shapes = [x.form.shape for x in operands if isinstance(x, Array)]
+    extra = [where.form.shape] if isinstance(where, Array) else []
+    first = shapes[0] if shapes else ()
+    if (
+        all(s == first for s in shapes)
+        and not extra
+        and all(o is None or o.form.shape == first for o in outs)
+    ):
+        return first
+    mirrors = [x.meta if isinstance(x, Array) else _POINT for x in operands] + [where.meta for _ in extra]
+    targets = [o.meta for o in outs if o is not None]
+    flags: list[Any] = [["readonly"]] * len(mirrors) + [["writeonly", "no_broadcast"]] * len(targets)
+    numpy.nditer([*mirrors, *targets], ["zerosize_ok", "multi_index"], flags)
+    return numpy.broadcast_shapes(*[m.shape for m in mirrors], *[t.shape for t in targets])
+
+
+def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
+    """The rule of a plain call, or None if NumPy must compute it (types without kernels)."""
+    types = resolve(function, operands, (None,) * function.nout)
+    if any(t not in NATIVE for t in types) or not function.recordable:
+        return None
+    arrays = [x for x in operands if isinstance(x, Array)]
+    casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
+                   for x, t in zip(operands, types, strict=False)])
+    if function.operation == "power" and types[0].kind in "iu":
+        if casts[1] is None:  # negative exponents are an error that only the values show
+            return None
+        casts = (casts[0], lambda value: exponent(value, types[1]))
+    for x, convert in zip(operands, casts, strict=True):
+        if convert is not None:  # out of range: an error, and before that of a wrong shape
+            convert(x)
+    shape = shape_of(operands)
+    form = like([x.meta for x in arrays], shape, types[function.nin])
+    largest = max([form.size, *(x.form.size for x in arrays)])
+    return Rule(form, tuple([NATIVE[t] for t in types]), form.size == 0 or largest < SMALL, casts)
+
+
+def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """An integer exponent given by value, or NumPy's error."""
+    if value < 0 and dtype.kind == "i":
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    return cast_for(dtype, type(value))(value)
+
+
+def remember(key: tuple[Any, ...], rule: Rule) -> None:
+    if len(RULES) >= KEPT:
+        RULES.clear()
+    RULES[key] = rule
+
+
+def spread(x: Array, position: int, name: str, shape: Point) -> Any:
+    """An input that repeats over a larger space; of one element whose value is known, that value."""
+    if not x.form.ndim:
+        memory = at_hand(x)
+        if memory is not None:
+            return Scalar(position, name, memory.astype(name).item())
+    return base.operand(x, shape)
+
+
+def binary(function: Any, a: Any, b: Any) -> Any:
+    """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
+    ka, kb = type(a), type(b)
+    rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
+    if rule is None or eager_errors:
+        return function.general((a, b))
+    form = rule.form
+    if rule.small:
+        left = at_hand(a) if ka in ARRAYS else a
+        right = at_hand(b) if kb in ARRAYS else b
+        if left is not None and right is not None:
+            result = function.host(left, right)
+            return hosted(result, form) if type(result) is numpy.ndarray else result
+        if not form.size:
+            return hosted(numpy.ndarray(form.shape, form.dtype))
+    shape = form.shape
+    to_a, to_b = rule.casts
+    first: Any
+    second: Any
+    try:
+        if to_a is None:
+            part = a.part
+            if part is None:
+                part = view_of(a)
+            first = (a.storage, part) if part.shape == shape else spread(a, 0, rule.signature[0], shape)
+        else:
+            first = _tuple(Scalar, (0, rule.signature[0], to_a(a)))
+        if to_b is None:
+            part = b.part
+            if part is None:
+                part = view_of(b)
+            second = (b.storage, part) if part.shape == shape else spread(b, 1, rule.signature[1], shape)
+        else:
+            second = _tuple(Scalar, (1, rule.signature[1], to_b(b)))
+    except (OverflowError, base.Unaddressable):
+        return function.at_once((a, b), (), (), {})
+    out = recorded(form)
+    issued = record if rule.turned else engine.record
+    issued(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
+    return out if shape else base.scalar_class.of(out)
+
+
+def unary(function: Any, a: Any) -> Any:
+    """A one-input operation on an array."""
+    rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
+    if rule is None or eager_errors:
+        return function.general((a,))
+    form = rule.form
+    if rule.small:
+        memory = at_hand(a)
+        if memory is not None:
+            result = function.host(memory)
+            return hosted(result, form) if type(result) is numpy.ndarray else result
+    if not form.size:
+        return hosted(numpy.ndarray(form.shape, form.dtype))
+    part = a.part
+    if part is None:
+        try:
+            part = view_of(a)
+        except base.Unaddressable:
+            return function.at_once((a,), (), (), {})
+    out = recorded(form)
+    issued = record if rule.turned else engine.record
+    issued(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
+    return out if form.shape else base.scalar_class.of(out)
+
+
+def inplace(function: Any, a: Any, b: Any) -> Any:
+    """`a op= b`: the same operation with the target as output."""
+    kb = type(b)
+    rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
+    if rule is None or eager_errors or not a.meta.flags.writeable:
+        return function.general((a, b), out=(a,))
+    if rule.small:
+        right = at_hand(b) if kb in ARRAYS else b
+        if right is not None and ready(a):
+            memory = host(a)
+            if a.storage is not None:
+                engine.own(a.storage)
+                a.storage.version += 1
+            function.host(memory, right, out=memory)
+            return a
+    shape = rule.form.shape
+    if not rule.form.size:
+        return a
+    other: Any
+    try:
+        mine = base.operand(a, shape)
+        if rule.casts[1] is None:
+            part = spread(b, 1, rule.signature[1], shape)
+            other = part if type(part) is Scalar else apart(part, mine)
+        else:
+            other = _tuple(Scalar, (1, rule.signature[1], rule.casts[1](b)))
+    except (OverflowError, base.Unaddressable):
+        return function.at_once((a, b), (a,), (a,), {})
+    record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    return a
+
+
+def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
+    """The rule of `a op= b`, where it needs no conversion of `b` and no broadcast of `a`."""
+    types = resolve(function, (a, b), (a,))
+    if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
+        return None
+    if shape_of((a, b), (a,)) != a.form.shape:
+        return None
+    casts = (None, None if isinstance(b, Array) else cast_for(types[1], type(b)))
+    if function.operation == "power" and types[0].kind in "iu":
+        if casts[1] is None:  # negative exponents are an error that only the values show
+            return None
+        casts = (None, lambda value: exponent(value, types[1]))
+    size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
+    return Rule(a.form, tuple([NATIVE[t] for t in types]), a.form.size == 0 or size < SMALL, casts)
+
+
+def apart(source: base.Operand, target: base.Operand) -> base.Operand:
+    """`source`, or a copy of it made first if writing `target` would change what it has yet to give."""
+    ours, theirs = source[1], target[1]
+    if source[0] is not target[0]:
+        return copied(source) if meets(source[0], target[0]) else source
+    if ours is theirs:
+        return source
+    if ours.frame == theirs.frame and ours.dtype == theirs.dtype:
+        if ours.shape == theirs.shape and ours == theirs:
+            return source
+        if ours.frame == source[0].store.shape and engine.overlap(source, target) != "overlap":
+            return source
+    return copied(source)
+
+
+def meets(one: Any, other: Any) -> bool:
+    """May two stores share memory?  Different ones do where the program wrapped one NumPy array twice."""
+    if one is other or not (one.exported and other.exported):
+        return one is other
+    if one.handed or other.handed:
+        return one.handed and other.handed and engine.aliased(one, other)
+    return numpy.may_share_memory(engine.fetch(one), engine.fetch(other))
+
+
+def scratch(shape: tuple[int, ...], name: str) -> base.Operand:
+    """A fresh store for elements that only the next tasks see."""
+    form = row_major(shape, numpy.dtype(name))
+    return engine.create(shape, name), form.root
+
+
+def copied(source: base.Operand) -> base.Operand:
+    """A fresh store with the elements that a view shows now."""
+    name, shape = source[1].dtype, source[1].shape
+    place = scratch(shape, name)
+    record("copy", (name, name), shape, (source,), (place,))
+    return place
+
+
+def assign(target: base.Operand, value: Any) -> None:
+    """Record `target[...] = value` for an array (given as an operand in the target's shape) or a scalar."""
+    name, shape = target[1].dtype, target[1].shape
+    if isinstance(value, Scalar):
+        record("copy", (name, name), shape, (value,), (target,))
+    elif value[0] is not target[0] or value[1] is not target[1]:
+        record("copy", (value[1].dtype, name), shape, (apart(value, target),), (target,))
+
+
+def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K") -> Any:
+    """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
+    form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
+    if not form.size or (form.size < SMALL and ready(x)) or eager_errors:
+        return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
+    if form.name[0] != "c" and x.form.name[0] == "c" and form.name != "bool":
+        warnings.warn("Casting complex values to real discards the imaginary part",
+                      numpy.exceptions.ComplexWarning, stacklevel=3)
+    try:
+        source = base.operand(x, form.shape)
+    except base.Unaddressable:
+        return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
+    out = recorded(form)
+    record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
+    return out
+
+
+def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...]) -> Any:
+    """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array."""
+    shape = shape_of(operands)
+    out = recorded(
+        like([x.meta for x in operands if isinstance(x, Array)], shape, numpy.dtype(signature[-1]))
+    )
+    if out.form.size:
+        inputs = tuple([base.operand(x, shape) if isinstance(x, Array)
+                        else Scalar(k, name, cast_for(numpy.dtype(name), type(x))(x))
+                        for k, (x, name) in enumerate(zip(operands, signature, strict=False))])
+        record(operation, signature, shape, inputs, ((out.storage, out.part),))
+    return out

@@ -1,0 +1,336 @@
+"""Reductions and scans: `sum`, `max`, `argmin`, `cumsum` ... over any axes, recorded as tasks."""
+
+from __future__ import annotations
+
+import operator as _operator
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+import numpy
+from numpy.lib.array_utils import normalize_axis_index
+
+from diffuse.ir import Point, view
+from diffuse.ir.launch import ROWS
+from diffuse.kernels.build import small_folds
+from diffuse.kernels.meaning.quiet import quiet
+from diffuse.numpy.arrays import base, views
+from diffuse.numpy.arrays.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
+from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import creation, elementwise
+from diffuse.numpy.ops.arguments import UFUNC, axes_of, computing, fits, into, number, receives, spreads
+from diffuse.numpy.ops.operands import adopt, foreign, wrap
+from diffuse.stream import engine
+
+_NoValue = numpy._NoValue
+FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
+_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
+_FLAT = 16
+"""Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
+times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
+
+AT_ONCE = 3
+"""Times DIFFUSE_SMALL.  The elements of arrays below this size are folded sooner by the calling thread, once
+nothing is pending on them, than a launch reaches the others."""
+GLANCE = 4096
+"""Elements that `any` and `all` look at before the others: most searches that end early end there.  Of bools,
+which NumPy tests by whole vectors, 64 times as many."""
+
+
+def immediate(x: Array) -> bool:
+    """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
+    size = x.form.size
+    if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
+                                      or not engine.current().runtime.shared):
+        return False
+    return ready(x)
+
+
+def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
+           initial: Any = _NoValue, where: Any = True) -> Any:
+    """One of the six folds, with all of NumPy's arguments."""
+    if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
+            and (keepdims is False or keepdims is _NoValue) and type(a) is base.array_class
+            and a.form.size):
+        if immediate(a):
+            found = small_total(operator, a)
+        else:
+            found = glance(operator, a) if operator in ("any", "all") else None
+        if found is not None:
+            return found
+    if foreign(a):
+        return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
+                              keepdims=keepdims, where=None if where is True else where)
+    x = creation.asarray(a)
+    target, mask = adopt(out, writing=True), adopt(where)
+    keep = False if keepdims is _NoValue else bool(keepdims)
+    wanted = computing(operator, x, dtype, target)
+    if wanted is None or not _plain(operator, x, wanted, mask, initial):
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    axes = axes_of(axis, x.form.ndim)
+    if target is not None and not fits(target, x, axes, keep):
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    first = initial if initial is _NoValue else number(initial, wanted)
+    if first is None:
+        return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
+    if mask is not True:
+        x = _masked(x, mask, _IDENTITY.get(operator, first), wanted)
+    elif wanted == numpy.float16 != x.form.dtype:
+        x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
+    result = fold(operator, x, axes, wanted, keep)
+    if first is not _NoValue:
+        result = ufuncs[UFUNC[operator]](result, first)
+    return result if target is None else into(target, result, out)
+
+
+def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
+    """Does Diffuse have this fold of an array?  Else NumPy computes it, warns or raises."""
+    if wanted not in NATIVE or not x.form.size or elementwise.eager_errors:
+        return False
+    if mask is not True:
+        if not (isinstance(mask, Array) and mask.form.name == "bool" and spreads(mask, x.form.shape)):
+            return False
+        if operator not in _IDENTITY and initial is _NoValue:
+            return False
+    if x.form.name[0] == "c":
+        return operator not in ("min", "max") and wanted.kind == ("b" if operator in ("any", "all") else "c")
+    return operator not in ("any", "all") or wanted == numpy.bool_
+
+
+def small_total(operator: str, x: Array) -> Any:
+    """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
+    name = x.form.name
+    x = _arranged(x)
+    if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
+        return None
+    if operator in ("sum", "prod") and name[0] == "f":
+        found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
+        return found if isfinite(found) else None
+    return getattr(ufuncs[UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
+
+
+def glance(operator: str, x: Array) -> Any:
+    """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
+    if not elementwise.SMALL or not engine.current().runtime.shared or elementwise.eager_errors:
+        return None
+    memory = base.at_hand(x)
+    if memory is None:
+        return None
+    memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
+    most = GLANCE * 64 if x.form.name == "bool" else GLANCE
+    while memory.size > most:
+        rows = max(1, most * memory.shape[0] // memory.size)
+        memory = memory[:rows] if rows < memory.shape[0] and memory.shape[0] > 1 else memory[0]
+    found = getattr(memory, operator)()
+    return found if found == (operator == "any") or memory.size == x.form.size else None
+
+
+def _masked(x: Array, mask: Array, filler: Any, wanted: numpy.dtype[Any]) -> Any:
+    """The elements to reduce: the identity wherever the mask is off."""
+    name = wanted.name if wanted.name != "bool" else x.form.name
+    return elementwise.issue("where", ("bool", name, name, name), (mask, x, numpy.dtype(name).type(filler)))
+
+
+def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, initial: Any,
+              where: Any) -> Any:
+    """NumPy's own reduction on the memory: empty arrays, errors, types without kernels."""
+    options = {"keepdims": False if keepdims is _NoValue else keepdims}
+    if where is not True:
+        options["where"] = where
+    if initial is not _NoValue:
+        options["initial"] = initial
+    function = getattr(numpy, UFUNC[operator]).reduce
+    return fallback.call(function, (a, axis, dtype, out), options, silent="inspection")
+
+
+def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
+         ) -> Any:
+    """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
+    if not axes:
+        return _unreduced(x, wanted)
+    if len(axes) == x.form.ndim and not keepdims:
+        x = _arranged(x)
+        axes = tuple(range(x.form.ndim))
+    name, source = NATIVE[wanted], None if x.form.ordered else x.form
+    computing = "float32" if name == "float16" and operator not in ("min", "max") else name
+    taken = x.form.name if operator in ("any", "all") else computing
+    if immediate(x):
+        found = _at_once(operator, x, axes, wanted, computing, keepdims)
+        if source is None or not isinstance(found, Array):
+            return found
+        return _laid(found, _result(x.form.shape, axes, wanted, keepdims, source)[0])
+    return _recorded(operator, (x,), axes, (taken, computing), wanted, keepdims, source)
+
+
+def _laid(found: Array, form: Form) -> Array:
+    """Few elements, in the layout of a form."""
+    if found.form is form:
+        return found
+    memory = numpy.empty_like(form.mirror)
+    memory[...] = host(found)
+    laid: Array = hosted(memory)
+    return laid
+
+
+def _arranged(x: Array) -> Array:
+    """What a full reduction goes through: the dimensions in the order of memory, short rows as one."""
+    if x.form.ndim < 2:
+        return x
+    order = _memory_order(x.form.strides)
+    if order is not None:
+        x = viewing(x, x.meta.transpose(order))
+    return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
+
+
+@lru_cache(maxsize=1 << 12)
+def _memory_order(strides: Point) -> Point | None:
+    """The dimensions in the order of memory; None if they are."""
+    order = sorted(range(len(strides)), key=lambda d: (strides[d] != 0, -abs(strides[d])))
+    return None if order == sorted(order) else tuple(order)
+
+
+def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
+    """A reduction over no axes: the elements, converted."""
+    found = elementwise.duplicate(x, wanted)
+    if found.form.ndim:
+        return found
+    return host(found)[()] if ready(found) else base.scalar_class.of(found)
+
+
+def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
+             keepdims: bool) -> Any:
+    memory = host(x)
+    if operator in ("any", "all"):
+        found: Any = getattr(numpy, operator)(memory, axis=axes)
+    elif computing[0] in "fc" and operator in ("sum", "prod"):
+        found = _few_rows(operator, memory, axes, computing)
+        if found is None:
+            found = small_folds.reduce(operator, memory, axes, computing)
+        if found.dtype != wanted:
+            with quiet():
+                found = found.astype(wanted)
+        if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
+            getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
+    else:
+        found = getattr(numpy, UFUNC[operator]).reduce(memory, axes, wanted)
+    if keepdims:
+        shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
+        found = numpy.asarray(found, wanted).reshape(shape)
+    if isinstance(found, numpy.ndarray) and found.ndim:
+        return hosted(found if found.flags.forc else found.copy())
+    return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
+
+
+def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
+    """Columns of one leaf each: the order of the tree is that in which NumPy adds up the rows of a matrix."""
+    if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
+            and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
+        with quiet():
+            return FUNCTIONS[operator].reduce(memory, axis=0, initial=-0.0 if operator == "sum" else 1.0)
+    return None
+
+
+def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], signature: tuple[str, ...],
+              wanted: numpy.dtype[Any], keepdims: bool, source: Form | None = None) -> Any:
+    """Record a fold of arrays of one shape; the output's view follows only the kept dimensions.
+
+    The result lies as NumPy's does of an operand of the form `source`, in C's order where there is none.
+    """
+    shape = inputs[0].form.shape
+    if (len(axes) == len(shape) > 1 and not keepdims and shape[-1] < _FLAT
+            and all([x.form.ordered for x in inputs])):
+        inputs = tuple([views.reshape(x, -1) for x in inputs])
+        shape, axes, source = inputs[0].form.shape, (0,), None
+    try:
+        operands = tuple([operand(x, shape) for x in inputs])
+    except base.Unaddressable:
+        copies = tuple([wrap(host(x).copy()) for x in inputs])
+        return _recorded(operation, copies, axes, signature, wanted, keepdims, source)
+    form, part = _result(shape, axes, wanted, keepdims, source)
+    out = recorded(form)
+    operator = "sum" if operation == "dot" else operation
+    engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
+    return out if form.shape or keepdims else base.scalar_class.of(out)
+
+
+@lru_cache(maxsize=1 << 12)
+def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
+            source: Form | None) -> tuple[Form, view.View]:
+    """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
+    left = [d for d in range(len(shape)) if keepdims or d not in axes]
+    order = left if source is None else outermost_first(like([source.mirror], shape, wanted).mirror)
+    form = packed(tuple([1 if d in axes else shape[d] for d in left]),
+                  tuple([left.index(d) for d in order if d in left]), wanted)
+    kept = tuple([d for d in range(len(shape)) if d not in axes])
+    strides = tuple([form.strides[d] for d in kept]) if keepdims else form.strides
+    part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides,
+                   tuple([shape[d] for d in kept]))
+    return form, part.kept(shape, kept)
+
+
+def product(a: Array, b: Array) -> Any:
+    """The sum of products of two arrays of one shape: `dot` and `vdot` of real vectors."""
+    wanted = numpy.result_type(a.form.dtype, b.form.dtype)
+    name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
+    if a.form.ndim == 1 and name in ("float32", "float64") and immediate(a) and immediate(b):
+        with quiet():
+            terms = numpy.multiply(host(a), host(b), dtype=name)
+        found = small_folds.reduce("sum", terms, (0,), name)[()]
+        if isfinite(found):  # else recorded, for its warnings
+            return found.astype(wanted)
+    return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
+
+
+def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
+    """`argmin` and `argmax`."""
+    function = getattr(numpy, operation)
+    if foreign(a):
+        return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
+    x = creation.asarray(a)
+    keep = False if keepdims is _NoValue else bool(keepdims)
+    target = adopt(out, writing=True)
+    if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
+            or immediate(x) or elementwise.eager_errors):
+        if out is None and isinstance(x, Array):
+            return wrap(function(host(x), axis, keepdims=keep))
+        return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
+    axes = axes_of(axis if axis is None else _operator.index(axis), x.form.ndim)
+    if target is not None and not receives(target, numpy.dtype(numpy.intp), x, axes, keep):
+        return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
+    result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
+    return result if target is None else into(target, result, out)
+
+
+def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
+         function: Any = None) -> Any:
+    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given).
+    `function` is NumPy's, for what only that does."""
+    function = function or getattr(numpy, operation)
+    if foreign(a):
+        return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
+    x = creation.asarray(a)
+    target = adopt(out, writing=True)
+    if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
+        raise ValueError("provided out is the wrong size for the accumulation.")
+    wanted = computing(operation.removeprefix("cum"), x, dtype, target)
+    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
+            or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))
+            or (x.form.name[0] == "c" != wanted.kind)):
+        if out is None and isinstance(x, Array) and not isinstance(dtype, Array):
+            return wrap(function(host(x), axis, dtype))
+        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
+    if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):
+        x = views.ravel(x)
+    axis = 0 if axis is None else normalize_axis_index(_operator.index(axis), x.form.ndim)
+    if target is not None and not fits(target, x, (), False):
+        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
+    try:
+        source = operand(x, x.form.shape)
+    except base.Unaddressable:
+        return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
+    result = recorded(like([x.meta], x.form.shape, wanted))
+    name = wanted.name
+    engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
+                  ((result.storage, result.part),))
+    return result if target is None else into(target, result, out)

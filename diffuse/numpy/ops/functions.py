@@ -1,0 +1,291 @@
+"""NumPy's functions that are methods of arrays, and the ones that choose between elements.
+
+`np.sum(a, ...)` is `a.sum(...)`: arguments follow in the same order.  `where`, `clip`, `copyto` and their kin
+are recorded as one elementwise task each.  Another library's array is asked itself, as NumPy asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, ready
+from diffuse.numpy.arrays.forms import NATIVE, replica
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
+from diffuse.numpy.ops.creation import fresh
+from diffuse.numpy.ops.manipulation import asking, named
+from diffuse.numpy.ops.operands import adopt, foreign
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+
+def _method_function(name: str) -> Callable[..., Any]:
+    real = getattr(numpy, name)
+
+    def run(a: Any, *args: Any, **kwargs: Any) -> Any:
+        if foreign(a):
+            return fallback.asked(real, a, *args, **kwargs)
+        x = a if isinstance(a, Array) else asanyarray(a)
+        if not isinstance(x, Array):
+            return fallback.call(real, (x, *args), kwargs, f"numpy.{name}", "library")
+        return getattr(x, name)(*args, **kwargs)
+
+    run.__name__ = run.__qualname__ = name
+    run.__module__ = __name__
+    named(real)(run)
+    return run
+
+
+trace = _method_function("trace")
+
+
+@named(numpy.round)
+def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.round, a, decimals, out)
+    x = asanyarray(a)
+    options = {} if out is None else {"out": out}
+    if isinstance(x, Array) and x.form.dtype.kind == "f":
+        if decimals == 0:
+            return UFUNCS["rint"](x, **options)
+        factor = 10.0 ** abs(decimals)
+        first, last = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
+        scaled = UFUNCS["rint"](UFUNCS[first](x, factor))
+        if out is None and x.form.ndim > 1 and not x.meta.flags.forc:  # where NumPy's result is in C order
+            options["order"] = "C"
+        return UFUNCS[last](scaled, factor, **options)
+    if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
+        copied = x.copy("K")  # type: ignore[attr-defined]
+        return copied if type(a) is base.array_class else base.unboxed(copied)
+    return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
+
+
+@named(numpy.astype)
+def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    if not isinstance(x, Array) and type(x) is not numpy.ndarray:
+        return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
+    elsewhere(device, None)
+    return asarray(x).astype(dtype, copy=copy)
+
+
+@named(numpy.fix)
+def fix(x: Any, out: Any = None) -> Any:
+    if foreign(x):
+        return fallback.asked(numpy.fix, x, out)
+    return UFUNCS["trunc"](x, out=out) if out is not None else UFUNCS["trunc"](asanyarray(x))
+
+
+def recordable(*values: Any) -> bool:
+    """Are these operands that a task can take: arrays and scalars of types with kernels?"""
+    known = (base.ARRAYS, elementwise.WEAK, elementwise.STRONG)
+    return not elementwise.eager_errors and not [x for x in values if not [k for k in known if type(x) in k]]
+
+
+def small(*values: Any) -> bool:
+    """Is NumPy at once the faster way: everything small, and nothing to wait for?"""
+    arrays = [x for x in values if isinstance(x, Array)]
+    return not [x for x in arrays if x.form.size >= elementwise.SMALL or not ready(x)]
+
+
+def common(*values: Any) -> numpy.dtype[Any]:
+    """NumPy's result type of arrays and scalars."""
+    return numpy.result_type(*[x.form.dtype if isinstance(x, Array) else x for x in values])
+
+
+@named(numpy.where)
+def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -> Any:
+    if x is numpy._NoValue or y is numpy._NoValue:
+        if x is not y:
+            raise ValueError("either both or neither of x and y should be given")
+        return fallback.call(numpy.where, (condition,), {}, "numpy.where")
+    operands = tuple([adopt(v) for v in (condition, x, y)])
+    if recordable(*operands):
+        dtype = common(*operands[1:])
+        if small(*operands):
+            memories: Any = [base.at_hand(v) if isinstance(v, Array) else v for v in operands]
+            found: Any = None if [v for v in memories if v is None] else numpy.where(*memories)
+            if found is not None and found.ndim and dtype in NATIVE:
+                return base.hosted(found)
+        elif dtype in NATIVE:
+            try:
+                return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands)
+            except OverflowError:
+                pass
+    return fallback.call(numpy.where, operands, {}, "numpy.where", "library")
+
+
+@named(numpy.clip)
+def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: Any = None, *,
+         min: Any = numpy._NoValue, max: Any = numpy._NoValue, **kwargs: Any) -> Any:
+    missing = numpy._NoValue
+    if a_min is missing and a_max is missing:
+        low, high = None if min is missing else min, None if max is missing else max
+    elif a_min is missing or a_max is missing or min is not missing or max is not missing:
+        given = {k: v for k, v in (("a_min", a_min), ("a_max", a_max), ("min", min), ("max", max))
+                 if v is not missing}
+        return fallback.call(numpy.clip, (a,), {**given, **kwargs}, "numpy.clip")  # raises
+    else:
+        low, high = a_min, a_max
+    if foreign(a):
+        return fallback.asked(numpy.clip, a, low, high, out, **kwargs)
+    return clipped(asanyarray(a), low, high, out, **kwargs)
+
+
+def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
+    """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
+    operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
+    if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
+        if low is None or high is None:
+            if low is not high:
+                bound = UFUNCS["minimum" if low is None else "maximum"]
+                try:
+                    return bound(*operands) if out is None else bound(*operands, out=out)
+                except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
+                    pass
+        elif out is None or isinstance(out, Array):
+            dtype = common(*operands)
+            if dtype in NATIVE:
+                try:
+                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
+                except OverflowError:
+                    return fallback.call(numpy.clip, (x, low, high), {}, "numpy.clip", "library")
+                return found if out is None else _into(out, found)
+    options = {**kwargs, **({} if out is None else {"out": out})}
+    return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
+
+
+def _into(out: Any, found: Any) -> Any:
+    """Write a result to an output array, under the rules of `out=`."""
+    if not numpy.can_cast(found.dtype, out.dtype, "same_kind") or numpy.broadcast_shapes(
+            found.shape, out.shape) != out.shape:
+        numpy.positive(numpy.zeros(found.shape, found.dtype), out=numpy.zeros(out.shape, out.dtype))  # raises
+    out[...] = found
+    return out
+
+
+@named(numpy.copyto)
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
+    source, mask = adopt(src), adopt(where)
+    if type(dst) is not base.array_class or not recordable(source, mask) or small(dst, source, mask):
+        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
+        return
+    given = source.form.dtype if isinstance(source, Array) else numpy.asarray(source).dtype
+    fits = numpy.can_cast(given, dst.dtype, casting)
+    shapes = [v.form.shape for v in (source, mask) if isinstance(v, Array)]
+    if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
+            or numpy.broadcast_shapes(*shapes, dst.shape) != dst.shape):
+        fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
+        return
+    if mask is True:
+        dst[...] = source
+        return
+    if isinstance(source, Array) and source.form.dtype != dst.dtype:
+        source = source.astype(dst.dtype)  # type: ignore[attr-defined]
+    name = dst.form.name
+    dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
+
+
+@named(numpy.putmask)
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    chosen, source = adopt(mask), adopt(values)
+    same = type(a) is base.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
+    plain = not isinstance(source, Array) or same and source.form.shape == a.shape
+    if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
+        copyto(a, source, "unsafe", chosen)
+    else:
+        fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
+
+
+@named(numpy.nan_to_num)
+def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    a = asanyarray(x)
+    if type(a) is not base.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+        return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
+    limits = numpy.finfo(a.dtype)
+    high = limits.max if posinf is None else posinf
+    low = limits.min if neginf is None else neginf
+    found: Any = where(UFUNCS["isnan"](a), nan, a)
+    found = where(UFUNCS["equal"](a, float("inf")), high, found)
+    found = where(UFUNCS["equal"](a, float("-inf")), low, found)
+    if copy:
+        converted = found.astype(a.dtype, copy=False)
+        kept = replica(a.meta, a.dtype)
+        if converted.form is not kept:  # of an array with repeated rows NumPy makes a copy first
+            converted, found = fresh(kept), converted
+            converted[...] = found
+        return converted if type(x) is base.array_class else base.unboxed(converted)
+    a[...] = found
+    return a
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float))
+
+
+@named(numpy.nansum)
+def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.nansum, a, axis, dtype, out, **kwargs)
+    return _without_nans(a, 0).sum(axis, dtype, out, **kwargs)
+
+
+@named(numpy.nanprod)
+def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.nanprod, a, axis, dtype, out, **kwargs)
+    return _without_nans(a, 1).prod(axis, dtype, out, **kwargs)
+
+
+def _without_nans(a: Any, value: Any) -> Any:
+    x = asanyarray(a)
+    if x.dtype.kind == "O":
+        return where(UFUNCS["not_equal"](x, x), value, x)
+    return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
+
+
+@named(numpy.tri)
+def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
+    from diffuse.numpy.ops.creation import arange
+
+    if like is not None and elsewhere(None, like):
+        return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
+    mask = arange(N).reshape(-1, 1) >= arange(-k, (N if M is None else M) - k)
+    return mask.astype(dtype, copy=False)
+
+
+def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
+    if foreign(m):
+        return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
+    m = asanyarray(m)
+    mask = tri(*m.shape[-2:], k=k, dtype=bool) if m.ndim > 1 else tri(m.shape[0], k=k, dtype=bool)
+    zero = m.dtype.type(0)
+    return where(mask, m, zero) if keep_low else where(mask, zero, m)
+
+
+@named(numpy.tril)
+def tril(m: Any, k: int = 0) -> Any:
+    return _triangle(m, k, True)
+
+
+@named(numpy.triu)
+def triu(m: Any, k: int = 0) -> Any:
+    return _triangle(m, k - 1, False)
+
+
+@asking(numpy.meshgrid)
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    from diffuse.numpy.ops.manipulation import broadcast_arrays
+
+    rank = len(xi)
+    grids = [asanyarray(x).reshape((1,) * i + (-1,) + (1,) * (rank - 1 - i)) for i, x in enumerate(xi)]
+    if indexing == "xy" and rank > 1:
+        grids[0] = grids[0].reshape((1, -1) + (1,) * (rank - 2))
+        grids[1] = grids[1].reshape((-1, 1) + (1,) * (rank - 2))
+    found = grids if sparse else broadcast_arrays(*grids)
+    return tuple([x.copy() if copy else x for x in found])

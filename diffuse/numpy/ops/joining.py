@@ -1,0 +1,281 @@
+"""Functions that lay arrays side by side or shift them about: a fresh array, and assignments to its parts."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base, forms
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.creation import array, asanyarray, empty, empty_like, fresh
+from diffuse.numpy.ops.manipulation import (
+    asking,
+    atleast_1d,
+    atleast_2d,
+    atleast_3d,
+    expand_dims,
+    is_array,
+    viewed,
+)
+from diffuse.numpy.ops.operands import lowered
+from diffuse.settings import config
+
+WEAK = frozenset({int, float, complex})
+
+
+def _at_once(arrays: list[Any]) -> bool:
+    """Are these for NumPy: types without kernels, or small and ready?"""
+    if not all(type(x) is base.array_class for x in arrays):
+        return True
+    return sum(x.size for x in arrays) < config.small and all(base.ready(x) for x in arrays)
+
+
+def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return fallback.call(function, args, kwargs, f"numpy.{function.__name__}", "library")
+
+
+def _sequence(*args: Any, **kwargs: Any) -> Any:
+    """The arrays that a call joins."""
+    arrays = args[0] if args else next(iter(kwargs.values()), None)
+    return arrays if hasattr(arrays, "__getitem__") else None
+
+
+@asking(numpy.concatenate, _sequence)
+def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
+                casting: Any = "same_kind") -> Any:
+    parts = [asanyarray(x) for x in arrays]
+    if axis is None and dtype is None and out is None and not WEAK.isdisjoint(map(type, arrays)):
+        # the only place where Python's numbers can stand among arrays, whose type they take
+        types = [v if type(v) in WEAK else x.dtype for v, x in zip(arrays, parts, strict=True)]
+        dtype = numpy.result_type(*types)
+    options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
+    if not parts or out is not None or _at_once(parts):
+        return _fallback(numpy.concatenate, parts, **options)
+    if axis is None:
+        parts, axis = [x.ravel() for x in parts], 0
+    found = base.element_type(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
+    rank, first = parts[0].ndim, parts[0].shape
+    along = axis + rank if axis < 0 else axis
+    fits = 0 <= along < rank and found in NATIVE and all(
+        x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]
+        and numpy.can_cast(x.dtype, found, casting) for x in parts)
+    if not fits:  # NumPy says why
+        return _fallback(numpy.concatenate, parts, **options)
+    length = sum(x.shape[along] for x in parts)
+    shape = (*first[:along], length, *first[along + 1:])
+    joined = fresh(forms.joined([x.meta for x in parts], along, shape, found))
+    place, before = [slice(None)] * rank, 0
+    for x in parts:
+        place[along] = slice(before, before + x.shape[along])
+        joined[tuple(place)] = x
+        before += x.shape[along]
+    return joined
+
+
+@asking(numpy.concat, _sequence)
+def concat(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None,
+           casting: Any = "same_kind") -> Any:
+    return concatenate(arrays, axis, out, dtype=dtype, casting=casting)
+
+
+@asking(numpy.stack, _sequence)
+def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
+          casting: Any = "same_kind") -> Any:
+    parts = [asanyarray(x) for x in arrays]
+    if not parts:
+        raise ValueError("need at least one array to stack")
+    if len({x.shape for x in parts}) != 1:
+        raise ValueError("all input arrays must have the same shape")
+    return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype=dtype, casting=casting)
+
+
+def _listed(found: Any) -> list[Any]:
+    return list(found) if isinstance(found, (list, tuple)) else [found]
+
+
+@asking(numpy.vstack, _sequence)
+def vstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    return concatenate(_listed(atleast_2d(*tup)), 0, dtype=dtype, casting=casting)
+
+
+def row_stack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    warnings.warn("`row_stack` alias is deprecated. Use `np.vstack` directly.", DeprecationWarning,
+                  stacklevel=2)
+    return vstack(tup, dtype=dtype, casting=casting)
+
+
+@asking(numpy.hstack, _sequence)
+def hstack(tup: Any, *, dtype: Any = None, casting: Any = "same_kind") -> Any:
+    parts = _listed(atleast_1d(*tup))
+    return concatenate(parts, 0 if parts and parts[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+
+
+@asking(numpy.dstack, _sequence)
+def dstack(tup: Any) -> Any:
+    return concatenate(_listed(atleast_3d(*tup)), 2)
+
+
+@asking(numpy.column_stack, _sequence)
+def column_stack(tup: Any) -> Any:
+    arrays = [asanyarray(x) for x in tup]
+    return concatenate([x if x.ndim >= 2 else atleast_2d(x).T for x in arrays], 1)
+
+
+@asking(numpy.append)
+def append(arr: Any, values: Any, axis: int | None = None) -> Any:
+    arr, values = asanyarray(arr), asanyarray(values)
+    if axis is None:
+        return concatenate((arr.ravel(), values.ravel()), 0)
+    return concatenate((arr, values), axis)
+
+
+def _leaves(part: Any, level: int = 0) -> list[tuple[Any, int]]:
+    """The arrays in nested lists, and how deep each lies."""
+    if type(part) is not list or not part:
+        return [(part, level)]
+    return [leaf for inner in part for leaf in _leaves(inner, level + 1)]
+
+
+def _joined(part: Any, depth: int, rank: int) -> Any:
+    """Nested lists of arrays as one array: the innermost lists run along the last axis."""
+    if depth:
+        return concatenate([_joined(inner, depth - 1, rank) for inner in part], axis=-depth)
+    return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
+
+
+@asking(numpy.block, lambda arrays: [leaf for leaf, _ in _leaves(arrays)])
+def block(arrays: Any) -> Any:
+    leaves = _leaves(arrays)
+    depth = max(level for _, level in leaves)
+    if any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):  # NumPy says why
+        return _fallback(numpy.block, arrays)
+    found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))
+    return found.copy() if depth == 0 else found
+
+
+@asking(numpy.roll)
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    a = asanyarray(a)
+    if _at_once([a]) or not a.size:
+        return _fallback(numpy.roll, a, shift, axis)
+    if axis is None:
+        return roll(a.ravel(), shift, 0).reshape(a.shape)
+    shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.asarray(axis))
+    if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
+        return _fallback(numpy.roll, a, shift, axis)
+    amounts: dict[int, int] = {}
+    for s, d in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
+        d = numpy.lib.array_utils.normalize_axis_index(d, a.ndim)
+        amounts[d] = amounts.get(d, 0) + s
+    pieces: list[list[tuple[slice, slice]]] = []
+    for d in range(a.ndim):
+        s = amounts.get(d, 0) % a.shape[d]
+        moved = [(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))]
+        pieces.append(moved if s else [(slice(None), slice(None))])
+    rolled = empty_like(a)
+    for places in itertools.product(*pieces):
+        rolled[tuple([to for to, _ in places])] = a[tuple([source for _, source in places])]
+    return rolled
+
+
+@asking(numpy.tile)
+def tile(A: Any, reps: Any) -> Any:
+    a = asanyarray(A)
+    times = tuple(reps) if isinstance(reps, (tuple, list)) else (reps,)
+    rank = max(a.ndim, len(times))
+    if _at_once([a]) or not all([isinstance(r, (int, numpy.integer)) and r >= 0 for r in times]):
+        return _fallback(numpy.tile, a, reps)
+    if all(r == 1 for r in times):
+        return array(a, ndmin=rank)
+    times = (1,) * (rank - len(times)) + times
+    shape = (1,) * (rank - a.ndim) + a.shape
+    tiled = empty([r * n for r, n in zip(times, shape, strict=True)], a.dtype)
+    if tiled.size:
+        apart = tiled.reshape([k for pair in zip(times, shape, strict=True) for k in pair])
+        apart[...] = a.reshape([k for n in shape for k in (1, n)])
+    return tiled
+
+
+@asking(numpy.repeat)
+def repeat(a: Any, repeats: Any, axis: int | None = None) -> Any:
+    a = asanyarray(a)
+    if not isinstance(repeats, (int, numpy.integer)) or repeats < 0 or _at_once([a]):
+        return _fallback(numpy.repeat, a, repeats, axis)
+    if axis is None or not a.ndim:
+        a = a.ravel()
+    axis = numpy.lib.array_utils.normalize_axis_index(0 if axis is None else axis, a.ndim)
+    n, count = a.shape[axis], int(repeats)
+    repeated = empty((*a.shape[:axis], n * count, *a.shape[axis + 1:]), a.dtype)
+    if repeated.size:
+        apart = repeated.reshape((*a.shape[:axis], n, count, *a.shape[axis + 1:]))
+        apart[...] = expand_dims(a, axis + 1)
+    return repeated
+
+
+@asking(numpy.pad)
+def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
+    a = asanyarray(array)
+    if _at_once([a]) or not _paddable(a, pad_width, mode, kwargs):
+        native = is_array(a) and a.size > config.small
+        reason = None if native else "library"
+        return fallback.call(numpy.pad, (a, pad_width, mode), kwargs, "numpy.pad", reason)
+    widths = numpy.broadcast_to(numpy.asarray(pad_width), (a.ndim, 2)).tolist()
+    values = numpy.broadcast_to(numpy.asarray(kwargs.get("constant_values", 0)), (a.ndim, 2))
+    padded = empty([n + low + high for n, (low, high) in zip(a.shape, widths, strict=True)], a.dtype,
+                   "F" if a.flags.fnc else "C")
+    padded[tuple([slice(low, low + n) for n, (low, _) in zip(a.shape, widths, strict=True)])] = a
+    for axis, (low, high) in enumerate(widths):
+        # what this axis fills: the whole of earlier axes, the original part of later ones
+        later = zip(a.shape[axis + 1:], widths[axis + 1:], strict=True)
+        place = [slice(None)] * (axis + 1) + [slice(b, b + n) for n, (b, _) in later]
+        _pad_axis(padded, place, axis, a.shape[axis], low, high, mode, values[axis])
+    return padded
+
+
+def _paddable(a: Any, pad_width: Any, mode: Any, kwargs: dict[str, Any]) -> bool:
+    """Is this a padding by one assignment on each side, and are its arguments right?"""
+    widths = numpy.asarray([] if isinstance(pad_width, dict) else lowered(pad_width))
+    if widths.dtype.kind not in "iu" or widths.size == 0 or widths.min() < 0 or not a.size:
+        return False
+    try:
+        widths = numpy.broadcast_to(widths, (a.ndim, 2))
+        numpy.broadcast_to(numpy.asarray(lowered(kwargs.get("constant_values", 0))), (a.ndim, 2))
+    except ValueError:
+        return False
+    longest = dict(zip(range(a.ndim), widths.max(axis=1).tolist(), strict=True))
+    match mode:
+        case "constant":
+            return not set(kwargs) - {"constant_values"}
+        case "edge":
+            return not kwargs
+        case "wrap" | "symmetric":
+            return not kwargs and all(longest[d] <= n for d, n in enumerate(a.shape))
+        case "reflect":
+            return not kwargs and all(longest[d] < n for d, n in enumerate(a.shape))
+        case _:
+            return False
+
+
+def _pad_axis(padded: Any, place: list[slice], axis: int, n: int, low: int, high: int, mode: str,
+              values: Any) -> None:
+    """Fill both sides of one axis from the part between them."""
+    def part(start: int, stop: int, step: int = 1) -> tuple[slice, ...]:
+        cut = list(place)
+        cut[axis] = slice(start, stop if stop >= 0 else None, step)
+        return tuple(cut)
+
+    end = low + n
+    sources = {
+        "edge": ((low, low + 1, 1), (end - 1, end, 1)),
+        "wrap": ((end - low, end, 1), (low, low + high, 1)),
+        "reflect": ((2 * low, low, -1), (end - 2, end - 2 - high, -1)),
+        "symmetric": ((2 * low - 1, low - 1, -1), (end - 1, end - 1 - high, -1)),
+    }
+    sides = ((low, (0, low), 0, values[0]), (high, (end, end + high), 1, values[1]))
+    for width, target, source, value in sides:
+        if width:
+            padded[part(*target)] = value if mode == "constant" else padded[part(*sources[mode][source])]

@@ -1,0 +1,209 @@
+"""Functions that give views: the same elements under another shape, order or index.
+
+NumPy's own function runs on the array's description (`meta`), so views and errors are exactly NumPy's, and
+nothing waits.  Another library's array is asked itself, as NumPy asks it: `np.transpose(sparse)` is sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy
+from numpy.lib import stride_tricks
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.creation import asanyarray
+from diffuse.numpy.ops.operands import foreign, lowered
+
+
+def is_array(x: Any) -> bool:
+    """Is this Diffuse's: an array, or a scalar that a task is about to write?"""
+    return isinstance(x, Array)
+
+
+def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A view function of NumPy, applied to an array's description; the result looks into the same store."""
+    if foreign(x):
+        return fallback.asked(function, x, *args, **kwargs)
+    x = asanyarray(x)
+    args = tuple([lowered(a) for a in args])
+    if not is_array(x):
+        return function(x, *args, **kwargs)
+    if type(x) is not base.array_class:
+        x = x[...]
+    found = function(x.meta, *args, **kwargs)
+    if isinstance(found, numpy.generic):  # of a 0-d array: the description was asked for its element
+        return function(base.host(x), *args, **kwargs)
+    if isinstance(found, numpy.ndarray):
+        return x if found is x.meta else base.viewing(x, found)
+    return type(found)([base.viewing(x, part) for part in found])
+
+
+def named(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give our function NumPy's documentation and signature."""
+    def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
+        ours.__doc__ = function.__doc__
+        ours.__wrapped__ = function  # type: ignore[attr-defined]
+        return ours
+
+    return mark
+
+
+def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = None
+           ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """As `named`, for a function that makes Diffuse's arrays of its arguments: a call with an array of
+    another library that answers NumPy's functions itself stays NumPy's.  `arrays` finds the arrays among the
+    arguments, or gives None where NumPy should raise; without it they are the positional arguments."""
+    def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(ours)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            found = args if arrays is None else arrays(*args, **kwargs)
+            if found is None or any([asks(x) for x in found]):
+                return fallback.call(function, args, kwargs, silent="foreign")
+            return ours(*args, **kwargs)
+
+        return named(function)(run)
+
+    return mark
+
+
+def asks(x: Any) -> bool:
+    """Does `x` answer calls of NumPy's functions, being neither Diffuse's nor plainly NumPy's?"""
+    kind = type(x)
+    return kind not in base.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
+
+
+def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not args:  # the array was given by its name, which differs from function to function
+            name = next(iter(kwargs), "")
+            return viewed(kwargs.pop(name), function, **kwargs) if kwargs else function()
+        return viewed(args[0], function, *args[1:], **kwargs)
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__module__ = __name__
+    named(function)(run)
+    return run
+
+
+transpose = _view_function(numpy.transpose)
+permute_dims = _view_function(numpy.permute_dims)
+matrix_transpose = _view_function(numpy.matrix_transpose)
+swapaxes = _view_function(numpy.swapaxes)
+moveaxis = _view_function(numpy.moveaxis)
+rollaxis = _view_function(numpy.rollaxis)
+squeeze = _view_function(numpy.squeeze)
+expand_dims = _view_function(numpy.expand_dims)
+flip = _view_function(numpy.flip)
+fliplr = _view_function(numpy.fliplr)
+flipud = _view_function(numpy.flipud)
+rot90 = _view_function(numpy.rot90)
+diagonal = _view_function(numpy.diagonal)
+split = _view_function(numpy.split)
+array_split = _view_function(numpy.array_split)
+hsplit = _view_function(numpy.hsplit)
+vsplit = _view_function(numpy.vsplit)
+dsplit = _view_function(numpy.dsplit)
+if hasattr(numpy, "unstack"):
+    unstack = _view_function(numpy.unstack)
+sliding_window_view = _view_function(stride_tricks.sliding_window_view)
+as_strided = _view_function(stride_tricks.as_strided)
+
+
+@named(numpy.broadcast_to)
+def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    if subok and foreign(array):
+        return fallback.asked(numpy.broadcast_to, array, shape, subok=True)
+    return viewed(array, numpy.broadcast_to, shape)
+
+
+@named(numpy.broadcast_arrays)
+def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
+    if any(foreign(x) for x in args):
+        return fallback.asked(numpy.broadcast_arrays, *args, subok=subok)
+    arrays = [asanyarray(x) for x in args]
+    shape = numpy.broadcast_shapes(*[x.shape for x in arrays])
+    return tuple([x if x.shape == shape else broadcast_to(x, shape) for x in arrays])
+
+
+def _at_least(function: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arys: Any) -> Any:
+        found = tuple([viewed(x, function) for x in arys])
+        return found[0] if len(found) == 1 else found
+
+    run.__name__ = run.__qualname__ = function.__name__
+    run.__module__ = __name__
+    named(function)(run)
+    return run
+
+
+atleast_1d = _at_least(numpy.atleast_1d)
+atleast_2d = _at_least(numpy.atleast_2d)
+atleast_3d = _at_least(numpy.atleast_3d)
+
+
+@named(numpy.reshape)
+def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
+    return asanyarray(a).reshape(shape, order=order, copy=copy)
+
+
+@named(numpy.ravel)
+def ravel(a: Any, order: Any = "C") -> Any:
+    if foreign(a):
+        return fallback.asked(numpy.ravel, a, order)
+    return asanyarray(a).ravel(order=order)
+
+
+@named(numpy.real)
+def real(val: Any) -> Any:
+    return _component(val, numpy.real)
+
+
+@named(numpy.imag)
+def imag(val: Any) -> Any:
+    return _component(val, numpy.imag)
+
+
+def _component(val: Any, function: Callable[..., Any]) -> Any:
+    if foreign(val) or (numpy.isscalar(val) and not is_array(val)):
+        return fallback.asked(function, val)
+    return getattr(asanyarray(val), function.__name__)
+
+
+@named(numpy.shape)
+def shape(a: Any) -> Any:
+    return a.shape if is_array(a) else fallback.asked(numpy.shape, a)
+
+
+@named(numpy.ndim)
+def ndim(a: Any) -> Any:
+    return a.ndim if is_array(a) else fallback.asked(numpy.ndim, a)
+
+
+@named(numpy.size)
+def size(a: Any, axis: Any = None) -> Any:
+    return numpy.size(a.meta, axis) if isinstance(a, Array) else fallback.asked(numpy.size, a, axis)
+
+
+@named(numpy.may_share_memory)
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    return _shared(a, b, numpy.may_share_memory, max_work)
+
+
+@named(numpy.shares_memory)
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    return _shared(a, b, numpy.shares_memory, max_work)
+
+
+def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
+    if isinstance(a, Array) and isinstance(b, Array):
+        if base.storage_of(a) is not base.storage_of(b):
+            return False
+        return bool(function(a.meta, b.meta, max_work=max_work))
+    return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

@@ -1,0 +1,132 @@
+"""Means and variances: the sums and elementwise steps that NumPy's own are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, host, ready, ufuncs
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import creation, elementwise, folds
+from diffuse.numpy.ops.arguments import axes_of, into, receives
+from diffuse.numpy.ops.operands import adopt, foreign, wrap
+
+_NoValue = numpy._NoValue
+NUMBERS = (int, float, numpy.integer, numpy.floating)
+
+
+def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
+    """The array of a mean or variance that Diffuse computes, else None."""
+    x = None if foreign(a) else creation.asarray(a)
+    if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
+        return None
+    if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
+        return None
+    if dtype is not None and (base.element_type(dtype).name not in ("float32", "float64")
+                              or x.form.name[0] == "c"):
+        return None
+    return x
+
+
+def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
+    """The type that moments are summed in, and the type to give back if it is another."""
+    if dtype is not None:
+        return numpy.dtype(dtype), None
+    if x.form.name[0] in "iub":
+        return numpy.dtype(numpy.float64), None
+    if x.form.name == "float16":
+        return numpy.dtype(numpy.float32), numpy.dtype(numpy.float16)
+    return x.form.dtype, None
+
+
+def _given(result: Any, back: Any) -> Any:
+    """A result in the type of the array."""
+    if back is not None:
+        result = result.astype(back)
+        if isinstance(result, Array) and not result.form.ndim and not ready(result):
+            result = base.scalar_class.of(result)
+    return result
+
+
+def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
+            where: Any = True) -> Any:
+    if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
+            and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
+            and a.form.size and folds.immediate(a)):
+        total = folds.small_total("sum", a)
+        if total is not None:
+            return total / total.dtype.type(a.form.size)
+    x = _plain(a, axis, dtype, where)
+    if x is None:
+        return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
+    axes = axes_of(axis, x.form.ndim)
+    wanted, back = _precision(x, dtype)
+    keep = keepdims is not _NoValue and bool(keepdims)
+    target = adopt(out, writing=True)
+    if target is not None and (back is not None or not receives(target, wanted, x, axes, keep)):
+        return _moment(numpy.mean, x, axis, dtype, out, keepdims, where, {})
+    total = folds.fold("sum", x, axes, wanted, keep)
+    result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back)
+    return result if target is None else into(target, result, out)
+
+
+def _step(name: str, x: Any, y: Any) -> Any:
+    """An operation on real elements, at once where folds are done at once."""
+    function = ufuncs[name]
+    if (isinstance(x, Array) and isinstance(y, Array) and x.form.name[0] != "c" and folds.immediate(x)
+            and ready(y)):
+        return wrap(function.host(host(x), host(y)))
+    return function(x, y)
+
+
+def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
+    """total / count in the type of the total."""
+    result = ufuncs["divide"](total, count)
+    return result if result.dtype == wanted else result.astype(wanted)
+
+
+def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: Any, keepdims: Any, where: Any,
+            more: dict[str, Any]) -> Any:
+    options = {"axis": axis, "dtype": dtype, "out": out, **more}
+    if keepdims is not _NoValue:
+        options["keepdims"] = keepdims
+    if where is not True and where is not _NoValue:
+        options["where"] = where
+    return fallback.call(function, (a,), options, silent="inspection")
+
+
+def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
+             mean: Any, correction: Any) -> Any:
+    """NumPy's two passes: the mean, then the mean of the squared distances from it."""
+    if correction is not _NoValue:
+        if ddof != 0:
+            raise ValueError("ddof and correction can't be provided simultaneously.")
+        ddof = correction
+    more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
+    x = _plain(a, axis, dtype, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
+    if x is None:
+        return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
+    axes = axes_of(axis, x.form.ndim)
+    count = prod([x.form.shape[d] for d in axes])
+    wanted, back = _precision(x, dtype)
+    real = wanted if wanted.kind == "f" else numpy.dtype(f"f{wanted.itemsize // 2}")
+    keep = keepdims is not _NoValue and bool(keepdims)
+    target = adopt(out, writing=True)
+    mixed = target is not None and (back is not None or not receives(target, real, x, axes, keep))
+    if mixed or count - ddof <= 0:
+        return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
+    centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
+    distance = _step("subtract", x, centre)
+    if wanted.kind == "c":
+        squares = distance.real * distance.real + distance.imag * distance.imag
+    else:
+        squares = _step("multiply", distance, distance)
+    result = _quotient(folds.fold("sum", creation.asarray(squares), axes, real, keep), count - ddof, real)
+    if name == "std":
+        result = ufuncs["sqrt"](result)
+    result = _given(result, back)
+    return result if target is None else into(target, result, out)

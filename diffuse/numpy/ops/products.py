@@ -1,0 +1,134 @@
+"""Products of vectors and matrices: NumPy's BLAS, called in stream order so that recording goes on meanwhile.
+
+Products of two vectors are reductions and fuse; matrix products are opaque tasks over whole arrays.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import Array, recorded, storage_of, view_of
+from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops.creation import asanyarray, asarray
+from diffuse.numpy.ops.functions import small
+from diffuse.numpy.ops.manipulation import asking, asks, named
+from diffuse.numpy.ops.operands import foreign
+from diffuse.numpy.ops.ufuncs import UFUNCS
+from diffuse.stream import engine
+
+
+def _plain(x: Any, y: Any) -> bool:
+    """Are these arrays whose product a task can make, and large enough for one?"""
+    arrays = type(x) is base.array_class and type(y) is base.array_class
+    return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
+            and not small(x, y))
+
+
+def _vectors(x: Any, y: Any) -> bool:
+    """Are these what most products are of, two large vectors of one type?  (A short way to the answer.)"""
+    if type(x) is not base.array_class or type(y) is not base.array_class:
+        return False
+    form = x.form
+    return (form is y.form and form.ndim == 1 and form.size >= (elementwise.SMALL or 1)
+            and form.dtype.kind in "fiu" and not elementwise.eager_errors)
+
+
+def product(x: Any, y: Any) -> Any:
+    """The matrix product of two arrays of at least one dimension, or None where NumPy must say no."""
+    if x.form is y.form and _vectors(x, y):
+        return folds.product(x, y)
+    rows, columns = x.shape[:-1], y.shape[-1:] if y.ndim > 1 else ()
+    inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if x.shape[-1] != inner:
+        return None
+    dtype = numpy.result_type(x.dtype, y.dtype)
+    if dtype not in NATIVE:
+        return None
+    if x.ndim == 1 and y.ndim == 1 and dtype.kind in "fiu":
+        return folds.product(x, y)
+    try:
+        batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
+    except ValueError:
+        return None
+    out = recorded(row_major((*batch, *rows[-1:], *columns), dtype))
+    _submit(x, y, out)
+    return out if out.ndim else base.scalar_class.of(out)
+
+
+def _submit(x: Any, y: Any, out: Any) -> None:
+    operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
+    engine.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
+
+
+def _matmul(x: Any, y: Any, out: Any) -> None:
+    if out.ndim:
+        numpy.matmul(x, y, out=out)
+    else:
+        out[...] = numpy.matmul(x, y)
+
+
+def _matmul_general(args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+    """Any call of `matmul`."""
+    if len(args) == 2 and out is None and not options:
+        x, y = args
+        if not isinstance(x, Array) or not isinstance(y, Array):
+            if foreign(x) or foreign(y):  # it may answer itself
+                return _by_numpy(args)
+            x, y = asanyarray(x), asanyarray(y)
+        if _vectors(x, y) or _plain(x, y):
+            try:
+                found = product(x, y)
+            except base.Unaddressable:
+                found = None
+            if found is not None:
+                return found
+    return _by_numpy(args, out, **options)
+
+
+_by_numpy = UFUNCS["matmul"].general
+UFUNCS["matmul"].general = _matmul_general  # type: ignore[method-assign]
+
+
+@named(numpy.dot)
+def dot(a: Any, b: Any, out: Any = None) -> Any:
+    if out is None and _vectors(a, b):
+        return UFUNCS["matmul"](a, b)
+    if asks(a) or asks(b):
+        return fallback.asked(numpy.dot, a, b, out)
+    x, y = asanyarray(a), asanyarray(b)
+    if out is None and isinstance(x, Array) and isinstance(y, Array):
+        if x.ndim == 0 or y.ndim == 0:  # type: ignore[attr-defined]
+            return UFUNCS["multiply"](x, y)
+        if _plain(x, y) and y.ndim <= 2 and (x.ndim <= 2 or y.ndim == 1):  # type: ignore[attr-defined]
+            return UFUNCS["matmul"](x, y)
+    return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
+
+
+@asking(numpy.vdot)
+def vdot(a: Any, b: Any, /) -> Any:
+    x, y = asanyarray(a), asanyarray(b)
+    if not _plain(x, y) or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu" or x.size != y.size:
+        return fallback.call(numpy.vdot, (x, y), {}, "numpy.vdot", "library")
+    return folds.product(x.ravel(), y.ravel())
+
+
+@asking(numpy.inner)
+def inner(a: Any, b: Any, /) -> Any:
+    x, y = asanyarray(a), asanyarray(b)
+    if _plain(x, y) and x.ndim == 1 and y.ndim <= 2:
+        return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
+    return fallback.call(numpy.inner, (x, y), {}, "numpy.inner", "library")
+
+
+@asking(numpy.outer)
+def outer(a: Any, b: Any, out: Any = None) -> Any:
+    x, y = asarray(a).ravel(), asarray(b).ravel()
+    options = {} if out is None else {"out": out}
+    return UFUNCS["multiply"](x[:, None], y[None, :], **options)
+
+

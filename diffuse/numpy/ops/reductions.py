@@ -1,0 +1,122 @@
+"""NumPy's reductions by name: `sum`, `max`, `mean`, `argmin`, `cumsum` ... as functions of any array-like."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays.base import Array, ready
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import creation, folds, moments
+from diffuse.numpy.ops.operands import foreign
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+_NoValue = numpy._NoValue
+
+
+def sum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
+        initial: Any = _NoValue, where: Any = True) -> Any:
+    return folds.reduce("sum", a, axis, dtype, out, keepdims, initial, where)
+
+
+def prod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
+         initial: Any = _NoValue, where: Any = True) -> Any:
+    return folds.reduce("prod", a, axis, dtype, out, keepdims, initial, where)
+
+
+def min(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, initial: Any = _NoValue,
+        where: Any = True) -> Any:
+    return folds.reduce("min", a, axis, None, out, keepdims, initial, where)
+
+
+def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, initial: Any = _NoValue,
+        where: Any = True) -> Any:
+    return folds.reduce("max", a, axis, None, out, keepdims, initial, where)
+
+
+def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
+    return folds.reduce("any", a, axis, _truth(a), out, keepdims, _NoValue, where)
+
+
+def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
+    return folds.reduce("all", a, axis, _truth(a), out, keepdims, _NoValue, where)
+
+
+def _truth(a: Any) -> Any:
+    """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects.
+    Other libraries' arrays know theirs."""
+    return None if builtins.isinstance(a, Array) or foreign(a) else numpy.bool_
+
+
+amin, amax = min, max
+
+
+def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
+    """The largest element less the smallest."""
+    if foreign(a):
+        return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
+    high = folds.reduce("max", a, axis, None, out, keepdims)
+    low = folds.reduce("min", a, axis, None, None, keepdims)
+    return UFUNCS["subtract"](high, low, out=out)
+
+
+def argmin(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValue) -> Any:
+    return folds.extreme("argmin", a, axis, out, keepdims)
+
+
+def argmax(a: Any, axis: Any = None, out: Any = None, *, keepdims: Any = _NoValue) -> Any:
+    return folds.extreme("argmax", a, axis, out, keepdims)
+
+
+def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue, *,
+         where: Any = True) -> Any:
+    return moments.mean_of(a, axis, dtype, out, keepdims, where)
+
+
+def var(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NoValue,
+    *,
+    where: Any = True,
+    mean: Any = _NoValue,
+    correction: Any = _NoValue,
+) -> Any:
+    return moments.variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def std(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    out: Any = None,
+    ddof: Any = 0,
+    keepdims: Any = _NoValue,
+    *,
+    where: Any = True,
+    mean: Any = _NoValue,
+    correction: Any = _NoValue,
+) -> Any:
+    return moments.variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
+
+
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """The number of elements that are true."""
+    x = creation.asarray(a)
+    if not builtins.isinstance(x, Array) or x.form.size == 0 or (axis is None and ready(x)):
+        return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
+    truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)
+    return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)
+
+
+def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return folds.scan("cumsum", a, axis, dtype, out)
+
+
+def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
+    return folds.scan("cumprod", a, axis, dtype, out)

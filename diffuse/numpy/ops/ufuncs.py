@@ -1,0 +1,388 @@
+"""Ufunc objects: NumPy's signatures and errors in, elementwise tasks and reductions out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import numpy
+
+from diffuse.ir import Scalar
+from diffuse.kernels.body import generators
+from diffuse.kernels.build import routines
+from diffuse.kernels.meaning import functions
+from diffuse.numpy.arrays import base, views
+from diffuse.numpy.arrays.base import ARRAYS, Array, host, operand, ready, recorded
+from diffuse.numpy.arrays.forms import NATIVE, like
+from diffuse.numpy.bridge import fallback, overrides
+from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
+
+SPLIT = {
+    "divmod": ("floor_divide", "remainder"),
+    "modf": ("modf_0", "modf_1"),
+    "frexp": ("frexp_0", "frexp_1"),
+}
+"""Operations with two results, each computed by an operation of its own."""
+
+SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
+FOLDS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max", "logical_or": "any",
+         "logical_and": "all"}
+SCANS = {"add": "cumsum", "multiply": "cumprod"}
+_NoValue: Any = numpy._NoValue
+EXTREMA = ("maximum", "minimum")
+EXTREMA_OF_TWO = (
+    "Passing more than 2 positional arguments to np.maximum and np.minimum is deprecated. If you meant to "
+    "use the third argument as an output, use the `out` keyword argument instead. If you hoped to work with "
+    "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
+"""What NumPy says to an output array for extrema that is not named."""
+
+
+class ufunc:
+    """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
+
+    library = "numpy"
+    __class__ = numpy.ufunc  # type: ignore[assignment]
+    """For `isinstance(np.add, np.ufunc)`, which programs ask."""
+
+    def __init__(self, function: Any, operation: str | None = None) -> None:
+        self.numpy = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+        self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
+        self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
+        self.signature = function.signature
+        self.operation = operation or SAME.get(self.__name__, self.__name__)
+        self.recordable = function.signature is None and all(
+            generators.fusible(name) for name in SPLIT.get(self.operation, (self.operation,)))
+        self.host: Callable[..., Any] = function if _exact(self) else _routine(self)
+        """The operation on memory, at once, with the bits of compiled code."""
+
+    def __repr__(self) -> str:
+        return f"<ufunc '{self.__name__}'>"
+
+    def __getattr__(self, name: str) -> Any:
+        """What is asked for seldom: the signature for `inspect`, NumPy's own interface to its loops."""
+        if name == "numpy":
+            raise AttributeError(name)
+        return getattr(self.numpy, name)
+
+    def __eq__(self, other: Any) -> Any:
+        """The same operation, in a library's tables of NumPy's ufuncs, too."""
+        return self.numpy is (other.numpy if isinstance(other, ufunc) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find, (self.__name__,)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not kwargs:
+            if len(args) == 2 and self.nin == 2 and self.nout == 1:
+                return elementwise.binary(self, args[0], args[1])
+            if len(args) == 1 and self.nin == 1 and self.nout == 1:
+                return elementwise.unary(self, args[0])
+        if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
+            if self.__name__ in EXTREMA:
+                warnings.warn(EXTREMA_OF_TWO, DeprecationWarning, stacklevel=2)
+            out = args[self.nin:] + (None,) * (self.nargs - len(args))
+            return self.general(args[:self.nin], out=out, **kwargs)
+        if len(args) != self.nin:  # NumPy says why
+            return fallback.call(self.numpy, args, kwargs)
+        out = kwargs.get("out", ())
+        if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
+            return fallback.call(self.numpy, args, kwargs, silent="foreign")
+        out = kwargs.pop("out", None)
+        if out is not None and not isinstance(out, tuple):
+            out = (out,)
+        return self.general(args, out=out, **kwargs)
+
+    def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+        """Any call: operands of any type, output arrays, and NumPy's keywords."""
+        outs = out if out is not None else (None,) * self.nout
+        if len(outs) != self.nout:
+            raise ValueError("The 'out' tuple must have exactly one entry per ufunc output")
+        operands = tuple([adopt(x) for x in args])
+        targets = tuple([adopt(x, writing=True) for x in outs])
+        mask = given = options.get("where", True)
+        if mask is not True:
+            if type(mask) in (list, tuple):
+                mask = numpy.array(lowered(mask), bool)
+            mask = options["where"] = adopt(mask)
+        known = all(
+            x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands)
+        )
+        if (not known or elementwise.eager_errors or self.signature is not None
+                or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
+                or any(x is not None and type(x) is not base.array_class for x in targets)
+                or (mask is not True and type(mask) not in ARRAYS)):
+            plain = known and out is None and mask is True
+            if not plain and overrides.answer((*operands, *targets, mask)):  # asked with what was given
+                if mask is not True:
+                    options["where"] = given
+                return self.numpy(*args, **options, **({} if out is None else {"out": out}))
+            return self.at_once(operands, targets, outs, options)
+        if out is None and not options:
+            return self.plain(operands)
+        return self.full(operands, targets, outs, options)
+
+    def plain(self, operands: tuple[Any, ...]) -> Any:
+        """A call without keywords, seen for the first time with these types and shapes."""
+        try:
+            rule = elementwise.plan(self, operands)
+        except (OverflowError, base.Unaddressable):
+            rule = None
+        if rule is None or self.nout != 1 or self.nin > 2:
+            return (
+                self.at_once(operands, (), (), {})
+                if rule is None
+                else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
+            )
+        key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
+        elementwise.remember((self.numpy, *key), rule)
+        return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
+
+    def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+                options: dict[str, Any]) -> Any:
+        """NumPy's own ufunc on the memory of the operands, waited for."""
+        kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
+        if any(o is not None for o in targets):
+            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets])
+        values = [host(x) if isinstance(x, Array) else x for x in operands]
+        try:
+            found = self.numpy(*values, **kwargs)
+        except ValueError as error:
+            if not refused(error):
+                raise
+            found = self.numpy(*answering(values), **kwargs)
+        for target in targets:
+            if isinstance(target, Array):
+                base.wrote(target)
+        if found is NotImplemented:
+            return found
+        written: Any = kwargs.get("out", ())
+        if self.nout == 1 or type(found) is not tuple:
+            return _shown(found, written, outs)
+        return tuple([_shown(result, written, outs) for result in found])
+
+    def _written(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+        """A small call into an output array, at once, with the bits of compiled code."""
+        target = targets[0]
+        shapes = [x.form.shape for x in operands if isinstance(x, Array)]
+        if target is None or any(shape != target.form.shape for shape in shapes):
+            return self.at_once(operands, targets, outs, {})
+        found = self.host(*[host(x) if isinstance(x, Array) else x for x in operands])
+        numpy.copyto(base.writable(target), found, casting="same_kind")
+        base.wrote(target)
+        return outs[0]
+
+    def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+             options: dict[str, Any]) -> Any:
+        """A call with outputs or keywords, recorded where kernels have the types."""
+        if (set(options) - {"where", "dtype", "casting", "order", "subok"} or not self.recordable
+                or any(not o.meta.flags.writeable for o in targets if o is not None)):
+            return self.at_once(operands, targets, outs, options)
+        mask = options.get("where", True)
+        try:
+            types = elementwise.resolve(self, operands, targets, options.get("dtype"),
+                                        options.get("casting", "same_kind"))
+        except TypeError:
+            with suppress(ValueError, TypeError):
+                elementwise.plan(self, operands)  # OverflowError of a number is what NumPy finds first
+            raise
+        if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
+            rule = elementwise.plan_inplace(self, *operands)
+            if rule is not None:
+                key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
+                elementwise.remember((self.numpy, operands[0].form, key, "in place"), rule)
+        arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
+        small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
+        whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
+        small = small and all(map(ready, arrays))
+        if (whole or any(t not in NATIVE for t in types) or small
+                or (mask is not True and mask.form.name != "bool")):
+            if small and self.nout == 1 and not options and self.host is not self.numpy:
+                return self._written(operands, targets, outs)
+            return self.at_once(operands, targets, outs, options)
+        try:
+            return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
+        except (OverflowError, base.Unaddressable):
+            return self.at_once(operands, targets, outs, options)
+
+    def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str) -> Any:
+        numbers = [None if isinstance(x, Array) else Scalar(k, NATIVE[t], elementwise.cast_for(t, type(x))(x))
+                   for k, (x, t) in enumerate(zip(operands, types, strict=False))]
+        shape = elementwise.shape_of(operands, targets, None if mask is True else mask)
+        mirrors = [x.meta for x in operands if isinstance(x, Array)]
+        fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
+                 for o, t in zip(targets, types[self.nin:], strict=True)]
+        if 0 not in shape:
+            inputs = [elementwise.spread(x, k, NATIVE[types[k]], shape) if n is None else n
+                      for k, (x, n) in enumerate(zip(operands, numbers, strict=True))]
+            places = [operand(o, shape) for o in fresh if base.unfolded(o.form)]
+            signature = tuple([NATIVE[t] for t in types])
+            self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
+        shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
+        if not shape:
+            shown = tuple(
+                [base.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)]
+            )
+        return shown if self.nout > 1 else shown[0]
+
+    def _issue(self, inputs: list[Any], places: list[base.Operand], signature: tuple[str, ...],
+               shape: tuple[int, ...], mask: base.Operand | None) -> None:
+        """Record one task per output, after copies of inputs that an output would overwrite too early."""
+        split = len(places) > 1
+        for place in places:
+            inputs = [x if isinstance(x, Scalar) else elementwise.apart(x, place) for x in inputs]
+        if split:  # the first output is written before the second reads
+            inputs = [
+                elementwise.copied(x)
+                if not isinstance(x, Scalar) and any(elementwise.meets(x[0], p[0]) for p in places)
+                else x
+                for x in inputs
+            ]
+        if mask is not None:
+            mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
+            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape)
+                      for x, name in zip(inputs, signature, strict=False)]
+        for n, (name, place) in enumerate(
+            zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
+        ):
+            result = signature[self.nin + n]
+            types = (*signature[:self.nin], result)
+            if mask is None:
+                elementwise.record(name, types, shape, tuple(inputs), (place,))
+                continue
+            computed = elementwise.scratch(shape, result)
+            elementwise.record(name, types, shape, tuple(inputs), (computed,))
+            written = place[1].dtype
+            elementwise.record(
+                "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
+            )
+
+    def reduce(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None,
+               keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
+        operator, target = FOLDS.get(self.__name__), alone(out)
+        if operator is None or foreign(array) or type(target) is tuple:
+            return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
+                                initial=initial, where=where)
+        axis, where = 0 if axis is _NoValue else axis, True if where is _NoValue else where
+        dtype = None if dtype is _NoValue else dtype
+        return folds.reduce(operator, array, axis, dtype, target, keepdims, initial, where)
+
+    def accumulate(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None) -> Any:
+        target, along = alone(out), 0 if axis is _NoValue else axis
+        if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
+                and not foreign(array) and type(target) is not tuple):
+            wanted = None if dtype is _NoValue else dtype
+            return folds.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
+        return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
+
+    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
+        if foreign(a) or foreign(b):
+            return self._method("outer", (a, b), **kwargs)
+        first, second = adopt(a), adopt(b)
+        if isinstance(first, Array) and isinstance(second, Array):
+            spread = first.form.shape + (1,) * second.form.ndim
+            return self(views.reshape(first, spread), second, **kwargs)
+        return self(first, second, **kwargs)
+
+    def at(self, array: Any, *args: Any) -> Any:
+        return self._method("at", (array, *args))
+
+    def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
+                 out: Any = None) -> Any:
+        return self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
+
+    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
+        return self.numpy.resolve_dtypes(*args, **kwargs)
+
+    def _method(self, name: str, args: tuple[Any, ...], **options: Any) -> Any:
+        given = {key: value for key, value in options.items()
+                 if value is not _NoValue and (key != "out" or value is not None)}
+        method = getattr(self.numpy, name)
+        if overrides.answer((*args, options.get("out"), options.get("where"))):
+            return method(*args, **given)
+        return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
+
+
+def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+    """A result of NumPy as the program knows it: one of its outputs, unless a class answered otherwise."""
+    for memory, out in zip(written, outs, strict=False):
+        if memory is result and out is not None:
+            return out
+    return wrap(result)
+
+
+def alone(out: Any) -> Any:
+    """The output of a method of a ufunc, which may be given as a tuple of one; a tuple that NumPy refuses
+    stays one."""
+    return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
+
+
+def _exact(function: ufunc) -> bool:
+    """Does NumPy itself define every bit of the operation, for all element types?"""
+    names = SPLIT.get(function.operation, (function.operation,))
+    return not function.recordable or all(functions.exact(name, (kind,) * function.nin)
+                                          for name in names for kind in ("float64", "complex128"))
+
+
+def _routine(function: ufunc) -> Callable[..., Any]:
+    """The compiled routine of an operation that NumPy rounds otherwise; NumPy repeats it for its warnings."""
+    known: dict[Any, tuple[bool, tuple[Any, ...]]] = {}
+
+    def apply(*values: Any, out: Any = None) -> Any:
+        key = tuple([v.dtype if type(v) is numpy.ndarray else type(v) for v in values])
+        found = known.get(key)
+        if found is None:
+            types = function.numpy.resolve_dtypes((*[_kind(v) for v in values], *[None] * function.nout))
+            native = all(t in NATIVE for t in types) and function.nout == 1
+            names = tuple([t.name for t in types[:function.nin]])
+            plain = not native or functions.exact(function.operation, names)
+            found = known[key] = plain, types
+        plain, types = found
+        if plain:
+            return function.numpy(*values) if out is None else function.numpy(*values, out=out)
+        arrays = [numpy.asarray(v, t) for v, t in zip(values, types, strict=False)]
+        target = out
+        if out is None:
+            given = [v for v in values if type(v) is numpy.ndarray]
+            if not all([a.flags.c_contiguous for a in given]):
+                shape = numpy.broadcast_shapes(*[a.shape for a in given])
+                target = numpy.empty_like(like(given, shape, types[function.nin]).mirror)
+        result = routines.apply(function.operation, *arrays, out=target)
+        if 0 in numpy.isfinite(result).tobytes():
+            function.numpy(*arrays)
+        return result if result.ndim or out is not None else result[()]
+
+    return apply
+
+
+def _kind(value: Any) -> Any:
+    kind = type(value)
+    return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
+
+
+def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:
+    """An input with 1 wherever the mask is off: such lanes compute, but must raise no warning."""
+    place = elementwise.scratch(shape, name)
+    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else 1.0)
+    elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
+    return place
+
+
+def find(name: str) -> ufunc:
+    return UFUNCS[name]
+
+
+UFUNCS: dict[str, ufunc] = base.ufuncs
+for _name, _function in sorted(vars(numpy).items()):
+    if isinstance(_function, numpy.ufunc):
+        _known = UFUNCS.get(_function.__name__)
+        UFUNCS[_name] = _known if _known is not None else ufunc(_function)
+        UFUNCS.setdefault(_function.__name__, UFUNCS[_name])

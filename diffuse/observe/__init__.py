@@ -1,0 +1,1 @@
+"""What happened, for people: events and counters, lines of the program, floating-point errors."""

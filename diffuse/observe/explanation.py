@@ -1,0 +1,57 @@
+"""What became of the program: plans, refusals and counters, as an object that prints as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from diffuse.observe import trace
+
+
+@dataclass(frozen=True)
+class FusedTask:
+    """One plan: the tasks it stands for and how often it ran."""
+
+    operations: tuple[str, ...]
+    where: tuple[str, ...]
+    """The user's line of each operation, "file:line"."""
+    loops: int
+    """Loop nests in its kernel; fewer than operations when their loops fused too."""
+    vanished: int
+    """Stores that exist in registers only."""
+    reason: str
+    """Why the next task stayed out."""
+    launches: int
+    compiled: bool
+    text: str
+    """The tasks, one a line, in the form of traces."""
+
+    def __str__(self) -> str:
+        state = "compiled" if self.compiled else "interpreted"
+        head = (f"{len(self.operations)} operations -> 1 task, {self.loops} loops, "
+                f"{self.vanished} temporaries vanished, ran {self.launches} times, {state}")
+        lines = ["  " + line for line in self.text.splitlines()]
+        return "\n".join([head, f"  ended by: {self.reason}", *lines])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that was decided so far, newest plan last."""
+
+    plans: tuple[FusedTask, ...]
+    counters: dict[str, int]
+
+    def __str__(self) -> str:
+        numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
+        plans = [f"plan {i}: {plan}" for i, plan in enumerate(self.plans)]
+        return "\n\n".join([*plans, f"totals: {numbers}"])
+
+
+def explanation(made: Iterable[Any]) -> Explanation:
+    """What these plans (stream/plan.py) say, and the counters of now."""
+    plans = tuple(
+        FusedTask(p.operations, p.where, p.loops, p.vanished, p.reason, p.launches,
+                  p.kernel is not None and p.kernel.native is not None, p.text)
+        for p in made)
+    return Explanation(plans, trace.snapshot())

@@ -1,0 +1,177 @@
+"""Formulas over float64, from Python's operators to ops of the kernel language.
+
+A *formula* is a function of `Term`s; `formula(name)` registers it as the generator of the operation
+`special.<name>`.  Whatever the element types, it computes in float64, lane by lane and without branches:
+every case is computed for every element and `choose` picks one, so that a result depends on its element alone
+and compiled code has the bits of the interpreter.  A case that is not chosen gets an argument that is
+harmless for it: a floating-point flag that it raised would look like one of the program's own.
+
+LLVM sees through `choose(c, a, choose(c, b, x) * y)`, which it turns into `choose(c, a, x * y)`, and through
+an operation on `choose(c, number, x)` and a number.  Where the flag of the operation matters, the two
+conditions differ, or there is a function such as log between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from diffuse.kernels.body.expr import Builder
+from diffuse.kernels.body.generators import generator
+
+PREFIX = "special."
+"""What the names of the operations begin with."""
+
+LARGEST_SINGLE = 3.4028235677973366e38
+"""From here on a float64 rounds to infinity in float32."""
+
+
+class Term:
+    """A value of a fragment being written: float64, or bool where a comparison made it."""
+
+    __slots__ = ("builder", "value", "dtype")
+
+    def __init__(self, builder: Builder, value: int, dtype: str = "float64") -> None:
+        self.builder, self.value, self.dtype = builder, value, dtype
+
+    def _op(self, kind: str, *others: Term | float, result: str = "float64") -> Term:
+        values = [self.value, *(self.lifted(x).value for x in others)]
+        return Term(self.builder, self.builder.emit(kind, result, *values), result)
+
+    def lifted(self, x: Term | float) -> Term:
+        """A number as a literal of the fragment."""
+        return x if isinstance(x, Term) else Term(self.builder, self.builder.const(float(x), "float64"))
+
+    def __add__(self, other: Term | float) -> Term:
+        return self._op("add", other)
+
+    def __radd__(self, other: float) -> Term:
+        return self.lifted(other) + self
+
+    def __sub__(self, other: Term | float) -> Term:
+        return self._op("subtract", other)
+
+    def __rsub__(self, other: float) -> Term:
+        return self.lifted(other) - self
+
+    def __mul__(self, other: Term | float) -> Term:
+        return self._op("multiply", other)
+
+    def __rmul__(self, other: float) -> Term:
+        return self.lifted(other) * self
+
+    def __truediv__(self, other: Term | float) -> Term:
+        return self._op("divide", other)
+
+    def __rtruediv__(self, other: float) -> Term:
+        return self.lifted(other) / self
+
+    def __neg__(self) -> Term:
+        return self._op("negative")
+
+    def __abs__(self) -> Term:
+        return self._op("absolute")
+
+    def __lt__(self, other: Term | float) -> Term:
+        return self._op("less", other, result="bool")
+
+    def __le__(self, other: Term | float) -> Term:
+        return self._op("less_equal", other, result="bool")
+
+    def __gt__(self, other: Term | float) -> Term:
+        return self._op("greater", other, result="bool")
+
+    def __ge__(self, other: Term | float) -> Term:
+        return self._op("greater_equal", other, result="bool")
+
+    def equals(self, other: Term | float) -> Term:
+        return self._op("equal", other, result="bool")
+
+    def differs(self, other: Term | float) -> Term:
+        return self._op("not_equal", other, result="bool")
+
+    def __and__(self, other: Term) -> Term:
+        return self._op("logical_and", other, result="bool")
+
+    def __or__(self, other: Term) -> Term:
+        return self._op("logical_or", other, result="bool")
+
+    def __invert__(self) -> Term:
+        return self._op("logical_not", result="bool")
+
+    @property
+    def unknown(self) -> Term:
+        """Is it NaN?"""
+        return self._op("isnan", result="bool")
+
+    def apply(self, kind: str, *others: Term | float) -> Term:
+        """A function of the kernel language, as in `x.apply("exp")`."""
+        return self._op(kind, *others)
+
+    def below(self, most: float) -> Term:
+        """The lesser of it and a number; NaN stays."""
+        return choose(self > most, most, self)
+
+
+def choose(condition: Term, a: Term | float, b: Term | float) -> Term:
+    """`a` where the condition holds, `b` elsewhere."""
+    return condition._op("where", a, b)
+
+
+def polynomial(x: Term, *choices: tuple[Sequence[float], Term | None]) -> Term:
+    """A polynomial; of several each element takes the first whose condition holds, the last has none.
+
+    Horner's scheme in x^2, once for the even and once for the odd terms: two chains that overlap.
+    """
+    length = max(len(coefficients) for coefficients, _ in choices)
+    square = x * x
+    even, odd = (_horner(square, [_picked(k, choices) for k in range(n, length, 2)]) for n in (0, 1))
+    return even + x * odd
+
+
+def _horner(x: Term, coefficients: list[Term | float]) -> Term:
+    total = x.lifted(coefficients[-1])
+    for c in reversed(coefficients[:-1]):
+        total = total * x + c
+    return total
+
+
+def _picked(k: int, choices: tuple[tuple[Sequence[float], Term | None], ...]) -> Term | float:
+    """The coefficient of x^k."""
+    picked: Term | float = 0.0
+    for coefficients, condition in reversed(choices):
+        c = coefficients[k] if k < len(coefficients) else 0.0
+        picked = c if condition is None else choose(condition, c, picked)
+    return picked
+
+
+def copysign(size: Term | float, sign: Term) -> Term:
+    return sign.lifted(size).apply("copysign", sign)
+
+
+Formula = Callable[..., Term]
+
+FORMULAS: dict[str, int] = {}
+"""The operations written as formulas: name without prefix, number of inputs."""
+
+
+def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
+    """Register a formula of so many inputs."""
+    def register(function: Formula) -> Formula:
+        def body(b: Builder) -> None:
+            values = [Term(b, b.cast(b.input(k), "float64")) for k in range(inputs)]
+            result = function(*values)
+            if b.signature[-1] == "float32":
+                result = _single(result)
+            b.store(b.cast(result.value, b.signature[-1]))
+
+        body.__qualname__ = f"{PREFIX}{name}"
+        FORMULAS[name] = inputs
+        generator(PREFIX + name)(body)
+        return function
+    return register
+
+
+def _single(x: Term) -> Term:
+    """Infinite where float32 ends, so that the cast raises no flag."""
+    return choose(abs(x) >= LARGEST_SINGLE, copysign(math.inf, x), x)

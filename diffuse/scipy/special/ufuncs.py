@@ -1,0 +1,177 @@
+"""Ufunc objects of `scipy.special`: SciPy's signatures and errors in, tasks of the formulas out.
+
+On float32 and float64 (and what SciPy promotes to them) a call is recorded and fuses with the operations
+around it; on arrays below `DIFFUSE_SMALL` the same fragment is run at once, with the same bits.  Complex,
+long double and object arrays are SciPy's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import numpy
+import scipy.special
+
+from diffuse.ir import Privilege
+from diffuse.kernels.body import abi, generators
+from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
+from diffuse.kernels.build import jit
+from diffuse.kernels.build.routines import Routine
+from diffuse.kernels.meaning import interpret
+from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays.base import ARRAYS, Array, host
+from diffuse.numpy.arrays.forms import like
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import adopt, wrap
+from diffuse.numpy.ops.ufuncs import ufunc
+from diffuse.scipy.special import bessel_functions, elementary, error_functions, gamma_functions  # noqa: F401
+from diffuse.scipy.special.terms import FORMULAS, PREFIX
+
+FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
+
+
+class special_ufunc(ufunc):
+    """A ufunc of `scipy.special` over Diffuse arrays."""
+
+    library = "scipy.special"
+
+    def __init__(self, function: numpy.ufunc, name: str) -> None:
+        super().__init__(function)
+        self.__name__ = name
+        self.operation = PREFIX + name
+        self.recordable = generators.fusible(self.operation)
+        self.host = self._at_once
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return find, (self.__name__,)
+
+    def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+        """Any call; what the formula is not written for (complex numbers, strings, objects) is SciPy's."""
+        operands = tuple([adopt(x) for x in args])
+        others = [adopt(options.get("where", True)), *[adopt(x, writing=True) for x in out or ()]]
+        if not any(isinstance(x, Array) for x in (*operands, *others)):
+            found = self.numpy(*args, **options) if out is None else self.numpy(*args, out=out, **options)
+            return wrap(found) if out is None else found
+        if not self._formula(operands, options):
+            if out is not None:
+                options["out"] = out
+            return fallback.call(self.numpy, args, options, f"scipy.special.{self.__name__}")
+        return super().general(operands, out, **options)
+
+    def _formula(self, operands: tuple[Any, ...], options: dict[str, Any]) -> bool:
+        """Does SciPy compute this call in float32 or float64, from arrays and numbers?"""
+        if "signature" in options or "sig" in options:
+            return False
+        if any(type(x) not in ARRAYS and type(x) not in elementwise.WEAK
+               and type(x) not in elementwise.STRONG for x in operands):
+            return False
+        try:
+            types = elementwise.resolve(self, operands, (None,), options.get("dtype"),
+                                        options.get("casting", "same_kind"))
+        except TypeError:
+            return True  # SciPy's own error comes from the call
+        return all(t in FLOATS for t in types)
+
+    def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
+                options: dict[str, Any]) -> Any:
+        """The fragment on the memory of the operands, waited for; outputs and masks are NumPy's business."""
+        if len(targets) > 1 or any(x is not None and not isinstance(x, (Array, numpy.ndarray))
+                                   for x in targets):
+            return super().at_once(operands, targets, outs, options)
+        values = [host(x) if isinstance(x, Array) else x for x in operands]
+        target = targets[0] if targets else None
+        memory: Any = base.writable(target) if isinstance(target, Array) else target
+        types = elementwise.resolve(self, operands, (None,), options.get("dtype"),
+                                    options.get("casting", "same_kind"))
+        kwargs: dict[str, Any] = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
+        if memory is None and not kwargs:
+            return wrap(self._at_once(*values))
+        result = self._typed(values, types)
+        casting = kwargs.get("casting", "same_kind")
+        if memory is not None and not numpy.can_cast(types[-1], memory.dtype, casting):
+            return self.numpy(*values, out=memory, **kwargs)  # SciPy's error
+        kwargs.pop("dtype", None)
+        found = numpy.positive(result, out=memory, **kwargs)
+        if isinstance(target, Array):
+            base.wrote(target)
+        return outs[0] if outs and outs[0] is not None else wrap(found)
+
+    def _at_once(self, *values: Any, out: Any = None) -> Any:
+        types = self._types(tuple([_kind(v) for v in values]))
+        result = self._typed(list(values), types, out)
+        return result if result.ndim or out is not None else result[()]
+
+    @cache
+    def _types(self, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(self.numpy.resolve_dtypes((*kinds, None)))
+
+    def _typed(self, values: list[Any], types: tuple[Any, ...], out: Any = None) -> Any:
+        """The fragment on values of these types."""
+        arrays = [numpy.asarray(v).astype(t, copy=False) for v, t in zip(values, types, strict=False)]
+        shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
+        target: Any = out
+        if out is None or out.dtype != types[-1] or out.shape != shape:
+            target = numpy.empty_like(like(arrays, shape, types[-1]).mirror)
+        if target.size:
+            fragment(self.operation, tuple([t.name for t in types]))(*arrays, out=target)
+        if out is not None and target is not out:
+            numpy.copyto(out, target, casting="same_kind")
+        return target if out is None else out
+
+
+def _kind(value: Any) -> Any:
+    kind = type(value)
+    return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
+
+
+class Fragment(Routine):
+    """A compiled operation of a registered generator on whole arrays: `fragment(*inputs, out=...)`."""
+
+    def __init__(self, source: Body) -> None:
+        self.strides = [numpy.dtype(a.dtype).itemsize for a in source.arguments]
+        self.pack = abi.layout(source).pack
+        self.kernel = _compiled(source)
+
+
+def _compiled(source: Body) -> Any:
+    """The machine code of a body, or what it means where it does not compile here."""
+    try:
+        native = jit.compile(source)
+    except Exception:
+        layout = abi.layout(source)
+        return lambda block, point: interpret.point(source, layout.unpack(block), point)
+    kernel: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(native.address)
+    kernel.native = native
+    return kernel
+
+
+@cache
+def fragment(operation: str, signature: tuple[str, ...]) -> Fragment:
+    return Fragment(body(operation, signature))
+
+
+def body(operation: str, signature: tuple[str, ...]) -> Body:
+    """Load, the operation's fragment, store over contiguous arrays of rank 1."""
+    count = len(signature) - 1
+    arguments = [Argument(k, 0, d, 0, "1", Privilege.READ if k < count else Privilege.WRITE)
+                 for k, d in enumerate(signature)]
+    loads = tuple([Op("load", d, (), k) for k, d in enumerate(signature[:count])])
+    builder = Builder(loads, (Output(signature[-1], count, 1),), signature)
+    generators.find(operation)(builder)
+    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
+
+
+def find(name: str) -> special_ufunc:
+    return UFUNCS[name]
+
+
+UFUNCS: dict[str, special_ufunc] = {
+    name: special_ufunc(getattr(scipy.special, name), name)
+    for name in FORMULAS if isinstance(getattr(scipy.special, name, None), numpy.ufunc)
+}
+"""The functions that have formulas, by SciPy's names."""
+UFUNCS["psi"] = UFUNCS["digamma"]
+

@@ -1,0 +1,1 @@
+"""The running path: operations come in as index tasks, fused tasks go out to the runtime."""

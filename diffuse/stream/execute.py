@@ -1,0 +1,367 @@
+"""From a closed group to launches: its plan is made or replayed, what is seen gets memory, kernels run."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from diffuse.fusion.temporaries import temporaries
+from diffuse.fusion.verify import verify
+from diffuse.ir import IndexTask, Privilege, volume
+from diffuse.ir.text import window_text
+from diffuse.kernels.body import passes
+from diffuse.kernels.body.compose import alike, compose
+from diffuse.kernels.build.compiler import compiler
+from diffuse.observe import trace
+from diffuse.observe.floaterrors import geterr, report, suspects
+from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.settings import config
+from diffuse.stream.layout import joined, layout
+from diffuse.stream.pairs import Pair, begins, header, pair
+from diffuse.stream.plan import Plan
+from diffuse.stream.replay import Replay
+from diffuse.stream.stores import Stores, nbytes
+from diffuse.stream.window import Group, Window, opaque
+
+READ = Privilege.READ
+INTERPRETED = 1e-9
+"""Seconds that interpreting takes, at least, per operation and element."""
+MOST_PLANS = 4096
+"""Plans that are remembered."""
+WORTH_WAITING = 0.01
+"""Seconds.  A task that would be interpreted for longer waits for its kernel, but no longer than that."""
+
+
+class Forwarder:
+    """Takes groups from the window to the runtime."""
+
+    def __init__(self, stores: Stores, window: Window) -> None:
+        self.stores = stores
+        self.window = window
+        self.plans: list[Plan] = []
+        """At most `MOST_PLANS`, newest last."""
+        self._ran: dict[tuple[Plan, Any], Group] = {}
+        """What ran since floating-point errors were asked for: of each plan and line, the last group."""
+        self._taken: list[Group] = []
+        """Groups that are neither in the window any more nor launched."""
+        self._current: tuple[Group, ...] = ()
+        """What is being launched."""
+        self._before: int | None = None
+        """Launches that had begun then; None where the runtime does not count them."""
+        self._interrupt = "KeyboardInterrupt"
+        """What came last that was no error of a task's."""
+        self._forwarding: Any = threading.RLock()
+        """Held while a group is forwarded: it is free again wherever an interrupt comes."""
+
+    def forward(self) -> None:
+        """Run the oldest group; its successor with it, where the two make one pass over memory.
+
+        When its tasks fail, what they make is lost.  An interrupt costs nothing: see `mend`.
+        """
+        with self._forwarding:
+            try:
+                group = self._take()
+                if not self._with_partner(group):
+                    self._run(group)
+                self.stores.forwarded()
+            except Exception as error:
+                for unfinished in self._taken:
+                    if unfinished not in self.window.closed:
+                        self.stores.lose(unfinished.tasks, error)
+                self._taken.clear()
+                self.stores.forwarded()
+                raise
+            except BaseException as error:
+                self._interrupt = error.__class__.__name__
+                raise
+
+    @property
+    def busy(self) -> bool:
+        """Is a group being forwarded, whose host function may record?"""
+        return bool(self._forwarding._is_owned())
+
+    def mend(self) -> None:
+        """After an interrupt at any moment: tasks that the runtime did not begin are held again, the first in
+        line, as if nobody had taken them.  Those that it cut off halfway are lost.
+
+        The launches of Local are never cut off: the pool goes on, and what the program's own thread
+        interprets or calls comes to its end first (interrupts.py).
+        """
+        runtime: Any = self.stores.runtime
+        current = [group for group in self._current if group in self._taken]
+        begun: int | None = getattr(runtime, "begun", None)
+        if current and (begun is None or self._before is None or begun > self._before):
+            if begun is None or self._before is None or runtime.unfinished >= self._before:
+                for group in current:
+                    self.stores.lose(group.tasks, self._interrupt)
+            for group in current:
+                self._taken.remove(group)
+        elif current:
+            self.stores.take_back()
+        for group in reversed(self._taken):
+            if group not in self.window.closed:
+                self.window.closed.appendleft(group)
+        self._taken.clear()
+
+    def _begins(self, groups: tuple[Group, ...]) -> None:
+        """These are launched next."""
+        self._current, self._before = groups, getattr(self.stores.runtime, "begun", None)
+
+    @property
+    def unreported(self) -> bool:
+        """Did anything run whose floating-point errors nobody asked for yet?"""
+        return bool(self._ran)
+
+    def report_flags(self, modes: dict[str, Any] | None = None) -> None:
+        """Warn about floating-point errors of everything that ran, under these error modes or those of now;
+        after a fence."""
+        ran, self._ran = self._ran, {}
+        flags = self.stores.runtime.flags()
+        if flags:
+            report(flags, [suspects(group.tasks) for group in ran.values()], modes or geterr())
+
+    def _take(self) -> Group:
+        group = self.window.closed[0]
+        self._taken.append(group)
+        self.window.take()
+        self.stores.running.update(group.slots)
+        self.stores.retire(group.slots)
+        return group
+
+    def _planned(self, group: Group) -> Replay:
+        """The plan of a group, for what is live now and for its views."""
+        alive, pending = self.stores.alive, self.stores.pending
+        live = bytes([store in alive or store in pending for store in group.slots])
+        trail = group.trail
+        plan: Plan | None = trail.node.plans.get(live)
+        if plan is None or not plan.holds(group.recorded):
+            plan = trail.node.plans[live] = self._plan(group, live, plan)
+            plan.places.append((trail.node.plans, live))
+        if plan.kernel is not None and plan.kernel.native is None:
+            self._await(plan, group.tasks)
+        replay: Replay | None = trail.replays.get(plan)
+        if config.check:
+            ids = list(group.slots)
+            verify(group.tasks, opaque, {store for store, bit in zip(ids, live, strict=True) if bit},
+                   {ids[slot] for slot in plan.composition.vanished}, by_definition=replay is None)
+        if replay is None:
+            replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
+            plan.places.append((trail.replays, plan))
+        return replay
+
+    def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
+        """Have a plan's machine code made, and wait for it: as long as interpreting would take, if that is
+        worth it at all.
+
+        Where memory is not shared every rank waits until it is there: interpreting would take the data to
+        the host and back.
+        """
+        assert plan.kernel is not None
+        compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
+        if not self.stores.runtime.shared:
+            plan.kernel.wait(None)
+        elif self.stores.runtime.name == "local":
+            seconds = plan.work(tasks) * INTERPRETED
+            if seconds > WORTH_WAITING:
+                plan.kernel.wait(seconds)
+
+    def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
+        """A new plan; after one whose scalars are not all equal any more, without what differs now."""
+        trace.count("plans")
+        live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
+        gone = temporaries(group.tasks, (), live)
+        equal = alike(group.tasks, None if before is None else before.equal)
+        composition = compose(group.tasks, gone, passes.fuse, equal)
+        kernel = compiler.kernel(composition.body) if composition.body.loops else None
+        plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
+                    equal)
+        self.plans.append(plan)
+        if len(self.plans) > MOST_PLANS:
+            self._forget()
+        trace.event("plan", lambda: f"{plan.tasks} tasks fused into one of {plan.loops} loops, "
+                                    f"{plan.vanished} temporaries vanished; ended by: {plan.reason}\n"
+                                    f"{plan.text}")
+        return plan
+
+    def _forget(self) -> None:
+        """Drop a quarter of the plans, those that did not run for the longest time; not the newest, which did
+        not run yet."""
+        *older, newest = self.plans
+        gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
+        self.plans = [plan for plan in older if plan not in gone] + [newest]
+        for plan in gone:
+            for places, key in plan.places:
+                found = places.get(key)
+                if found is plan or (key is plan and found is not None):  # another may stand there by now
+                    del places[key]
+        trace.count("forgotten", len(gone))
+
+    def _run(self, group: Group) -> None:
+        self._begins((group,))
+        if not self.stores.lost or self.stores.follow_losses(group.tasks):
+            if group.opaque:
+                self._call(group.tasks[0])
+            else:
+                self._run_plan(self._planned(group), group)
+        self._done((group,))
+
+    def _done(self, groups: tuple[Group, ...]) -> None:
+        """These were launched."""
+        if self.stores.given:
+            self.stores.given.clear()
+        for group in groups:
+            self._taken.remove(group)
+        self._current = ()
+
+    def _run_plan(self, replay: Replay, group: Group) -> None:
+        plan, stores = replay.plan, self.stores
+        if plan.kernel is None:
+            return
+        self._count(plan, group)
+        if not stores.runtime.shared:
+            self._distribute(replay, group)
+            return
+        ids = list(group.slots)
+        if replay.donations and plan.kernel.native is not None:
+            self._donate(replay, ids)
+        create = stores.runtime.create
+        partials = [create(n) for n in replay.partials]
+        used = [stores.instance(ids[slot]) for slot in replay.used]
+        values = replay.values(group.recorded, [x.address for x in used], [p.address for p in partials])
+        launch = Launch(plan.kernel, values, replay.points, (*used, *partials), work=replay.work)
+        self._launch(launch, partials)
+
+    def _distribute(self, replay: Replay, group: Group) -> None:
+        """Launch with offsets in the place of addresses: the runtime knows where stores lie."""
+        plan, tasks = replay.plan, group.tasks
+        assert plan.kernel is not None
+        found = layout(plan, tasks, self.stores.storages)
+        values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
+        sources = plan.composition.arguments
+        instances = tuple(self.stores.instance(group.recorded[t].stores[k]) for t, k in sources)
+        self.stores.runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances))
+
+    def _donate(self, replay: Replay, ids: list[int]) -> None:
+        """Let new stores take over the memory of those that end here."""
+        stores = self.stores
+        for end, begin in replay.donations:
+            old, fresh = ids[end], ids[begin]
+            instance = stores.instances.get(old)
+            if (instance is not None and instance.private and fresh not in stores.instances
+                    and not stores.seen(old) and instance.nbytes == nbytes(stores.storages[fresh])):
+                # in an order that can be told at each step, and taken back
+                stores.given[old] = stores.instances[fresh] = instance
+                del stores.instances[old]
+                trace.counters["donated"] += 1
+
+    def _launch(self, launch: Launch, scratch: list[Instance]) -> None:
+        runtime = self.stores.runtime
+        runtime.launch(launch)
+        for instance in scratch:
+            runtime.release(instance)
+
+    def _count(self, plan: Plan, group: Group) -> None:
+        """One more launch of a plan."""
+        if plan.launches:
+            trace.counters["replays"] += 1
+        plan.launches += 1
+        plan.used = trace.counters["launched"]
+        self._ran[plan, group.recorded[0].where] = group
+        trace.counters["launched"] += 1
+        if plan.kernel is not None and plan.kernel.native is None:
+            trace.counters["interpreted"] += 1
+
+    def _call(self, task: IndexTask) -> None:
+        """A host function, over NumPy arrays of its operands."""
+        import numpy
+
+        trace.counters["launched"] += 1
+        arrays = []
+        for access in task.accesses:
+            view: Any = access.map
+            write = access.privilege is not READ
+            memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
+            arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        function = task.scalars[0].value
+        self.stores.runtime.call(lambda: function(*arrays))
+
+    # -- two groups as one pass --------------------------------------------------------------------------
+
+    def _with_partner(self, group: Group) -> bool:
+        """Run a group together with the next one, if everything it makes is for that one alone."""
+        closed, stores = self.window.closed, self.stores
+        if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
+            return False
+        domain = group.recorded[0].pattern.domain
+        if closed[0].recorded[0].pattern.domain != domain or volume(domain) <= 1 or closed[0].opaque:
+            return False
+        replay = self._planned(group)
+        plan = replay.plan
+        if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
+            return False
+        made = {group.recorded[t].stores[k] for t, k in plan.stored}
+        if not made.isdisjoint(stores.alive):
+            return False
+        if any(store not in closed[0].slots or stores.pending[store] > 1 for store in made):
+            return False
+        following = self._take()
+        second = self._planned(following)
+        if not self._pipelined(replay, group, second, following):
+            # the first group was planned with what it makes as live, which still is right: it runs first
+            stores.expect(following.slots)
+            self._run(group)
+            stores.retire(following.slots)
+            self._run(following)
+        else:
+            self._done((group, following))
+        return True
+
+    def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
+        """Launch two groups as one pass; False where their rows do not allow it."""
+        upper, lower, stores = first.plan, second.plan, self.stores
+        if upper.kernel is None or lower.kernel is None:
+            return False
+        if lower.kernel.native is None or not lower.rowwise:
+            return False
+        shape = pair(upper, one.tasks, lower, two.tasks)
+        if shape is None:
+            return False
+        self._begins((one, two))
+        scratch: list[Instance] = []
+        shared = stores.runtime.shared
+        inner = {one.recorded[t].stores[k] for t, k in upper.stored}
+
+        def memory(nbytes: int) -> int:
+            scratch.append(stores.runtime.scratch(nbytes))
+            return scratch[-1].address
+
+        def block(replay: Replay, group: Group) -> bytes:
+            assert replay.plan.kernel is not None
+            ids = list(group.slots)
+            places = [stores.address(ids[slot]) if shared and ids[slot] not in inner else 0
+                      for slot in replay.used]
+            return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
+
+        blocks = block(first, one), block(second, two)
+        values: Any = header(shape, upper, one.tasks, lower, two.tasks, blocks, memory)
+        self._count(upper, one)
+        self._count(lower, two)
+        trace.counters["pipelined"] += 1
+        found: Layout | None = None
+        instances: tuple[Instance, ...] = ()
+        touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
+        if not shared:
+            found, instances = self._joined(upper, one, lower, two, inner)
+        self._launch(Launch(Pair(), values, second.points, (upper.kernel, lower.kernel, *touched, *scratch),
+                            found, instances, first.work + second.work), scratch)
+        return True
+
+    def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]
+                ) -> tuple[Layout, tuple[Instance, ...]]:
+        """The layout of a pass over two groups, and the instances of its arguments."""
+        storages = self.stores.storages
+        ids = [group.tasks[t].accesses[k].store.id
+               for plan, group in ((first, one), (second, two)) for t, k in plan.composition.arguments]
+        found = joined(layout(first, one.tasks, storages), layout(second, two.tasks, storages), begins(first),
+                       ids, inner, first.layouts)
+        return found, tuple(self.stores.instance(store) for store in ids if store not in inner)

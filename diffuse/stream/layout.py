@@ -1,0 +1,107 @@
+"""From a plan and the tasks at hand to a layout: what the launch touches, for a runtime that places memory.
+
+A runtime whose memory is not shared cannot be given addresses.  It gets, for each argument of the kernel, the
+access (store, map, partition) and the word of the block where the address belongs; and for each reduction the
+part of its partials that every point fills (kernels/body/abi.py has their order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from math import prod
+
+from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
+from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.runtime.base import Argument, Layout, Plane, Scratch
+from diffuse.stream.plan import Plan
+
+MOST = 256
+"""Layouts that one plan remembers."""
+
+
+def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
+    """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
+    composition = plan.composition
+    key: list[object] = [(tasks[t].shape, tasks[t].splits) for t in composition.spaces]
+    for number, position in composition.arguments:
+        store, view, *_ = tasks[number].accesses[position]
+        storage = storages[store.id]
+        key += (id(view), storage.shape, storage.dtype)  # the layout keeps the view: its id stays its own
+    return _remembered(plan.layouts, tuple(key), lambda: _layout(plan, tasks, storages))
+
+
+def _remembered(memory: dict[tuple[object, ...], Layout], key: tuple[object, ...],
+                make: Callable[[], Layout]) -> Layout:
+    """What is known under a key, or made now."""
+    found = memory.get(key)
+    if found is None:
+        if len(memory) >= MOST:
+            memory.clear()
+        found = memory[key] = make()
+    return found
+
+
+def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
+    composition = plan.composition
+    body, places = composition.body, abi.words(composition.body)
+    many = prod(tasks[0].domain) > 1
+    folded = {reduction.argument for reduction in abi.reductions(body)} if many else set()
+    late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
+    arguments = []
+    for k, ((number, position), argument, word) in enumerate(zip(composition.arguments, body.arguments,
+                                                                 places.arguments, strict=True)):
+        access = tasks[number].accesses[position]
+        storage = storages[access.store.id]
+        arguments.append(Argument(word, argument.slot, (storage.shape, storage.dtype), access,
+                                  Privilege.REDUCE if k in folded else argument.privilege,
+                                  argument.space in late))
+    scratch = tuple(
+        Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
+                if many else ())
+        for word, nbytes, reduction in zip(places.partials, plan.partial_bytes(tasks), abi.reductions(body),
+                                           strict=True))
+    return Layout(tuple(arguments), scratch, plan.title)
+
+
+def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],
+           memory: dict[tuple[object, ...], Layout]) -> Layout:
+    """The layout of two fused tasks that run as one pass, whose blocks begin at these words of its block.
+
+    `ids` are the stores of the arguments of both; those in `inner` live in the pass alone.
+    """
+    places: dict[int, int] = {}
+    slots = tuple(places.setdefault(store, len(places)) for store in ids)
+
+    def make() -> Layout:
+        shifts = [begins[0]] * len(first.arguments) + [begins[1]] * len(second.arguments)
+        arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
+            (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
+        return Layout(tuple(arguments), (), f"{first.title} and {second.title}")
+
+    return _remembered(memory, ("pass", first, second, begins, slots), make)
+
+
+def space(body: Body, reduction: abi.Reduction) -> int:
+    """The space of a reduction's loop."""
+    return body.loops[reduction.loop].space
+
+
+def planes(body: Body, reduction: abi.Reduction, task: IndexTask) -> tuple[Plane, ...]:
+    """How the points of a task share out the partials of a reduction."""
+    extents, split = task.shape, task.splits[0]
+    kept = abi.kept(body, reduction)
+    reduced = [d for d in range(len(extents)) if d not in kept]
+    rows = abi.by_rows(len(extents), kept)
+    length = SEGMENT if rows else ROWS
+    order = [*kept, *reduced] if rows else [*reduced, *kept]
+    counts = [-(-extents[d] // length) if reduced and d == reduced[-1] else extents[d] for d in order]
+    at = order.index(split.axis)
+    tile = split.tile // length if reduced and split.axis == reduced[-1] else split.tile
+    outer, inner = prod(counts[:at]), prod(counts[at + 1:])
+    item = ITEMSIZE[reduction.dtype]
+    found = [Plane(0, outer, counts[at], inner * item, tile)]
+    if reduction.operator in ("argmin", "argmax"):
+        found.append(Plane(abi.index_plane(prod(counts) * item), outer, counts[at], inner * 8, tile))
+    return tuple(found)

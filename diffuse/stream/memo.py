@@ -1,0 +1,78 @@
+"""What was decided before: a tree of canonical rows, and a tree of trails before it, walked task by task.
+
+A path from the root spells the canonical form of a window (papers/003, section 5.2).  Each edge holds the
+decision that the analysis took there: the next node when the task joined the prefix, the refusal when it did
+not.
+
+A canonical row takes a look at every access.  A *trail* tells windows apart by the identity of patterns
+(pattern.py) and by which of them share stores: more finely (extents and offsets are part of it), and at a
+tenth of the cost.  Two windows on one trail have the same rows, so that a trail leads to a node.  Replaying
+a window that the program recorded before is a walk there: one dictionary look-up a task, no row, no analysis.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffuse.fusion.constraints import Refusal
+
+
+class Node:
+    """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to what was
+    made of it."""
+
+    __slots__ = ("edges", "plans", "depth")
+
+    def __init__(self, depth: int) -> None:
+        self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
+        self.plans: dict[bytes, Any] = {}
+        self.depth = depth
+
+
+class Trail:
+    """A prefix as it was recorded.  An edge is (pattern, slot of each store), slots counted by first use."""
+
+    __slots__ = ("edges", "node", "replays")
+
+    def __init__(self, node: Node) -> None:
+        self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
+        self.node = node
+        """The same in canonical form."""
+        self.replays: dict[Any, Any] = {}
+        """What each plan of the node is for these views (replay.py)."""
+
+
+class Memo:
+    """The trees and their bound: past `limit` nodes they are forgotten whole, which costs time, never a
+    result."""
+
+    def __init__(self, limit: int = 1 << 18) -> None:
+        self.limit = limit
+        self.clear()
+
+    def clear(self) -> None:
+        self.root = Node(0)
+        self.start = Trail(self.root)
+        self.nodes = 1
+
+    def joined(self, node: Node, row: tuple[Any, ...]) -> Node:
+        """Remember that the task of `row` joins the prefix `node`."""
+        child = Node(node.depth + 1)
+        node.edges[row] = child
+        self.nodes += 1
+        return child
+
+    def refused(self, node: Node, row: tuple[Any, ...], refusal: Refusal) -> Refusal:
+        node.edges[row] = refusal
+        return refusal
+
+    def trodden(self, trail: Trail, key: tuple[Any, ...], edge: Node | Refusal) -> Trail | Refusal:
+        """Remember where a trail leads on by `key`."""
+        found = trail.edges[key] = Trail(edge) if isinstance(edge, Node) else edge
+        self.nodes += 1
+        return found
+
+    def trim(self) -> None:
+        """Called between groups, when nobody stands on a node."""
+        if self.nodes > self.limit:
+            self.clear()

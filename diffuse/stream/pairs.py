@@ -1,0 +1,245 @@
+"""Which two fused tasks may run as one pass over rows, and how far apart their rows must stay.
+
+Task fusion refuses a stencil and its write-back: across points the one reads what the other overwrites.  The
+distance of that dependence is bounded, though, and known from the two access maps.  When everything the first
+task writes is read by the second alone, the pair runs as a pipeline (kernels/llvm/pipeline.py): same
+operations on the same values, so the same bits, without the store between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, NamedTuple
+
+from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
+from diffuse.kernels.body import abi
+from diffuse.kernels.llvm import pipeline
+from diffuse.stream.plan import Plan
+
+CACHE = 1 << 19
+"""Bytes of all rows in flight that a chunk aims at: half of a common second-level cache."""
+CHUNKS = (4, 64)
+"""Fewest and most rows of a chunk."""
+
+ALIGNED = 64
+"""Every ring and border buffer begins at a multiple of this."""
+ONE_POINT = (1,)
+REMEMBERED = 1 << 12
+
+HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
+
+
+class Stage(NamedTuple):
+    """One argument of a kernel, seen by rows."""
+
+    access: Access
+    stored: bool
+    row: int | None
+    """Store row of iteration row 0; None when the argument does not move, row by row, down dimension 0."""
+    pitch: int
+    """Bytes from one iteration row to the next."""
+    width: int | None
+    """Bytes of one row, when its elements are neighbours."""
+    view: Any
+
+
+class Geometry(NamedTuple):
+    """The rows of a pair: see `pipeline.FIELDS`."""
+
+    rows_first: int
+    rows_second: int
+    tile: int
+    chunk: int
+    reach: int
+    low: int
+    high: int
+    below: int
+    above: int
+    kinds: tuple[tuple[int, ...], tuple[int, ...]]
+    """Of each argument of the first and of the second kernel."""
+    rings: tuple[tuple[int, int, int], ...]
+    """(store id's place among the first kernel's arguments, bytes between rows, store row of its row 0)."""
+
+
+_known: dict[tuple[Any, ...], Geometry | None] = {}
+
+
+def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
+    """How the pair may run, or None.  The caller knows that nobody else sees what the first task writes."""
+    ids: dict[int, int] = {}
+    key: list[Any] = [first, second]
+    for plan, tasks in ((first, one), (second, two)):
+        key += (tasks[number].splits for number in plan.composition.spaces)
+        for number, position in plan.composition.arguments:
+            store, view, *_ = tasks[number].accesses[position]
+            place = ids.setdefault(store.id, len(ids))
+            key += (view, view.shape, view.strides, place)  # type: ignore[attr-defined]
+    name = tuple(key)
+    if name not in _known:
+        if len(_known) > REMEMBERED:
+            _known.clear()
+        _known[name] = _geometry(first, one, second, two)
+    return _known[name]
+
+
+def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]
+              ) -> Geometry | None:
+    a, b = _stages(first, one), _stages(second, two)
+    upper, lower = _rows(first, one), _rows(second, two)
+    if upper is None or lower is None:
+        return None
+    made = {s.access.store.id: (k, s) for k, s in enumerate(a) if s.stored}
+    for k, s in made.values():
+        if s.row is None or not covers(s.access) or _keeps(first, k):
+            return None
+    if sum(s.stored for s in a) != len(made) or any(not s.stored and s.access.store.id in made for s in a):
+        return None
+    distances, before, after = [], [], []
+    for s in b:
+        source = made.get(s.access.store.id)
+        if source is not None:
+            if s.stored or s.row is None or source[1].row is None or s.access.store != source[1].access.store:
+                return None
+            distances.append(s.row - source[1].row)
+        elif s.stored:
+            if s.row is None or s.width is None or _also_touched(b, s):
+                return None
+            for r in a:
+                if r.access.store.id == s.access.store.id:
+                    if r.row is None or r.access.store != s.access.store:
+                        return None
+                    before.append(s.row - r.row)
+                    after.append(r.row - s.row)
+    if not distances:
+        return None
+    low, high = min(distances), max(distances)
+    reach = max([high, *before])
+    below, above = max([0, *(high + d for d in after)]), max([0, *(d - low for d in before)])
+    (rows, tile), points = lower, two[0].domain[0]
+    slack = max(below, above, reach - low)
+    if slack > 16 or tile < 4 * (slack + 1) or rows - tile * (points - 1) < below + above:
+        return None
+    across = sum({id(s.view): abs(s.pitch) for s in (*a, *b)}.values())
+    chunk = max(CHUNKS[0], slack, min(CHUNKS[1], CACHE // max(across, 1)))
+    kinds = (tuple(pipeline.RING if s.stored else pipeline.PLAIN for s in a),
+             tuple(pipeline.RING if s.access.store.id in made
+                   else pipeline.DEFERRED if s.stored else pipeline.PLAIN for s in b))
+    rings = tuple((k, s.pitch, s.row or 0) for k, s in made.values())
+    return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, rings)
+
+
+def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
+    found = []
+    sources, arguments = plan.composition.arguments, plan.composition.body.arguments
+    for (number, position), argument in zip(sources, arguments, strict=True):
+        access = tasks[number].accesses[position]
+        view: Any = access.map
+        found.append(Stage(access, argument.privilege is not Privilege.READ, _row(access), view.strides[0],
+                           _width(view), view))
+    return found
+
+
+def _row(access: Access) -> int | None:
+    """The store row of iteration row 0, when iteration dimension 0 moves down store dimension 0 alone."""
+    rows = access.map.rows
+    if not rows or rows[0][1] != ((0, 1),) or any(k == 0 for _, terms in rows[1:] for k, _ in terms):
+        return None
+    return rows[0][0]
+
+
+def _width(view: Any) -> int | None:
+    item = ITEMSIZE[view.dtype]
+    if len(view.shape) == 1:
+        return item
+    return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
+
+
+def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
+    """How many rows the kernel's loops have, and a point of them, when it is the same for all.
+
+    Then what its loops hand to each other stays in one row (ir.relation), and rows may run in any chunks.
+    """
+    found = {(tasks[t].shape[0], tasks[t].splits[0].tile) for t in plan.composition.spaces}
+    return found.pop() if len(found) == 1 else None
+
+
+def _keeps(plan: Plan, argument: int) -> bool:
+    """Does the kernel read what the argument held before?  A ring starts with nothing."""
+    for loop in plan.composition.body.loops:
+        kinds = {op.kind for op in loop.ops if op.attribute == argument and op.kind in ("load", "store")}
+        if kinds:
+            return "load" in kinds
+    return False
+
+
+def _also_touched(stages: list[Stage], written: Stage) -> bool:
+    """Does the second kernel touch elements of a deferred result through another argument, or might it?"""
+    return any(s is not written and s.access.store.id == written.access.store.id
+               and not (s.stored and relation(s.access, written.access, ONE_POINT) is Relation.APART)
+               for s in stages)
+
+
+def begins(first: Plan) -> tuple[int, int]:
+    """The words of the driver's block at which the blocks of the two kernels begin."""
+    start = len(pipeline.FIELDS)
+    return start, start + abi.layout(first.composition.body).size // 8
+
+
+def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask],
+           blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
+    """The driver's block.  `memory(nbytes)` is the address of memory that lives as long as the launch."""
+    a, b = _stages(first, one), _stages(second, two)
+    points = two[0].domain[0]
+    rows = shape.chunk + shape.reach - shape.low + 1
+    tables: list[int] = []
+    extents: list[list[int]] = []
+    scratch = border = 0
+    ring_entries: dict[int, tuple[int, int, int]] = {}
+    rings: list[int] = []
+    for k, pitch, origin in shape.rings:
+        ring_entries[a[k].access.store.id] = (scratch, pitch, origin)
+        rings += (scratch, pitch)
+        scratch += -(-rows * pitch // ALIGNED) * ALIGNED
+    for stages, plan, kinds in ((a, first, shape.kinds[0]), (b, second, shape.kinds[1])):
+        places = abi.words(plan.composition.body)
+        extents.append([at + 1 for at in places.spaces])
+        for word, stage, kind in zip(places.arguments, stages, kinds, strict=True):
+            entry = [word, kind, stage.pitch, 0, 0, 0]
+            if kind == pipeline.RING:
+                entry[3:] = ring_entries[stage.access.store.id]
+            elif kind == pipeline.DEFERRED:
+                entry[3:] = (border, stage.width or 0, 0)
+                border += -(-(shape.below + shape.above) * stage.pitch // ALIGNED) * ALIGNED
+            tables += entry
+    at_first = len(pipeline.FIELDS)
+    at_second = at_first + len(blocks[0]) // 8
+    table = at_second + len(blocks[1]) // 8
+    values = HEADER.pack(
+        points, first.kernel.native.address, second.kernel.native.address,  # type: ignore[union-attr]
+        len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
+        shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
+        shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
+        len(extents[0]), len(extents[1]),
+        table + len(tables) + len(rings), table + len(tables) + len(rings) + len(extents[0]), table,
+        table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
+    tables += (*rings, *extents[0], *extents[1])
+    return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
+
+
+class Pair:
+    """What the runtime launches: the driver with a ready-made block."""
+
+    __slots__ = ("native",)
+
+    def __init__(self) -> None:
+        self.native = pipeline.driver()
+
+    def pack(self, values: Any) -> Any:
+        return values
+
+    def point(self, values: Any, p: int) -> None:
+        raise NotImplementedError("a pair runs compiled only: forward.py makes one when both kernels are")
+
+    def finish(self, values: Any) -> None:
+        raise NotImplementedError("a pair folds nothing")

@@ -1,0 +1,144 @@
+"""What one analysis decided, in slots rather than stores, ready to replay.
+
+A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay (replay.py) looks up
+the stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from diffuse.ir import IndexTask, Privilege, covers
+from diffuse.ir.template import Recorded
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.compose import Composition, Source, bits
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.build.compiler import Kernel
+from diffuse.kernels.targets import vectormath
+from diffuse.runtime.base import Layout
+
+COSTS = {**dict.fromkeys(vectormath.UNARY, 8), **dict.fromkeys(vectormath.BINARY, 16)}
+"""Additions that a function takes as long as, about."""
+
+
+class Plan:
+    """One fused task: its kernel, where its values come from, and how often it was replayed."""
+
+    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
+                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "used", "places",
+                 "_partials")
+
+    def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
+                 live: Container[int], reason: str, text: str,
+                 equal: Mapping[Source, Source] = MappingProxyType({})) -> None:
+        self.composition = composition
+        self.kernel = kernel
+        """None when every result is dead: nothing runs."""
+        self.reason = reason
+        """Why the prefix ended here."""
+        self.text = text
+        self.tasks = len(tasks)
+        self.operations = tuple(t.operation for t in tasks)
+        self.where = tuple(str(t.where) for t in tasks)
+        self.launches = 0
+        self.used = 0
+        """When it ran last, in launches of all plans."""
+        self.places: list[tuple[dict[Any, Any], Any]] = []
+        """The dictionaries that have it or its replays, with its key there (memo.py)."""
+        self.loops = len(composition.body.loops)
+        self.rowwise = _rowwise(composition.body)
+        arguments = zip(composition.arguments, composition.body.arguments, strict=True)
+        self.stored = tuple(source for source, a in arguments if a.privilege is not Privilege.READ)
+        """Where the stores come from that it writes: (task, access)."""
+        self.vanished = len(composition.vanished)
+        self.donations = _donations(composition, tasks, live)
+        """(input, output) pairs, each (task, access): the output may take over the input's memory."""
+        self.equal = equal
+        """Scalars that its kernel takes for one, as `compose.alike` found them."""
+        self.layouts: dict[tuple[object, ...], Layout] = {}
+        """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
+        self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
+
+    @property
+    def title(self) -> str:
+        """Its operations and the lines of the program that called them, for profiles."""
+        lines = list(dict.fromkeys(self.where))
+        span = lines[0] if len(lines) == 1 else f"{lines[0]} to {lines[-1]}"
+        return f"{' '.join(self.operations)} [{span}]"
+
+    def holds(self, tasks: Sequence[IndexTask] | Sequence[Recorded]) -> bool:
+        """Are the scalars equal that were when it was made?"""
+        for (t, k), (u, m) in self.equal.items():
+            one, other = tasks[t].scalars[k], tasks[u].scalars[m]
+            x, y = one[2], other[2]
+            if x is y or (x.__class__ is float and x == y and x):  # the common ones first: not 0.0, no NaN
+                continue
+            if bits(one) != bits(other):
+                return False
+        return True
+
+    def work(self, tasks: Sequence[IndexTask]) -> int:
+        """Operations times elements, over the extents at hand."""
+        composition = self.composition
+        return sum(len(loop.ops) * prod(tasks[composition.spaces[loop.space]].shape)
+                   for loop in composition.body.loops)
+
+    def cost(self, tasks: Sequence[IndexTask]) -> int:
+        """The same with functions that take many instructions counted as that many operations."""
+        composition = self.composition
+        return sum(sum(COSTS.get(op.kind, 1) for op in loop.ops)
+                   * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
+
+    def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
+        """Bytes of the partials buffer of each reduction, for the extents at hand."""
+        composition = self.composition
+        if not composition.partials:
+            return ()
+        shapes = tuple(tasks[t].shape for t in composition.spaces)
+        key = tuple(n for shape in shapes for n in shape)
+        found = self._partials.get(key)
+        if found is None:
+            body = composition.body
+            found = tuple(abi.partial_bytes(body, r, shapes[body.loops[r.loop].space])
+                          for r in abi.reductions(body))
+            self._partials[key] = found
+        return found
+
+
+def _rowwise(body: Body) -> bool:
+    """Are the kernel's loops plain, and all cut into points by rows (pipeline.py)?"""
+    return bool(body.loops) and all(
+        body.spaces[loop.space].axis == 0 and loop.order == tuple(range(body.spaces[loop.space].rank))
+        and not any(op.kind in ("reduce", "scan", "index") for op in loop.ops)
+        for loop in body.loops)
+
+
+def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
+               ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """Inputs that nobody needs afterwards, each with an output that is written just where it is read.
+
+    In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of
+    one type in the same way, writing over the input is safe, and spares reading the output's memory into the
+    cache.
+    """
+    body = composition.body
+    if len(body.loops) != 1 or any(op.kind == "reduce" for op in body.loops[0].ops):
+        return ()
+    found, taken = [], set()
+    accesses = [tasks[t].accesses[k] for t, k in composition.arguments]
+    slots = [a.slot for a in body.arguments]
+    for i, out in enumerate(body.arguments):
+        if out.privilege is not Privilege.WRITE or slots.count(out.slot) != 1 or not covers(accesses[i]):
+            continue
+        for j, given in enumerate(body.arguments):
+            if (given.privilege is Privilege.READ and slots.count(given.slot) == 1 and j not in taken
+                    and accesses[j].store.id not in live and given.dtype == out.dtype and covers(accesses[j])
+                    and accesses[j].map == accesses[i].map
+                    and accesses[j].store.shape == accesses[i].store.shape):
+                taken.add(j)
+                found.append((composition.arguments[j], composition.arguments[i]))
+                break
+    return tuple(found)

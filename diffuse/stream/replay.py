@@ -1,0 +1,67 @@
+"""Replays: from a plan and the windows of one trail to the values of a launch.
+
+A plan names no view and no extent, a trail (memo.py) does: of the block that a kernel reads, only addresses
+and numbers change from one turn of a loop to the next.  The rest is laid out once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffuse.ir import IndexTask, volume
+from diffuse.ir.template import Recorded
+from diffuse.kernels.body import abi
+from diffuse.stream.plan import Plan
+
+
+class Replay:
+    """A plan for the views and extents of one trail."""
+
+    __slots__ = ("plan", "points", "partials", "used", "donations", "work", "_fixed", "_addresses",
+                 "_numbers")
+
+    def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
+        composition = plan.composition
+        self.plan = plan
+        self.points = volume(tasks[0].domain)
+        self.partials = plan.partial_bytes(tasks)
+        """Bytes of the partials of each reduction."""
+        arguments = [tasks[t].accesses[k] for t, k in composition.arguments]
+        self.used = tuple(dict.fromkeys([slots[access.store.id] for access in arguments]))
+        """Slots of the stores that the kernel reads or writes, each once."""
+        self.donations = tuple([
+            (slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
+            for (t, k), (u, m) in plan.donations
+        ])
+        """The plan's, as slots."""
+        self.work = plan.cost(tasks)
+        self._fixed: list[Any] = [self.points]
+        """The block, with offsets in the place of addresses and 0 in that of numbers."""
+        for number in composition.spaces:
+            self._fixed += (tasks[number].splits[0].tile, *tasks[number].shape)
+        for access in arguments:
+            view: Any = access.map
+            self._fixed += (view.offset, *view.strides)
+        complexes = [dtype.startswith("complex") for dtype in composition.body.scalars]
+        self._fixed += [0] * (len(complexes) + sum(complexes))
+        words = abi.words(composition.body)
+        self._addresses = tuple([(word, self.used.index(slots[access.store.id]))
+                                 for word, access in zip(words.arguments, arguments, strict=True)])
+        self._numbers = tuple([(word, t, k, two) for word, (t, k), two in
+                               zip(words.scalars, composition.scalars, complexes, strict=True)])
+
+    def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int]
+               ) -> tuple[Any, ...]:
+        """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are of `used`."""
+        values = self._fixed.copy()
+        for word, store in self._addresses:
+            values[word] += addresses[store]
+        for word, task, k, two in self._numbers:
+            value = recorded[task][2][k][2]
+            if two:
+                values[word], values[word + 1] = value.real, value.imag
+            else:
+                values[word] = value
+        values += partials
+        return tuple(values)

@@ -1,0 +1,245 @@
+"""Stores: who still sees them, and where their memory is.
+
+Liveness is counted twice over (papers/003, section 5.1): handles that the application holds, and tasks that
+are not forwarded yet.  A store has memory from the first fused task that writes it where somebody sees it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from copy import copy
+from math import prod
+from sys import is_finalizing
+from typing import Any
+
+from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, launch
+from diffuse.ir.view import View
+from diffuse.runtime import make
+from diffuse.runtime.base import Instance, Runtime
+from diffuse.settings import config
+
+
+class Storage:
+    """The application's handle of one store.  When the last reference goes, the store is live no more."""
+
+    __slots__ = ("id", "store", "touched", "written", "version", "exported", "handed", "scattered", "_shown",
+                 "_stores", "__weakref__")
+
+    def __init__(self, stores: Stores, store: Store) -> None:
+        self.id = store[0]
+        self.store = store
+        self.touched = -1
+        """The epoch of the last task on it; older than the engine's: nothing pending or running."""
+        self.written = -1
+        """The epoch of the last task that writes it, likewise."""
+        self.version = 0
+        """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
+        store that is not `exported`, equal elements."""
+        self.exported = False
+        """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
+        self.handed = False
+        """Another library holds the store itself, reads and writes it: the host's copy is never current."""
+        self.scattered = False
+        """Part of a larger store: its memory has gaps, and only its own coordinates name its elements."""
+        self._shown: tuple[Callable[[], object], ...] = ()
+        self._stores = stores
+        stores.alive.add(store[0])
+
+    @property
+    def nbytes(self) -> int:
+        return nbytes(self.store)
+
+    def show(self, holder: object) -> None:
+        """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
+        self.show_while((lambda: True) if holder is None else weakref.ref(holder))
+
+    def show_while(self, held: Callable[[], object]) -> None:
+        """Somebody outside sees the memory, until `held` says for the first time that nobody does."""
+        self.exported = True
+        self._shown = (*self._shown, held)
+
+    def shown(self) -> bool:
+        """Does somebody outside see the host's memory still?"""
+        self._shown = tuple([held for held in self._shown if held()])
+        self.exported = bool(self._shown) or self.handed
+        return bool(self._shown)
+
+    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
+        if not ending():  # modules are taken apart then, and the memory goes with the process
+            try:
+                stores = self._stores
+            except AttributeError:  # an interrupt came before it was made
+                return
+            stores.dropped(self.id)
+
+
+Operand = tuple[Storage, View]
+_tuple = tuple.__new__
+
+
+def nbytes(store: Store) -> int:
+    """Bytes of memory that a store takes."""
+    return prod(store.shape) * ITEMSIZE[store.dtype]
+
+
+class Stores:
+    """All stores of one engine."""
+
+    def __init__(self) -> None:
+        self.alive: set[int] = set()
+        """Stores that the application holds."""
+        self.pending: dict[int, int] = {}
+        """Groups not forwarded yet that use a store."""
+        self.instances: dict[int, Instance] = {}
+        self.storages: dict[int, Store] = {}
+        """The frame that each store was made with."""
+        self.lost: dict[int, Exception] = {}
+        """Stores whose contents could not be computed."""
+        self.running: set[int] = set()
+        """Stores of what is being forwarded: Python may drop a handle at any moment, not these."""
+        self.given: dict[int, Instance] = {}
+        """Memory of stores that ended, now another store's: what still reads them finds it here."""
+        self._next = 0
+        self._runtime: Runtime | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        if self._runtime is None:
+            self._runtime = make(config.runtime)
+            launch.shared = self._runtime.shared
+        return self._runtime
+
+    def change_runtime(self) -> None:
+        """Run what comes from now on where the settings say; memory moves along at its next use."""
+        if self._runtime is not None and self._runtime.name != config.runtime:
+            old, new = self._runtime, make(config.runtime)
+            moved = {store: new.attach(old.host(instance, True), self.storages[store])
+                     for store, instance in self.instances.items()}
+            before = self.instances
+            self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
+            launch.shared = new.shared
+            for instance in before.values():
+                old.release(instance)
+
+    def create(self, shape: Point, dtype: str) -> Storage:
+        """A store that no task has written yet; it takes memory when one does."""
+        self._next = id = self._next + 1
+        store = self.storages[id] = _tuple(Store, (id, shape, dtype))
+        return Storage(self, store)
+
+    def attach(self, array: Any) -> Storage:
+        """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
+        storage = self.create(array.shape, array.dtype.name)
+        self.instances[storage.store.id] = self.runtime.attach(array, storage.store)
+        return storage
+
+    def instance(self, store: int) -> Instance:
+        """The memory of a store, taken now if it has none."""
+        found = self.instances.get(store) or self.given.get(store)
+        if found is None:
+            frame = self.storages[store]
+            found = self.instances[store] = self.runtime.create(nbytes(frame), frame)
+        return found
+
+    def address(self, store: int) -> int:
+        return self.instance(store).address
+
+    def seen(self, store: int) -> bool:
+        """Does the application or a pending task still refer to the store?"""
+        return store in self.alive or store in self.pending
+
+    def fresh(self, store: int) -> bool:
+        """Does the application hold a store that no task has used yet?"""
+        return (store in self.alive and store not in self.pending and store not in self.instances
+                and store not in self.running and store not in self.lost)
+
+    def expect(self, used: Iterable[int]) -> None:
+        """One more group that uses these stores is pending."""
+        pending = self.pending
+        for store in used:
+            pending[store] = pending.get(store, 0) + 1
+
+    def retire(self, used: Iterable[int]) -> None:
+        """A group that uses these stores stops being pending."""
+        pending = self.pending
+        for store in used:
+            left = pending[store] - 1
+            if left:
+                pending[store] = left
+            else:
+                del pending[store]
+
+    def mend(self, groups: Iterable[Iterable[int]]) -> None:
+        """After an exception at any moment: groups that use these stores are pending, no others, and nothing
+        is running.  A handle may be dropped meanwhile: what is needed counts as pending all the time."""
+        counted: dict[int, int] = {}
+        for used in groups:
+            for store in used:
+                counted[store] = counted.get(store, 0) + 1
+        self.pending.update(counted)
+        for store in list(self.pending):
+            if store not in counted:
+                del self.pending[store]
+        self.running.clear()
+        self.given.clear()
+        for store in list(self.storages):
+            if not self.seen(store):
+                self.release(store)
+
+    def dropped(self, store: int) -> None:
+        """The application's last handle of a store is gone."""
+        self.alive.discard(store)
+        if store not in self.pending and store not in self.running:
+            self.release(store)
+
+    def forwarded(self) -> None:
+        """What was being forwarded is with the runtime: let go of the stores that nobody sees."""
+        done, self.running = self.running, set()
+        self.given.clear()
+        for store in done:
+            if not self.seen(store):
+                self.release(store)
+
+    def take_back(self) -> None:
+        """Memory that stores gave to others, for a launch that did not begin, is theirs again."""
+        for old, instance in list(self.given.items()):
+            self.instances[old] = instance
+            for fresh in [s for s, held in self.instances.items() if held is instance and s != old]:
+                del self.instances[fresh]
+
+    def release(self, store: int) -> None:
+        # the frame goes last: as long as it is there, an interrupt leaves the rest to `mend`
+        instance = self.instances.pop(store, None)
+        if instance is not None:
+            self.runtime.release(instance)
+        self.lost.pop(store, None)
+        self.storages.pop(store, None)
+
+    def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:
+        """These tasks did not run, for an error or for an interrupt of this name: what they would have
+        written is lost; whoever reads it is told why."""
+        span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
+        if isinstance(error, MemoryError):
+            error.add_note(f"needed by {span}")
+        if isinstance(error, str):
+            error = RuntimeError(f"{error} came before {span} were done")
+        for task in tasks:
+            for access in task.accesses:
+                if access.privilege is not Privilege.READ:
+                    self.lost[access.store.id] = copy(error)  # without the frames that hold the store
+
+    def follow_losses(self, tasks: list[IndexTask]) -> bool:
+        """What is made of lost data is lost, what is written anew is not; is anything left to compute?"""
+        lost, some = self.lost, False
+        for task in tasks:
+            errors = [lost[access.store.id] for access in task.accesses
+                      if access.privilege is not Privilege.WRITE and access.store.id in lost]
+            for access in task.accesses:
+                if access.privilege is not Privilege.READ:
+                    if errors:
+                        lost[access.store.id] = errors[0]
+                    elif covers(access):
+                        lost.pop(access.store.id, None)
+            some = some or not errors
+        return some

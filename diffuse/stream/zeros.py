@@ -1,0 +1,84 @@
+"""Zeros that nobody has written: memory fresh from the system holds them already, so that no task fills it.
+
+A fill of a whole new store with zeros waits here.  The first task on the store brings it into the window,
+where it fuses with what follows and vanishes with temporaries.  If none comes before the program waits, the
+store gets memory that the system clears page by page, when somebody touches it.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from diffuse.ir import ITEMSIZE
+from diffuse.ir.template import Recorded
+from diffuse.stream.stores import Stores, nbytes
+from diffuse.stream.window import Window
+
+MOST = 256
+"""Fills that wait, at most, for stores of which some are gone."""
+SPARSE, LARGE = 16, 64 << 20
+"""A task over less than one in so many elements of a store of so many bytes does not have it filled."""
+
+
+class Zeros:
+    """The fills that wait, of one engine."""
+
+    def __init__(self, stores: Stores, window: Window) -> None:
+        self.held: dict[int, Recorded] = {}
+        self._stores = stores
+        self._window = window
+
+    def hold(self, recorded: Recorded) -> bool:
+        """Does the task wait here?  If not, the fills of the stores that it uses come before it."""
+        held, pattern = self.held, recorded.pattern
+        for store in recorded.stores:
+            fill = held.get(store)
+            if fill is not None:
+                if not (_few(pattern.shape, fill) and self._cleared(store)):
+                    self._window.add(fill)
+                del held[store]
+        if not pattern.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.shared:
+            return False
+        store, = recorded.stores
+        if not self._stores.fresh(store):
+            return False
+        if len(held) >= MOST:
+            for gone in held.keys() - self._stores.alive:
+                del held[gone]
+        held[store] = recorded
+        return True
+
+    def release(self) -> None:
+        """Nobody waits any longer: what has no memory that is zero joins the window."""
+        for store, fill in list(self.held.items()):
+            if store in self._stores.alive and not self._cleared(store):
+                self._window.add(fill)
+            del self.held[store]
+
+    def mend(self) -> None:
+        """After an exception at any moment: those wait that are nowhere else."""
+        for store in list(self.held):
+            if not self._stores.fresh(store):
+                del self.held[store]
+
+    def _cleared(self, store: int) -> bool:
+        """Has the store got memory that is zero?"""
+        stores = self._stores
+        frame = stores.storages[store]
+        instance = stores.runtime.zeroed(nbytes(frame), frame)
+        if instance is None:
+            return False
+        stores.instances[store] = instance
+        return True
+
+
+def _few(shape: Any, fill: Recorded) -> bool:
+    """Is a task's space a small part of a large store?"""
+    size = prod(fill.pattern.shape)
+    return size * ITEMSIZE[fill.pattern.uses[0].dtype] >= LARGE and prod(shape) * SPARSE < size
+
+
+def _zero(value: Any) -> bool:
+    """Is it the number whose bits are all zero?"""
+    return not value and "-" not in repr(value)

@@ -1,0 +1,197 @@
+"""The calling convention of a compiled body: from a `Body` to the layout of its block of words.
+
+A kernel is `void k(ptr block, i64 point)`; a body with reductions or an epilogue has `void k_finish(ptr
+block)` too, run once after all points of a launch.  The block is a row of 8-byte words:
+
+    points
+    per space       tile, then the extents of its iteration dimensions
+    per argument    address, then its byte stride along each iteration dimension (0: not followed)
+    per scalar      its value; two words if complex; float16 and float32 as a float in the first 4 bytes
+    per reduction   address of its partials
+
+Point p runs, in each loop, the indices [p * tile, (p + 1) * tile) of the space's split axis and all of the
+other dimensions.  A space without a split axis, or of rank 0, is run by point 0 alone.  With one point a
+reduction is combined right after its loop, so that later loops may load its result; with more, by `k_finish`.
+
+Partials hold one accumulator per leaf of the reduction tree (see `Reduction`):
+
+    rows (the last iteration dimension is reduced)      [output element][leaf]
+    columns (it is kept)                                [leaf][output element]
+
+with output elements in row-major order of the kept dimensions and leaves in row-major order of the reduced
+ones.  argmin and argmax have two such planes: the values, then, from the next multiple of 8 bytes, their
+int64 indices.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diffuse.ir import ITEMSIZE
+from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.kernels.body.expr import Body
+
+if TYPE_CHECKING:
+    from diffuse.kernels.build.jit import Native
+
+ACCUMULATORS = 32
+"""Element j of a row leaf goes to accumulator j % 32; these are then folded by halves."""
+
+_SCALAR = {"bool": "q", "uint8": "Q", "uint16": "Q", "uint32": "Q", "uint64": "Q", "int8": "q", "int16": "q",
+           "int32": "q", "int64": "q", "float16": "f4x", "float32": "f4x", "float64": "d",
+           "complex64": "f4xf4x", "complex128": "dd"}
+
+
+class Reduction(NamedTuple):
+    """One `reduce` op of a body.  Its tree is a function of extents and reduced dimensions, nothing else.
+
+    The leaves of an output element, in row-major order of the reduced dimensions, are combined by
+    p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ... and i a multiple of 2 s.
+    """
+
+    loop: int
+    argument: int
+    operator: str
+    dtype: str
+    """The accumulator's."""
+
+
+class Words(NamedTuple):
+    """Where in the block, in words, each thing begins."""
+
+    spaces: tuple[int, ...]
+    arguments: tuple[int, ...]
+    scalars: tuple[int, ...]
+    partials: tuple[int, ...]
+
+
+def words(body: Body) -> Words:
+    at = 1
+    begins: list[list[int]] = [[], [], [], []]
+    sizes = ([1 + s.rank for s in body.spaces], [1 + body.spaces[a.space].rank for a in body.arguments],
+             [2 if s.startswith("complex") else 1 for s in body.scalars], [1] * len(reductions(body)))
+    for begin, group in zip(begins, sizes, strict=True):
+        for size in group:
+            begin.append(at)
+            at += size
+    return Words(*(tuple(b) for b in begins))
+
+
+def layout(body: Body) -> struct.Struct:
+    """Packs the values of a launch, in the order above, into its block."""
+    form = ["<q"]
+    form += [f"{1 + s.rank}q" for s in body.spaces]
+    form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
+    form += [_SCALAR[s] for s in body.scalars]
+    form += ["Q"] * len(reductions(body))
+    return struct.Struct("".join(form))
+
+
+def reductions(body: Body) -> tuple[Reduction, ...]:
+    """In the order of their ops, which is the order of their partials in the block."""
+    return tuple(
+        Reduction(number, op.attribute[1], op.attribute[0], op.dtype)
+        for number, loop in enumerate(body.loops) for op in loop.ops if op.kind == "reduce"
+    )
+
+
+def finishes(body: Body) -> bool:
+    """Is there something to do when all points are done?"""
+    return bool(body.epilogue or reductions(body))
+
+
+def kept(body: Body, reduction: Reduction) -> tuple[int, ...]:
+    """The iteration dimensions that the reduction's result follows."""
+    classes = body.arguments[reduction.argument].classes
+    return tuple(d for d, letter in enumerate(classes) if letter != "0")
+
+
+def by_rows(rank: int, kept: Sequence[int]) -> bool:
+    """Is the last iteration dimension reduced?"""
+    return rank > 0 and rank - 1 not in kept
+
+
+def leaves(extents: Sequence[int], kept: Sequence[int]) -> int:
+    """Leaves of one output element."""
+    reduced = [d for d in range(len(extents)) if d not in kept]
+    if not reduced:
+        return 1
+    *outer, last = reduced
+    length = SEGMENT if by_rows(len(extents), kept) else ROWS
+    return prod(extents[d] for d in outer) * -(-extents[last] // length)
+
+
+def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> int:
+    """Size of a reduction's partials, for these extents of its loop's space."""
+    dims = kept(body, reduction)
+    count = prod(extents[d] for d in dims) * leaves(extents, dims)
+    if reduction.operator not in ("argmin", "argmax"):
+        return count * ITEMSIZE[reduction.dtype]
+    return index_plane(count * ITEMSIZE[reduction.dtype]) + count * 8
+
+
+def index_plane(value_bytes: int) -> int:
+    """Where the plane of indices begins, after so many bytes of values."""
+    return (value_bytes + 7) & ~7
+
+
+PIECES = 64
+"""Small points that a divided launch has at most, about."""
+PIECE = 1_000_000
+"""Operations times elements that a small point is worth: interpreting them takes about a millisecond, what a
+point costs beside them some 50 us."""
+
+
+class Division(NamedTuple):
+    """A launch in smaller points: its values, their number, and what is left from one of them on."""
+
+    values: tuple[Any, ...]
+    points: int
+    rest: Callable[[int], tuple[Any, ...]]
+
+
+def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
+    """Cut the points of a launch into smaller ones, or None.
+
+    That needs a body of one loop that neither folds nor counts: then iterations are independent, and those
+    from some index of the cut dimension on are a launch of their own, with later addresses and a smaller
+    extent.
+    """
+    if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
+        return None
+    if any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops):
+        return None
+    at = words(body)
+    axis, rank = max(body.spaces[0].axis, 0), body.spaces[0].rank
+    extent, unit = values[2 + axis], SEGMENT if axis == rank - 1 else 1
+    if body.spaces[0].axis < 0:
+        return None
+    work = prod(values[2:2 + rank]) * len(body.loops[0].ops)
+    pieces = max(values[0], min(PIECES, work // PIECE))
+    tile = max(unit, extent // pieces // unit * unit)
+    points = -(-extent // tile)
+    small = (points, tile, *values[2:])
+
+    def rest(piece: int) -> tuple[Any, ...]:
+        start, left = piece * tile, list(values)
+        left[2 + axis] = extent - start
+        left[1] = -(-left[2 + axis] // values[0] // unit) * unit
+        for word in at.arguments:
+            left[word] += start * values[word + 1 + axis]
+        return tuple(left)
+
+    return Division(small, points, rest)
+
+
+def run(native: Native, body: Body, values: Sequence[int | float], points: int) -> None:
+    """All points of a launch, one after another, and the finish: for tests and for routines."""
+    block = ctypes.create_string_buffer(layout(body).pack(*values))
+    kernel = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(native.address)
+    for point in range(points):
+        kernel(ctypes.addressof(block), point)
+    if points > 1 and native.finish:
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(native.finish)(ctypes.addressof(block))

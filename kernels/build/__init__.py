@@ -1,0 +1,1 @@
+"""When and where kernels are compiled, and where machine code is kept."""

@@ -1,0 +1,149 @@
+"""When a kernel gets compiled: in the background while the program runs interpreted, at once, or never.
+
+A `Kernel` can always run: through `native` once machine code is there, through its interpreted meaning
+until then.  Both take the same values and give the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+import threading
+import traceback
+import warnings
+import weakref
+from typing import Any
+
+from diffuse import settings, worker
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.abi import Division
+from diffuse.kernels.body.expr import Body
+
+MOST = 4096
+"""Kernels that are kept for the next plan with the same body.  A plan keeps its own."""
+
+FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
+"""NumPy's bits of the errors that it names so."""
+
+
+class Kernel:
+    """The code of one body."""
+
+    __slots__ = ("body", "native", "layout", "failed", "job", "__weakref__")
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.native: Any = None
+        """Address and finish address, once compiled."""
+        self.layout: struct.Struct = abi.layout(body)
+        self.failed = False
+        self.job: worker.Job | None = None
+        """Its compilation, once that was left to the background."""
+
+    def pack(self, values: tuple[Any, ...]) -> bytes:
+        return self.layout.pack(*values)
+
+    def point(self, values: tuple[Any, ...], p: int) -> None:
+        """Run a point interpreted; floating-point errors go to NumPy's error callback of the moment."""
+        from diffuse.kernels.meaning import interpret
+
+        interpret.point(self.body, values, p, _collector())
+
+    def divide(self, values: tuple[Any, ...]) -> Division | None:
+        """Smaller points, while machine code is on its way; None where only whole points make sense."""
+        return abi.divide(self.body, values) if self.job is not None and not self.failed else None
+
+    def finish(self, values: tuple[Any, ...]) -> None:
+        from diffuse.kernels.meaning import interpret
+
+        interpret.finish(self.body, values, _collector())
+
+    def wait(self, seconds: float | None) -> None:
+        """Until machine code is there, but no longer than that (None: however long it takes)."""
+        if self.job is not None:
+            worker.wait(self.job, seconds)
+
+    def compile(self) -> None:
+        """Make machine code; a failure leaves the interpreter in charge, with one warning."""
+        from diffuse.kernels.build import jit
+
+        try:
+            self.native = jit.compile(self.body)
+        except Exception as error:
+            self.failed = True
+            first = traceback.format_exception_only(error)[-1].strip()
+            size = sum(len(loop.ops) for loop in self.body.loops)
+            warnings.warn(f"a kernel of {size} operations did not compile ({first}); "
+                          "it runs interpreted, with the same results",
+                          RuntimeWarning, stacklevel=2)
+
+
+def _collector() -> Any:
+    """NumPy's error callback of the moment, for errors by their names; None where nobody listens."""
+    import numpy
+
+    note: Any = numpy.geterrcall()
+    return (lambda kind, _: note(kind, FLAGS.get(kind, 0))) if note else None
+
+
+class Compiler:
+    """Kernels by body."""
+
+    def __init__(self) -> None:
+        self.kernels: dict[Body, Kernel] = {}
+        """At most `MOST`, the least recently asked for first."""
+        self._all: weakref.WeakSet[Kernel] = weakref.WeakSet()
+        """These, and those that plans still use."""
+        self._lock = threading.Lock()
+
+    def kernel(self, body: Body) -> Kernel:
+        """The kernel of a body; compilation starts here, as the setting `compile` says."""
+        with self._lock:
+            found = self.kernels.pop(body, None)
+            if found is None:
+                found = Kernel(body)
+                self._all.add(found)
+            self.kernels[body] = found
+            while len(self.kernels) > MOST:
+                del self.kernels[next(iter(self.kernels))]
+        self.request(found)
+        return found
+
+    def request(self, kernel: Kernel) -> None:
+        """Have a kernel's machine code made, if it has none, as the setting `compile` says."""
+        from diffuse.kernels.build import jit
+
+        how = settings.config.compile
+        if kernel.native is not None or kernel.failed or how == "off" or sys.is_finalizing():
+            return
+        if kernel.job is None:
+            if how == "wait" or jit.cached(kernel.body):
+                kernel.compile()
+            else:
+                kernel.job = worker.post(kernel.compile)
+        elif how == "wait":
+            worker.wait(kernel.job)
+
+    def wait(self) -> None:
+        """Until every compilation that was started has ended."""
+        for kernel in list(self._all):
+            kernel.wait(None)
+
+    def forget(self) -> None:
+        """Drop every kernel that this process keeps (the disk keeps its own)."""
+        self.wait()
+        with self._lock:
+            self.kernels.clear()
+
+    def after_fork(self) -> None:
+        """A forked child has a worker of its own: what the other was to do is started again on demand."""
+        self._lock = threading.Lock()
+        for kernel in list(self._all):
+            if kernel.native is None:
+                kernel.job = None
+
+
+compiler = Compiler()
+
+os.register_at_fork(after_in_child=compiler.after_fork)

@@ -1,0 +1,61 @@
+"""Reading the block of a launch (see `abi`) from inside a kernel, and the kernel's own scratch."""
+
+from __future__ import annotations
+
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.llvm.code import COMPONENT, ELEMENT, MEMORY, Code, Value
+
+
+class Block:
+    """The block that a function gets as `%block`.  Words are read where they are needed.
+
+    They are cheap to read again and dear to keep: a kernel of many arguments has more of them than a machine
+    has registers.
+    """
+
+    def __init__(self, code: Code, body: Body) -> None:
+        self.code, self.body, self.words = code, body, abi.words(body)
+        self._entry = len(code.lines)
+
+    def _pointer(self, word: int) -> str:
+        return self.code.let(f"getelementptr inbounds i64, ptr %block, i64 {word}")
+
+    def word(self, word: int) -> str:
+        return self.code.let(f"load i64, ptr {self._pointer(word)}, align 8")
+
+    def tile(self, space: int) -> str:
+        return self.word(self.words.spaces[space])
+
+    def extent(self, space: int, dimension: int) -> str:
+        return self.word(self.words.spaces[space] + 1 + dimension)
+
+    def address(self, argument: int) -> str:
+        return self.code.let(f"load ptr, ptr {self._pointer(self.words.arguments[argument])}, align 8")
+
+    def stride(self, argument: int, dimension: int) -> str:
+        return self.word(self.words.arguments[argument] + 1 + dimension)
+
+    def partials(self, reduction: int) -> str:
+        return self.code.let(f"load ptr, ptr {self._pointer(self.words.partials[reduction])}, align 8")
+
+    def scalar(self, number: int) -> Value:
+        """A scalar as a value of one lane."""
+        code, dtype, word = self.code, self.body.scalars[number], self.words.scalars[number]
+        if dtype in COMPONENT:
+            part = ELEMENT[COMPONENT[dtype]]
+            real = code.let(f"load {part}, ptr {self._pointer(word)}, align 8")
+            return real, code.let(f"load {part}, ptr {self._pointer(word + 1)}, align 8")
+        if dtype in ("float16", "float32", "float64"):
+            return code.let(f"load {ELEMENT[dtype]}, ptr {self._pointer(word)}, align 8")
+        whole = self.word(word)
+        if dtype == "bool":
+            return code.let(f"icmp ne i64 {whole}, 0")
+        return whole if ELEMENT[dtype] == "i64" else code.let(f"trunc i64 {whole} to {ELEMENT[dtype]}")
+
+    def room(self, dtype: str, count: int) -> str:
+        """Scratch for so many elements, allocated at the function's entry."""
+        name = "%" + self.code.name("room")
+        kind = f"[2 x {MEMORY[COMPONENT[dtype]]}]" if dtype in COMPONENT else MEMORY[dtype]
+        self.code.lines.insert(self._entry, f"  {name} = alloca [{count} x {kind}], align 64")
+        return name

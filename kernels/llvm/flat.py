@@ -1,0 +1,122 @@
+"""Two dimensions as one loop: a short last dimension and the one before it.
+
+Rows of three elements would leave most lanes of a vector unused.  Where the stores of a loop are contiguous
+over both dimensions, the loop counts elements, from row to row.  Contiguous arrays are then read by whole
+vectors.  An array that is the same in every row (a row of coefficients) is repeated in a small table: one
+row, and as many elements more as there are lanes; a step reads it from the column that it begins in.  All
+other arrays (one number a row, every second element) are read lane by lane, at distances from the step's row
+that another table holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from diffuse.ir.launch import SHORT
+from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import Code, counted
+from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
+
+ALONG, APART, REPEATED, FIXED = "c1", "s1", "0", "00"
+"""The last letters of an access: contiguous over both dimensions; contiguous rows that lie apart, which are
+better read as vectors, row by row; the same row again and again; one element."""
+
+
+def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
+    """Can this loop run over the elements of its last two dimensions?"""
+    space = body.spaces[loop.space]
+    if not space.flat or lanes == 1 or order[-2:] != (space.rank - 2, space.rank - 1):
+        return False
+    if any(op.kind in ("reduce", "scan", "index", "spmv") for op in loop.ops):
+        return False
+    stored = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "store"]
+    loaded = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "load"]
+    if set(stored) != {ALONG} or APART in loaded:
+        return False
+    # instructions for a row, whose width is not known: as vectors of its own, and as part of vectors
+    rows = space.flat * len(loop.ops) + 2 * len(stored + loaded) + 12
+    picked = sum(letters != ALONG and letters[0] != REPEATED for letters in loaded)
+    return bool((space.flat - 0.625) * (len(loop.ops) + 3 * lanes * picked) < rows)
+
+
+class Rows:
+    """Where the steps of one such loop are: the row and the column in which a step begins."""
+
+    def __init__(self, code: Code, block: Block, body: Body, space: int) -> None:
+        self.code, self.block, self.body = code, block, body
+        self.rank = body.spaces[space].rank
+        self.width = block.extent(space, self.rank - 1)
+        self.columns = code.let(f"urem i64 {code.lanes}, {self.width}")
+        self.rows = code.let(f"udiv i64 {code.lanes}, {self.width}")
+        self.room = [block.room("int64", 1) for _ in range(2)]
+        self.size = SHORT + code.lanes
+        self.distances: dict[int, str] = {}
+        """For each argument that is read lane by lane, the table of its distances in bytes."""
+
+    def prepare(self, arguments: list[int]) -> None:
+        """Fill the tables that are good for the whole loop nest."""
+        code = self.code
+        for argument in arguments:
+            letters = self.body.arguments[argument].classes[-2:]
+            if letters == ALONG or letters[0] == REPEATED:
+                continue
+            table = self.distances[argument] = self.block.room("int64", self.size)
+            down, along = (self.block.stride(argument, self.rank - k) for k in (2, 1))
+            with self._entries() as (k, row, column):
+                far = code.let(f"mul nsw i64 {row}, {down}")
+                near = code.let(f"mul nsw i64 {column}, {along}")
+                distance = code.let(f"add nsw i64 {far}, {near}")
+                store_one(code, "int64", element(code, "int64", table, k), distance)
+
+    def place(self, argument: int, base: str) -> Place:
+        """Where an argument is in the rows that begin at `base`."""
+        kind = self.body.arguments[argument]
+        letters = kind.classes[-2:]
+        if letters == ALONG:
+            return Place(kind.dtype, "1", base)
+        if letters == FIXED:
+            return Place(kind.dtype, "0", base)
+        if letters[0] != REPEATED:
+            down = self.block.stride(argument, self.rank - 2)
+            return Place(kind.dtype, "d", base, down, self.distances[argument])
+        table, along = self.block.room(kind.dtype, self.size), self.block.stride(argument, self.rank - 1)
+        code = self.code
+        with self._entries() as (k, _, column):
+            offset = code.let(f"mul nsw i64 {column}, {along}")
+            source = code.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+            value = load_one(code, kind.dtype, source)
+            store_one(code, kind.dtype, element(code, kind.dtype, table, k), value)
+        return Place(kind.dtype, "r", table)
+
+    def bounds(self, low: str, high: str) -> tuple[str, str]:
+        """From the rows of a loop to its elements; the first step begins in the first column."""
+        code = self.code
+        for room, start in zip(self.room, (low, "0"), strict=True):
+            store_one(code, "int64", room, start)
+        return code.let(f"mul nsw i64 {low}, {self.width}"), code.let(f"mul nsw i64 {high}, {self.width}")
+
+    def at(self, step: Step) -> Step:
+        """A step with the row and the column in which it begins."""
+        row, column = (str(load_one(self.code, "int64", room)) for room in self.room)
+        return step._replace(row=row, column=column)
+
+    def advance(self, step: Step) -> None:
+        """Go on to where the next step begins."""
+        code = self.code
+        column = code.let(f"add nsw i64 {step.column}, {self.columns}")
+        row = code.let(f"add nsw i64 {step.row}, {self.rows}")
+        over = code.let(f"icmp sge i64 {column}, {self.width}")
+        back = code.let(f"select i1 {over}, i64 {self.width}, i64 0")
+        more = code.let(f"zext i1 {over} to i64")
+        store_one(code, "int64", self.room[0], code.let(f"add nsw i64 {row}, {more}"))
+        store_one(code, "int64", self.room[1], code.let(f"sub nsw i64 {column}, {back}"))
+
+    @contextmanager
+    def _entries(self) -> Iterator[tuple[str, str, str]]:
+        """A loop over the entries of a table: its number, and its row and column from the first one's."""
+        code = self.code
+        end = code.let(f"add nsw i64 {self.width}, {code.lanes - 1}")
+        with counted(code, "0", end) as k:
+            yield k, code.let(f"udiv i64 {k}, {self.width}"), code.let(f"urem i64 {k}, {self.width}")

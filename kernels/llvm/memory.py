@@ -1,0 +1,261 @@
+"""Elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
+
+The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
+"s" a run-time number of bytes apart, "r" and "d" as the tables of flat.py say.  In the last, partial
+step of a loop only the first `active` lanes are in use: the others are neither read nor written, and a load
+fills them with the first lane's value, so that computing on them raises no floating-point flag that an
+element does not raise.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
+
+
+class Step(NamedTuple):
+    """The lanes of one step: indices `at`, `at + 1`, ... of the innermost dimension."""
+
+    at: str
+    mask: str | None = None
+    """Which lanes are active; None: all of them."""
+    active: str | None = None
+    """How many, an i64."""
+    row: str = ""
+    column: str = ""
+    """Where the step begins, if the loop runs over two dimensions (flat.py)."""
+
+
+class Place(NamedTuple):
+    """Where an access is: the element at index 0 of the innermost dimension, and how to go on from there."""
+
+    dtype: str
+    letter: str
+    base: str
+    stride: str = "0"
+    """Bytes from one index to the next."""
+    distances: str = ""
+    """For letter d, a table: bytes from the step's row to the element of each column and those after it."""
+
+
+def load(code: Code, place: Place, step: Step) -> Value:
+    if place.letter == "0":
+        return splat(code, place.dtype, load_one(code, place.dtype, place.base))
+    at = _address(code, place, step)
+    if code.lanes == 1:
+        return load_one(code, place.dtype, at)
+    if place.letter in "sd":
+        return _load_strided(code, place, at, step)
+    if place.dtype in COMPONENT:
+        return _load_pairs(code, COMPONENT[place.dtype], at, step)
+    raw = _read(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask)
+    return _from_memory(code, place.dtype, raw)
+
+
+def store(code: Code, place: Place, step: Step, value: Value) -> None:
+    if place.letter == "0":
+        end = "0" if code.lanes == 1 else str(code.lanes - 1)
+        if step.active is not None:
+            end = code.let(f"sub i64 {step.active}, 1")
+        store_one(code, place.dtype, place.base, lane(code, place.dtype, value, end))
+        return
+    at = _address(code, place, step)
+    if code.lanes == 1:
+        store_one(code, place.dtype, at, value)
+    elif place.letter == "s":
+        _store_strided(code, place, at, step, value)
+    elif isinstance(value, tuple):
+        _store_pairs(code, COMPONENT[place.dtype], at, step, value)
+    else:
+        raw = _to_memory(code, place.dtype, value)
+        _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask, raw)
+
+
+def load_one(code: Code, dtype: str, at: str) -> Value:
+    """One element, as a value of one lane."""
+    if dtype in COMPONENT:
+        part = COMPONENT[dtype]
+        second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
+        return str(load_one(code, part, at)), str(load_one(code, part, second))
+    raw = code.let(f"load {MEMORY[dtype]}, ptr {at}, align {ITEMSIZE[dtype]}")
+    if dtype == "bool":
+        return code.let(f"icmp ne i8 {raw}, 0")
+    return code.let(f"fpext half {raw} to float") if dtype == "float16" else raw
+
+
+def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
+    if isinstance(value, tuple):
+        part = COMPONENT[dtype]
+        second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
+        store_one(code, part, at, value[0])
+        store_one(code, part, second, value[1])
+        return
+    if dtype == "bool":
+        value = code.let(f"zext i1 {value} to i8")
+    elif dtype == "float16":
+        value = code.let(f"fptrunc float {value} to half")
+    code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {ITEMSIZE[dtype]}")
+
+
+def splat(code: Code, dtype: str, value: Value) -> Value:
+    """A value of one lane in all lanes."""
+    if isinstance(value, tuple):
+        return code.splat(COMPONENT[dtype], value[0]), code.splat(COMPONENT[dtype], value[1])
+    return code.splat(dtype, value)
+
+
+def lane(code: Code, dtype: str, value: Value, which: str) -> Value:
+    """One lane of a value."""
+    if code.lanes == 1:
+        return value
+    kind = code.type(COMPONENT.get(dtype, dtype))
+    if isinstance(value, tuple):
+        return (code.let(f"extractelement {kind} {value[0]}, i64 {which}"),
+                code.let(f"extractelement {kind} {value[1]}, i64 {which}"))
+    return code.let(f"extractelement {kind} {value}, i64 {which}")
+
+
+def last(code: Code, index: str, end: str) -> Step:
+    """The last step of a loop that ends before its lanes do."""
+    name = f"llvm.get.active.lane.mask.v{code.lanes}i1.i64"
+    code.declare(f"declare <{code.lanes} x i1> @{name}(i64, i64)")
+    mask = code.let(f"call <{code.lanes} x i1> @{name}(i64 {index}, i64 {end})")
+    return Step(index, mask, code.let(f"sub i64 {end}, {index}"))
+
+
+def element(code: Code, dtype: str, base: str, index: str) -> str:
+    """The address of an element of a run."""
+    kind = f"[2 x {MEMORY[COMPONENT[dtype]]}]" if dtype in COMPONENT else MEMORY[dtype]
+    return code.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {index}")
+
+
+def _address(code: Code, place: Place, step: Step) -> str:
+    if place.letter in "1r":
+        return element(code, place.dtype, place.base, step.at if place.letter == "1" else step.column)
+    offset = code.let(f"mul nsw i64 {step.at if place.letter == 's' else step.row}, {place.stride}")
+    return code.let(f"getelementptr inbounds i8, ptr {place.base}, i64 {offset}")
+
+
+def _from_memory(code: Code, dtype: str, raw: str) -> str:
+    if dtype == "bool":
+        return code.let(f"icmp ne {code.memory(dtype)} {raw}, zeroinitializer")
+    if dtype == "float16":
+        return code.let(f"fpext {code.memory(dtype)} {raw} to {code.type(dtype)}")
+    return raw
+
+
+def _to_memory(code: Code, dtype: str, value: str) -> str:
+    if dtype == "bool":
+        return code.let(f"zext {code.type(dtype)} {value} to {code.memory(dtype)}")
+    if dtype == "float16":
+        return code.let(f"fptrunc {code.type(dtype)} {value} to {code.memory(dtype)}")
+    return value
+
+
+def _suffix(element: str, lanes: int) -> str:
+    return f"v{lanes}" + {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
+
+
+def _read(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None) -> str:
+    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
+    if mask is None:
+        return code.let(f"load {kind}, ptr {at}, align {align}")
+    # one element (or pair) fills the lanes that are not read
+    pair = lanes != code.lanes
+    first = f"<2 x {element}>" if pair else f"<1 x {element}>"
+    one = code.let(f"load {first}, ptr {at}, align {align}")
+    order = ", ".join(f"i32 {i % 2 if pair else 0}" for i in range(lanes))
+    filler = code.let(f"shufflevector {first} {one}, {first} poison, <{lanes} x i32> <{order}>")
+    name = f"llvm.masked.load.{_suffix(element, lanes)}.p0"
+    code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
+    return code.let(f"call {kind} @{name}(ptr align {align} {at}, <{lanes} x i1> {mask}, {kind} {filler})")
+
+
+def _write(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None, raw: str) -> None:
+    kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
+    if mask is None:
+        code.do(f"store {kind} {raw}, ptr {at}, align {align}")
+        return
+    name = f"llvm.masked.store.{_suffix(element, lanes)}.p0"
+    code.declare(f"declare void @{name}({kind}, ptr, <{lanes} x i1>)")
+    code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{lanes} x i1> {mask})")
+
+
+def _shuffled(code: Code, kind: str, a: str, b: str, order: list[int]) -> str:
+    picked = ", ".join(f"i32 {i}" for i in order)
+    return code.let(f"shufflevector {kind} {a}, {kind} {b}, <{len(order)} x i32> <{picked}>")
+
+
+def _twice(code: Code, mask: str | None) -> str | None:
+    """The mask of (real, imaginary) pairs."""
+    if mask is None:
+        return None
+    return _shuffled(code, code.type("bool"), mask, "poison", [i // 2 for i in range(2 * code.lanes)])
+
+
+def _load_pairs(code: Code, part: str, at: str, step: Step) -> Value:
+    n = code.lanes
+    raw = _read(code, MEMORY[part], part, 2 * n, at, _twice(code, step.mask))
+    kind = f"<{2 * n} x {MEMORY[part]}>"
+    return (_shuffled(code, kind, raw, "poison", list(range(0, 2 * n, 2))),
+            _shuffled(code, kind, raw, "poison", list(range(1, 2 * n, 2))))
+
+
+def _store_pairs(code: Code, part: str, at: str, step: Step, value: tuple[str, str]) -> None:
+    n = code.lanes
+    raw = _shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
+    _write(code, MEMORY[part], part, 2 * n, at, _twice(code, step.mask), raw)
+
+
+def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
+    """Lane by lane: measured faster than gather instructions; an inactive lane reads the first one again."""
+    part = COMPONENT.get(place.dtype, place.dtype)
+    width = 2 if place.dtype in COMPONENT else 1
+    kind = code.memory(part)
+    raws = ["poison"] * width
+    table = element(code, "int64", place.distances, step.column) if place.letter == "d" else ""
+    first = str(load_one(code, "int64", table)) if table else "0"
+    for k in range(code.lanes):
+        if table:
+            offset = str(load_one(code, "int64", element(code, "int64", table, str(k)))) if k else first
+        else:
+            offset = code.let(f"mul nsw i64 {place.stride}, {k}")
+        if step.active is not None:
+            within = code.let(f"icmp sgt i64 {step.active}, {k}")
+            offset = code.let(f"select i1 {within}, i64 {offset}, i64 {first}")
+        for i in range(width):
+            to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
+            if i:
+                to = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 1")
+            one = code.let(f"load {MEMORY[part]}, ptr {to}, align {ITEMSIZE[part]}")
+            raws[i] = code.let(f"insertelement {kind} {raws[i]}, {MEMORY[part]} {one}, i64 {k}")
+    values = [_from_memory(code, part, raw) for raw in raws]
+    return (values[0], values[1]) if width == 2 else values[0]
+
+
+def _store_strided(code: Code, place: Place, at: str, step: Step, value: Value) -> None:
+    """Lane by lane; the partial step by a scatter, which looks at the mask."""
+    part = COMPONENT.get(place.dtype, place.dtype)
+    parts = [_to_memory(code, part, v) for v in (value if isinstance(value, tuple) else (value,))]
+    kind, n = code.memory(part), code.lanes
+    if step.mask is None:
+        for k in range(n):
+            offset = code.let(f"mul nsw i64 {place.stride}, {k}")
+            to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
+            for i, raw in enumerate(parts):
+                one = code.let(f"extractelement {kind} {raw}, i64 {k}")
+                there = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 {i}")
+                code.do(f"store {MEMORY[part]} {one}, ptr {there}, align {ITEMSIZE[part]}")
+        return
+    name = f"llvm.masked.scatter.{_suffix(MEMORY[part], n)}.v{n}p0"
+    code.declare(f"declare void @{name}({kind}, <{n} x ptr>, <{n} x i1>)")
+    lanes = ", ".join(f"i64 {k}" for k in range(n))
+    offsets = code.let(f"mul nsw <{n} x i64> {code.splat('int64', place.stride)}, <{lanes}>")
+    for i, raw in enumerate(parts):
+        start = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 {i}")
+        to = code.let(f"getelementptr inbounds i8, ptr {start}, <{n} x i64> {offsets}")
+        aligned = f"<{n} x ptr> align {ITEMSIZE[part]} {to}"
+        code.do(f"call void @{name}({kind} {raw}, {aligned}, <{n} x i1> {step.mask})")
+

@@ -1,0 +1,346 @@
+"""Reductions: accumulators, leaves and the tree over them, as `abi` fixes them.
+
+While a loop runs, a row reduction folds its elements into 32 accumulators in scratch memory (eight at a time,
+so that four steps are under way at once) and writes a leaf for every segment; a column reduction folds whole
+rows into the partials themselves.  `combine` then writes the function that folds the leaves and stores the
+result.  What is folded is a *state*: a value, or for argmin and argmax a value and an index.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from diffuse.ir import ITEMSIZE
+from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import COMPONENT, Code, Module, Value, counted, guarded, with_lanes
+from diffuse.kernels.llvm.memory import Place, Step, load, store
+from diffuse.kernels.llvm.ops.instructions import compare, either
+from diffuse.kernels.llvm.ops.rules import cast, fold, identity
+
+WIDTH = 8
+"""Accumulators are folded in vectors of so many."""
+
+State = tuple[Value, ...]
+
+
+def const(code: Code, dtype: str, value: object) -> Value:
+    """A literal of any element type."""
+    if dtype in COMPONENT:
+        number = complex(value)  # type: ignore[call-overload]
+        return code.const(COMPONENT[dtype], number.real), code.const(COMPONENT[dtype], number.imag)
+    return code.const(dtype, value)
+
+
+def select(code: Code, dtype: str, condition: str, a: Value, b: Value, uniform: bool = False) -> Value:
+    """`a` where the condition holds, else `b`; uniform: one condition for all lanes."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        part = COMPONENT[dtype]
+        return (str(select(code, part, condition, a[0], b[0], uniform)),
+                str(select(code, part, condition, a[1], b[1], uniform)))
+    kind = code.type(dtype)
+    test = "i1" if uniform else code.type("bool")
+    return code.let(f"select {test} {condition}, {kind} {a}, {kind} {b}")
+
+
+def consecutive(code: Code, index: str) -> str:
+    """index, index + 1, ... in the lanes."""
+    if code.lanes == 1:
+        return index
+    lanes = ", ".join(f"i64 {k}" for k in range(code.lanes))
+    return code.let(f"add {code.type('int64')} {code.splat('int64', index)}, <{lanes}>")
+
+
+class Operator:
+    """How the states of one reduction are folded, and what they are made of."""
+
+    def __init__(self, reduction: abi.Reduction) -> None:
+        self.name, self.dtype = reduction.operator, reduction.dtype
+        self.indexed = self.name in ("argmin", "argmax")
+        self.dtypes = (self.dtype, "int64") if self.indexed else (self.dtype,)
+
+    def identity(self, code: Code) -> State:
+        value = const(code, self.dtype, identity(self.name.removeprefix("arg"), self.dtype))
+        return (value, code.const("int64", 2 ** 63 - 1)) if self.indexed else (value,)
+
+    def fold(self, code: Code, a: State, b: State) -> State:
+        if not self.indexed:
+            return (fold(code, self.name, self.dtype, a[0], b[0]),)
+        take = self._precedes(code, b, a)
+        return tuple(select(code, d, take, y, x) for d, x, y in zip(self.dtypes, a, b, strict=True))
+
+    def _precedes(self, code: Code, a: State, b: State) -> str:
+        """Is `a` found before `b`?  NaN comes before everything, then the order, then the lower index."""
+        (x, i), (y, j) = a, b
+        kind, truth = code.type(self.dtype), code.type("bool")
+        if isinstance(x, tuple) or isinstance(y, tuple):
+            raise NotImplementedError(f"{self.name} of {self.dtype}")
+        word = "lt" if self.name == "argmin" else "gt"
+        if self.dtype.startswith("float"):
+            nan_x, nan_y = (code.let(f"fcmp uno {kind} {v}, {v}") for v in (x, y))
+            # before, or NaN; but not where y is NaN
+            before = either(code, nan_x, compare(code, f"o{word}", self.dtype, x, y))
+            number = code.let(f"xor {truth} {nan_y}, {code.const('bool', True)}")
+            before = code.let(f"and {truth} {before}, {number}")
+            equal = code.let(f"fcmp oeq {kind} {x}, {y}")
+            both = code.let(f"and {truth} {nan_x}, {nan_y}")
+            equal = code.let(f"or {truth} {equal}, {both}")
+        else:
+            sign = "s" if self.dtype.startswith("int") else "u"
+            before = code.let(f"icmp {sign}{word} {kind} {x}, {y}")
+            equal = code.let(f"icmp eq {kind} {x}, {y}")
+        lower = code.let(f"icmp slt {code.type('int64')} {i}, {j}")
+        tie = code.let(f"and {truth} {equal}, {lower}")
+        return code.let(f"or {truth} {before}, {tie}")
+
+
+class Partials:
+    """The partials of one reduction as places: counts of leaves and outputs, and the planes."""
+
+    def __init__(self, block: Block, number: int) -> None:
+        body, reduction = block.body, abi.reductions(block.body)[number]
+        self.code, self.operator = block.code, Operator(reduction)
+        space = body.loops[reduction.loop].space
+        self.rank = body.spaces[space].rank
+        self.kept = abi.kept(body, reduction)
+        self.reduced = tuple(d for d in range(self.rank) if d not in self.kept)
+        self.by_rows = abi.by_rows(self.rank, self.kept)
+        self.extents = [block.extent(space, d) for d in range(self.rank)]
+        self.shift = shift = (SEGMENT if self.by_rows else ROWS).bit_length() - 1
+        counts = [self.extents[d] for d in self.reduced]
+        if counts:
+            up = self.code.let(f"add i64 {counts[-1]}, {(1 << shift) - 1}")
+            counts[-1] = self.code.let(f"lshr i64 {up}, {shift}")
+        self.leaf_counts = counts
+        self.leaves = self.product(counts)
+        self.outputs = self.product([self.extents[d] for d in self.kept])
+        base = block.partials(number)
+        self.planes = [base]
+        if self.operator.indexed:
+            bytes_ = self.product([self.leaves, self.outputs, str(ITEMSIZE[self.operator.dtype])])
+            up = self.code.let(f"add i64 {bytes_}, 7")
+            rounded = self.code.let(f"and i64 {up}, -8")
+            self.planes.append(self.code.let(f"getelementptr inbounds i8, ptr {base}, i64 {rounded}"))
+
+    def product(self, factors: list[str]) -> str:
+        result = "1"
+        for factor in factors:
+            result = factor if result == "1" else self.code.let(f"mul i64 {result}, {factor}")
+        return result
+
+    def flat(self, indices: list[str], counts: list[str]) -> str:
+        """Row-major number of an index tuple."""
+        result = "0"
+        for index, count in zip(indices, counts, strict=True):
+            if result != "0":
+                scaled = self.code.let(f"mul i64 {result}, {count}")
+                result = self.code.let(f"add i64 {scaled}, {index}")
+            else:
+                result = index
+        return result
+
+    def at(self, leaf: str, output: str) -> list[Place]:
+        """Where the state of this leaf of this output begins, in each plane; the next output (of columns)
+        or leaf (of rows) lies beside it."""
+        code = self.code
+        major, minor, count = ((output, leaf, self.leaves) if self.by_rows else (leaf, output, self.outputs))
+        row = code.let(f"mul i64 {major}, {count}")
+        number = code.let(f"add i64 {row}, {minor}")
+        found = []
+        for plane, dtype in zip(self.planes, self.operator.dtypes, strict=True):
+            offset = code.let(f"mul i64 {number}, {ITEMSIZE[dtype]}")
+            found.append(Place(dtype, "1", code.let(f"getelementptr inbounds i8, ptr {plane}, i64 {offset}")))
+        return found
+
+
+def load_state(code: Code, places: list[Place], step: Step) -> State:
+    return tuple(load(code, place, step) for place in places)
+
+
+def store_state(code: Code, places: list[Place], step: Step, state: State) -> None:
+    for place, value in zip(places, state, strict=True):
+        store(code, place, step, value)
+
+
+class Fold:
+    """One reduction inside the loop that feeds it."""
+
+    def __init__(self, body: Body, number: int) -> None:
+        self.number = number
+        reduction = abi.reductions(body)[number]
+        space = body.spaces[body.loops[reduction.loop].space]
+        self.by_rows = abi.by_rows(space.rank, abi.kept(body, reduction))
+
+    def prepare(self, block: Block, bounds: dict[int, tuple[str, str]]) -> None:
+        """At the head of the loop nest."""
+        self.partials = Partials(block, self.number)
+        self.code, self.operator = block.code, self.partials.operator
+        if self.by_rows:
+            self.accumulators = [Place(d, "1", block.room(d, abi.ACCUMULATORS)) for d in self.operator.dtypes]
+
+    def row(self, index: dict[int, str]) -> None:
+        """At the head of a row: which output and leaf the row belongs to, as far as it decides that."""
+        p, code = self.partials, self.code
+        inner = p.rank - 1
+        kept = [index[d] if d != inner else "0" for d in p.kept]
+        self.output = p.flat(kept, [p.extents[d] for d in p.kept])
+        if self.by_rows:
+            outer = [index[d] for d in p.reduced[:-1]]
+            self.leaf = p.flat(outer, p.leaf_counts[:-1])
+            self.reduced_before = p.flat(outer, [p.extents[d] for d in p.reduced[:-1]])
+            return
+        reduced = [index[d] for d in p.reduced]
+        self.flat = p.flat(reduced, [p.extents[d] for d in p.reduced])
+        self.first, leaf = "true", "0"
+        if reduced:
+            within = code.let(f"and i64 {reduced[-1]}, {ROWS - 1}")
+            self.first = code.let(f"icmp eq i64 {within}, 0")
+            reduced[-1] = code.let(f"lshr i64 {reduced[-1]}, {p.shift}")
+            leaf = p.flat(reduced, p.leaf_counts)
+        self.places = p.at(leaf, self.output)
+
+    def begin_leaf(self) -> None:
+        with with_lanes(self.code, WIDTH):
+            start = self.operator.identity(self.code)
+            for k in range(0, abi.ACCUMULATORS, WIDTH):
+                store_state(self.code, self.accumulators, Step(str(k)), start)
+
+    def element(self, value: Value, step: Step) -> None:
+        """Fold the lanes of one step."""
+        code, state = self.code, self._state(value, step)
+        if self.by_rows:
+            slot = Step(code.let(f"and i64 {step.at}, {abi.ACCUMULATORS - 1}"))
+            before = load_state(code, self.accumulators, slot)
+            if step.mask is not None:  # so that lanes without an element raise no flag either
+                state = self._where(step.mask, state, self.operator.identity(code))
+            after = self.operator.fold(code, before, state)
+            if step.mask is not None:
+                after = self._where(step.mask, after, before)
+            store_state(code, self.accumulators, slot, after)
+            return
+        before = load_state(code, self.places, step)
+        start = self.operator.identity(code)
+        before = self._where(self.first, start, before, uniform=True)
+        store_state(code, self.places, step, self.operator.fold(code, before, state))
+
+    def _where(self, condition: str, a: State, b: State, uniform: bool = False) -> State:
+        return tuple(select(self.code, dtype, condition, x, y, uniform)
+                     for dtype, x, y in zip(self.operator.dtypes, a, b, strict=True))
+
+    def _state(self, value: Value, step: Step) -> State:
+        if not self.operator.indexed:
+            return (value,)
+        code, p = self.code, self.partials
+        if not self.by_rows:
+            return value, code.splat("int64", self.flat)
+        row = code.let(f"mul i64 {self.reduced_before}, {p.extents[p.rank - 1]}")
+        return value, consecutive(code, code.let(f"add i64 {row}, {step.at}"))
+
+    def end_leaf(self, start: str) -> None:
+        """Fold the accumulators by halves and write the leaf."""
+        code, p = self.code, self.partials
+        with with_lanes(code, WIDTH):
+            states = [load_state(code, self.accumulators, Step(str(k)))
+                      for k in range(0, abi.ACCUMULATORS, WIDTH)]
+            while len(states) > 1:
+                pairs = zip(states[:len(states) // 2], states[len(states) // 2:], strict=True)
+                states = [self.operator.fold(code, a, b) for a, b in pairs]
+        state = states[0]
+        for lanes in (WIDTH // 2, WIDTH // 4, 1):
+            low, high = (self._half(state, 2 * lanes, first) for first in (0, lanes))
+            with with_lanes(code, lanes):
+                state = self.operator.fold(code, low, high)
+        segment = code.let(f"lshr i64 {start}, {p.shift}")
+        row = code.let(f"mul i64 {self.leaf}, {p.leaf_counts[-1]}")
+        leaf = code.let(f"add i64 {row}, {segment}")
+        with with_lanes(code, 1):
+            store_state(code, p.at(leaf, self.output), Step("0"), state)
+
+    def _half(self, state: State, lanes: int, first: int) -> State:
+        """Half of the lanes of a state, from `first` on."""
+        code = self.code
+
+        def pick(dtype: str, value: str) -> str:
+            with with_lanes(code, lanes):
+                kind = code.type(dtype)
+            if lanes == 2:
+                return code.let(f"extractelement {kind} {value}, i64 {first}")
+            order = ", ".join(f"i32 {first + i}" for i in range(lanes // 2))
+            return code.let(f"shufflevector {kind} {value}, {kind} poison, <{lanes // 2} x i32> <{order}>")
+
+        return tuple(
+            (pick(COMPONENT[d], v[0]), pick(COMPONENT[d], v[1])) if isinstance(v, tuple) else pick(d, v)
+            for d, v in zip(self.operator.dtypes, state, strict=True)
+        )
+
+
+def of_loop(body: Body, number: int) -> list[tuple[int, Fold]]:
+    """(op index, fold) for each reduction of one loop."""
+    ops = [i for i, op in enumerate(body.loops[number].ops) if op.kind == "reduce"]
+    first = sum(r.loop < number for r in abi.reductions(body))
+    return [(i, Fold(body, first + k)) for k, i in enumerate(ops)]
+
+
+def combine(module: Module, body: Body, number: int) -> str:
+    """Write the function that folds the leaves of a reduction and stores its result; returns its name."""
+    code = Code(module, 1)
+    code.label("entry")
+    block = Block(code, body)
+    p = Partials(block, number)
+    some = code.let(f"icmp sgt i64 {p.leaves}, 0")
+    with guarded(code, some):
+        if p.by_rows:
+            with counted(code, "0", p.outputs) as output:
+                _tree(code, p, output)
+        else:
+            _tree(code, p, None)
+        _results(code, block, p, abi.reductions(body)[number].argument)
+    code.do("ret void")
+    name = f"combine{number}"
+    head = f"define internal void @{name}(ptr %block) nounwind {{"
+    module.functions.append("\n".join([head, *code.lines, "}"]))
+    return name
+
+
+def _tree(code: Code, p: Partials, output: str | None) -> None:
+    """p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; of one output, or of all in turn."""
+    count = code.let(f"sub i64 64, {_leading_zeros(code, p.leaves)}")
+    with counted(code, "0", count) as level:
+        apart = code.let(f"shl i64 1, {level}")
+        pairs = code.let(f"shl i64 {apart}, 1")
+        end = code.let(f"sub i64 {p.leaves}, {apart}")
+        # leaves 0, pairs, 2 * pairs, ... below end
+        up = code.let(f"add i64 {end}, {code.let(f'sub i64 {pairs}, 1')}")
+        times = code.let(f"ashr i64 {up}, {code.let(f'add i64 {level}, 1')}")
+        with ExitStack() as loops:
+            step = loops.enter_context(counted(code, "0", times))
+            leaf = code.let(f"mul i64 {step}, {pairs}")
+            other = code.let(f"add i64 {leaf}, {apart}")
+            which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
+            here, there = p.at(leaf, which), p.at(other, which)
+            low, high = (load_state(code, place, Step("0")) for place in (here, there))
+            store_state(code, here, Step("0"), p.operator.fold(code, low, high))
+
+
+def _leading_zeros(code: Code, value: str) -> str:
+    return code.intrinsic("llvm.ctlz", "int64", value, "i1 false")
+
+
+def _results(code: Code, block: Block, p: Partials, argument: int) -> None:
+    """Store leaf 0 of every output to the argument."""
+    base, dtype = block.address(argument), block.body.arguments[argument].dtype
+    strides = {d: block.stride(argument, d) for d in p.kept}
+    with ExitStack() as loops:
+        indices = []
+        for d in p.kept:
+            index = loops.enter_context(counted(code, "0", p.extents[d]))
+            indices.append(index)
+            offset = code.let(f"mul nsw i64 {index}, {strides[d]}")
+            base = code.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
+        output = p.flat(indices, [p.extents[d] for d in p.kept])
+        state = load_state(code, p.at("0", output), Step("0"))
+        source = p.operator.dtypes[-1]
+        store(code, Place(dtype, "0", base), Step("0"), cast(code, source, dtype, state[-1]))
+

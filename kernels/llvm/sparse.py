@@ -1,0 +1,176 @@
+"""Rows of a sparse matrix times a dense vector or matrix, inside a loop nest: the op `spmv`.
+
+A row is summed element by element in the order in which it is stored, from zero, as SciPy does it.  Over a
+vector the lanes are rows, each summed by itself: rows differ in length, and gathering several at a time was
+measured slower.  Over a matrix the lanes are its columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from diffuse.kernels.body.expr import Op
+from diffuse.kernels.llvm import reduce
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import COMPONENT, Code, Value, counted, with_lanes
+from diffuse.kernels.llvm.memory import Place, Step, lane, load, load_one, splat, store_one
+from diffuse.kernels.llvm.ops.complexes import multiply_plain
+from diffuse.kernels.llvm.ops.rules import RULES, cast
+from diffuse.kernels.llvm.pairwise import pairwise
+
+
+class Operands(NamedTuple):
+    """Where the elements of the matrix, their columns and the dense operand begin."""
+
+    values: Place
+    columns: Place
+    dense: Place
+
+
+def rows(code: Code, block: Block, dtype: str, bounds: tuple[str, str], operands: Operands) -> Value:
+    """The sums of one row per lane; `bounds` are the first and last positions of the lanes' rows, int64."""
+    sums = _by_row(code, block, dtype, bounds,
+                   lambda ends: _row(code, dtype, ends, lambda at: _term(code, dtype, operands, at)))
+    return load(code, Place(dtype, "1", sums), Step("0"))
+
+
+def totals(code: Code, block: Block, dtype: str, bounds: tuple[str, str], values: Place) -> Value:
+    """The sums of the elements of one row per lane, as `numpy.add.reduceat` adds them; of none, zero."""
+    def total(ends: list[str]) -> Value:
+        if dtype.startswith(("float", "complex")):
+            return pairwise(code, dtype, _element(code, _kind(code, dtype), values.base, ends[0]),
+                            code.let(f"sub i64 {ends[1]}, {ends[0]}"))
+        return _row(code, dtype, ends, lambda at: _cast_one(code, values, at, dtype))
+
+    return load(code, Place(dtype, "1", _by_row(code, block, dtype, bounds, total)), Step("0"))
+
+
+def _by_row(code: Code, block: Block, dtype: str, bounds: tuple[str, str],
+            total: Callable[[list[str]], Value]) -> str:
+    """Where the results of one row per lane are, each computed by itself from the ends of the row."""
+    width = code.lanes
+    low, high, sums = block.room("int64", width), block.room("int64", width), block.room(dtype, width)
+    kind = code.type("int64")
+    for room, bound in ((low, bounds[0]), (high, bounds[1])):
+        code.do(f"store {kind} {bound}, ptr {room}, align 8")
+    with with_lanes(code, 1):
+        with counted(code, "0", str(width)) as row:
+            ends = [code.let(f"load i64, ptr {_element(code, 'i64', room, row)}, align 8")
+                    for room in (low, high)]
+            store_one(code, dtype, _element(code, _kind(code, dtype), sums, row), total(ends))
+    return sums
+
+
+def columns(code: Code, dtype: str, bounds: tuple[Value, Value], operands: Operands, pitch: str,
+            step: Step) -> Value:
+    """The sums of one row over the columns of `step`; rows of the dense matrix are `pitch` bytes long."""
+    ends = [str(lane(code, "int64", bound, "0")) for bound in bounds]
+
+    def term(at: str) -> Value:
+        with with_lanes(code, 1):
+            value = _cast_one(code, operands.values, at, dtype)
+            down = code.let(f"mul nuw i64 {_column(code, operands, at)}, {pitch}")
+            base = code.let(f"getelementptr inbounds i8, ptr {operands.dense.base}, i64 {down}")
+        there = operands.dense._replace(base=base)
+        x = cast(code, there.dtype, dtype, load(code, there, step))
+        return _product(code, dtype, splat(code, dtype, value), x)
+
+    return _row(code, dtype, ends, term)
+
+
+def silent(op: Op) -> bool:
+    """Is this a product of floats?  SciPy's loops do not look for floating-point errors."""
+    return op.kind == "spmv" and len(op.attribute) == 3 and floats(op.dtype)
+
+
+def alone(ops: Sequence[Op]) -> bool:
+    """Are these products of floats, and nothing else that could raise a flag?"""
+    return any(silent(op) for op in ops) and not any(
+        floats(op.dtype) and not silent(op) and op.kind not in ("load", "store", "scalar", "const")
+        or any(floats(ops[a].dtype) for a in op.args) and op.kind != "store" for op in ops)
+
+
+def floats(dtype: str) -> bool:
+    return dtype.startswith(("float", "complex"))
+
+
+def _row(code: Code, dtype: str, ends: list[str], term: Callable[[str], Value]) -> Value:
+    """Zero, plus the terms of one row one after another."""
+    with _summed(code, dtype, *ends) as (at, so_far, result):
+        result.append(RULES["add"](code, (dtype, dtype), dtype, (so_far, term(at))))
+    return so_far
+
+
+@contextmanager
+def _summed(code: Code, dtype: str, low: str, high: str) -> Iterator[tuple[str, Value, list[Value]]]:
+    """A loop over [low, high) that carries a value: yields the index, the value so far, and a list for the
+    next one.  After the loop the value so far is the result."""
+    stems = ("before", "head", "inside", "latch", "after")
+    before, head, inside, latch, after = (code.name(stem) for stem in stems)
+    index, following = "%" + code.name("i"), "%" + code.name("i")
+    zero = reduce.const(code, dtype, False if dtype == "bool" else 0)
+    zeros = zero if isinstance(zero, tuple) else (zero,)
+    carried = ["%" + code.name("sum") for _ in zeros]
+    so_far: Value = (carried[0], carried[1]) if isinstance(zero, tuple) else carried[0]
+    code.do(f"br label %{before}")
+    code.label(before)
+    code.do(f"br label %{head}")
+    code.label(head)
+    code.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
+    section, place = code.lines, len(code.lines)
+    more = code.let(f"icmp slt i64 {index}, {high}")
+    code.do(f"br i1 {more}, label %{inside}, label %{after}")
+    code.label(inside)
+    results: list[Value] = []
+    yield index, so_far, results
+    code.do(f"br label %{latch}")
+    code.label(latch)
+    code.do(f"{following} = add nsw i64 {index}, 1")
+    code.do(f"br label %{head}")
+    code.label(after)
+    (result,) = results
+    kind = code.type(COMPONENT.get(dtype, dtype))
+    section[place:place] = [
+        f"  {name} = phi {kind} [ {start}, %{before} ], [ {then}, %{latch} ]"
+        for name, start, then in zip(carried, zeros, result if isinstance(result, tuple) else (result,),
+                                     strict=True)]
+
+
+def _term(code: Code, dtype: str, operands: Operands, at: str) -> Value:
+    value = _cast_one(code, operands.values, at, dtype)
+    x = _cast_one(code, operands.dense, _column(code, operands, at), dtype)
+    return _product(code, dtype, value, x)
+
+
+def _product(code: Code, dtype: str, a: Value, b: Value) -> Value:
+    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return multiply_plain(code, COMPONENT[dtype], a, b)
+    return RULES["multiply"](code, (dtype, dtype), dtype, (a, b))
+
+
+def _column(code: Code, operands: Operands, at: str) -> str:
+    """The column of an element.  Columns are never negative: a signed index would cost a correction."""
+    column = str(_one(code, operands.columns, at))
+    return column if operands.columns.dtype in ("int64", "uint64") else code.let(f"zext i32 {column} to i64")
+
+
+def _cast_one(code: Code, place: Place, at: str, dtype: str) -> Value:
+    return cast(code, place.dtype, dtype, _one(code, place, at))
+
+
+def _one(code: Code, place: Place, at: str) -> Value:
+    return load_one(code, place.dtype, _element(code, _kind(code, place.dtype), place.base, at))
+
+
+def _kind(code: Code, dtype: str) -> str:
+    """The LLVM type of one element in memory."""
+    if dtype in COMPONENT:
+        return f"[2 x {code.memory(COMPONENT[dtype], 1)}]"
+    return code.memory(dtype, 1)
+
+
+def _element(code: Code, kind: str, base: str, at: str) -> str:
+    return code.let(f"getelementptr inbounds {kind}, ptr {base}, i64 {at}")

@@ -1,0 +1,126 @@
+"""From the name of an op to the NumPy function that computes it: `function(*inputs, out=...)`.
+
+Most ops are the ufunc of their name.  `exact` says for which of them NumPy's bits are the specification;
+for the others (transcendental functions, complex products) the compiled routine is, see `routines`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import erf
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.kernels.body.powers import EXPONENTS
+
+Array = NDArray[Any]
+Function = Callable[..., Any]
+
+_umath_clip: Any = np._core.umath.clip  # type: ignore[attr-defined]
+
+TRANSCENDENTAL = frozenset(
+    """cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh
+    arcsinh arccosh arctanh hypot logaddexp logaddexp2 erf float_power""".split())
+"""Correct to a few units in the last place only: the routine decides the bits."""
+
+COMPLEX_EXACT = frozenset(
+    """add subtract negative positive conjugate real imag equal not_equal less less_equal greater
+    greater_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf
+    isnan where copy cast""".split())
+"""What NumPy computes on complex numbers without rounding that depends on the machine."""
+
+
+def exact(name: str, dtypes: tuple[str, ...]) -> bool:
+    """Are NumPy's bits the specification of this op on arguments of these element types?"""
+    if any(np.dtype(d).kind == "c" for d in dtypes):
+        return name in COMPLEX_EXACT
+    if name == "power":
+        return all(np.dtype(d).kind in "biu" for d in dtypes)
+    return name not in TRANSCENDENTAL and name not in RAISED
+
+
+RAISED = EXPONENTS.keys() - {"power-1", "power0.5", "power2"}
+"""Powers that NumPy leaves to `pow`."""
+
+
+def cast(value: Array, out: Array) -> None:
+    """NumPy's `astype`; an imaginary part is dropped without its warning."""
+    if value.dtype.kind == "c" and out.dtype.kind != "c":
+        value = np.not_equal(value, 0) if out.dtype.kind == "b" else value.real
+    np.copyto(out, value, casting="unsafe")
+
+
+def where(condition: Array, a: Array, b: Array, out: Array) -> None:
+    np.copyto(out, b, casting="unsafe")
+    if condition.dtype.kind != "b":
+        condition = np.not_equal(condition, 0)
+    np.copyto(out, a, where=condition, casting="unsafe")
+
+
+def truth(value: Array, out: Array) -> None:
+    """A bool in memory, read as bytes: any nonzero byte is true."""
+    np.not_equal(value, 0, out)
+
+
+def _clip(value: Array, low: Array, high: Array, out: Array) -> None:
+    """An element equal to a bound keeps its sign of zero, as in NumPy's loop for scalar bounds."""
+    if value.dtype.kind != "f":
+        _umath_clip(value, low, high, out=out)
+    elif value.dtype == "float16":  # of two equal float16, NumPy's extremes return the first, else the second
+        np.minimum(np.maximum(value, low, out=out), high, out=out)
+    else:
+        np.minimum(high, np.maximum(low, value, out=out), out=out)
+
+
+def _real(value: Array, out: Array) -> None:
+    np.copyto(out, value.real)
+
+
+def _imag(value: Array, out: Array) -> None:
+    np.copyto(out, value.imag)
+
+
+def _error_function(value: Array, out: Array) -> None:
+    np.copyto(out, np.vectorize(erf, otypes="d")(value), casting="unsafe")
+
+
+def _raised(exponent: float) -> Function:
+    """`power` to one exponent."""
+    def compute(value: Array, out: Array) -> None:
+        np.power(value, exponent, out=out)
+    return compute
+
+
+def _part(whole: Function, part: int) -> Function:
+    """One output of a ufunc that has two (`modf_0`, `frexp_1`)."""
+    def compute(*inputs: Array, out: Array) -> None:
+        np.copyto(out, whole(*inputs)[part], casting="same_kind")
+    return compute
+
+
+BY_HAND: dict[str, Function] = {
+    "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag, "erf": _error_function,
+    "clip": _clip, **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},
+    "power-1": np.reciprocal, "power0.5": np.sqrt, "power2": np.square,
+}
+
+
+def function(name: str) -> Function:
+    """NumPy's computation of the op `name`."""
+    if name in BY_HAND:
+        return BY_HAND[name]
+    stem, _, part = name.rpartition("_")
+    if part.isdigit():
+        return _part(ufunc(stem), int(part))
+    found: Function = ufunc(name)
+    return found
+
+
+def ufunc(name: str) -> Any:
+    found = _umath_clip if name == "clip" else getattr(np, name, None)
+    if not isinstance(found, np.ufunc):
+        raise NotImplementedError(f"op {name!r} is no ufunc of NumPy: give it a row in "
+                                  "functions.BY_HAND")
+    return found

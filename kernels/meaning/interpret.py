@@ -1,0 +1,345 @@
+"""What a body means: one point of it, evaluated by NumPy on blocks that stay in cache.
+
+This is the cold path of the product, run until the compiled kernel is ready, and the oracle for every
+compiled kernel: the same values in (`Launch` reads them in the order of the kernel's argument block), the
+same bits out.  Each loop's ops become steps `function(*inputs, out=...)` (see `steps`); every step
+runs on one block before the next block starts, so that intermediate values never leave the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from diffuse.ir.launch import SEGMENT
+from diffuse.kernels.body.expr import STRUCTURAL, Body, Loop
+from diffuse.kernels.build import routines
+from diffuse.kernels.build.routines import Routine, flags
+from diffuse.kernels.meaning.functions import exact
+from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
+from diffuse.kernels.meaning.sparse import Rows
+from diffuse.kernels.meaning.steps import Plan, Step, plan
+
+Values = Sequence[int | float]
+Collector = Callable[[str, str], None]
+
+CACHE_BYTES = 1024 * 1024
+"""What the arrays of one block may take together: about a second-level cache."""
+
+
+class Memory:
+    """Addresses as NumPy arrays, without a copy."""
+
+    __slots__ = ("__array_interface__",)
+
+    def __init__(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None) -> None:
+        self.__array_interface__ = {
+            "version": 3, "data": (address, False), "typestr": np.dtype(dtype).str, "shape": tuple(shape),
+            "strides": None if strides is None else tuple(strides)}
+
+
+def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
+    return np.asarray(Memory(address, dtype, shape, strides))
+
+
+def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
+    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
+    return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
+
+
+class Launch:
+    """The values of one launch, in the order of the kernel's argument block, taken apart."""
+
+    def __init__(self, body: Body, values: Values) -> None:
+        word = iter(values)
+        self.body = body
+        self.points = int(next(word))
+        self.spaces = [(int(next(word)), [int(next(word)) for _ in range(s.rank)]) for s in body.spaces]
+        self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
+                          for a in body.arguments]
+        self.scalars = [
+            np.array(complex(next(word), next(word)) if d.startswith("complex") else next(word), d)
+            for d in body.scalars]
+        self.partials = [int(a) for a in word]
+
+    def box(self, space: int, p: int) -> Ranges:
+        """The iterations of point `p`.  What no axis cuts is run by point 0 alone."""
+        tile, extents = self.spaces[space]
+        axis = self.body.spaces[space].axis
+        return [(min(p * tile, n), min((p + 1) * tile, n)) if d == axis else (0, n)
+                for d, n in enumerate(extents)]
+
+    def view(self, argument: int, dims: Sequence[int]) -> Array:
+        """All that the argument touches, over these iteration dimensions."""
+        address, strides = self.arguments[argument]
+        extents = self.spaces[self.body.arguments[argument].space][1]
+        return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
+                      [strides[d] for d in dims])
+
+    def fold(self, loop: int, op: int, p: int) -> Fold:
+        """The reduction at op `op` of loop `loop`, over the box of point `p`."""
+        space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
+        operator, argument = step.attribute
+        reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]
+        return Fold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))
+
+
+class Watch:
+    """Tells a collector which floating point errors happen in which op."""
+
+    def __init__(self, errors: Collector) -> None:
+        self.errors = errors
+        self.name = ""
+
+    def __call__(self, kind: str, _: int) -> None:
+        self.errors(kind, self.name)
+
+    def run(self, function: Any, name: str, inputs: list[Array], out: Any) -> None:
+        self.name = name
+        if not isinstance(function, Routine):
+            function(*inputs, out=out)
+            return
+        flags().clear()
+        function(*inputs, out=out)
+        for kind in flags().raised():
+            self.errors(kind, name)
+
+
+def point(body: Body, values: Values, p: int, errors: Collector | None = None) -> None:
+    """Run point `p`.  `errors(kind, op)` is told of floating point errors as NumPy names them."""
+    launch = Launch(body, values)
+    watch = Watch(errors) if errors else None
+    with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
+        for number in range(len(body.loops) - body.epilogue):
+            _run(launch, number, p, watch)
+
+
+def ready(body: Body) -> bool:
+    """Can the body be interpreted at once, with no routine to compile first?"""
+    return all(
+        op.kind in STRUCTURAL or exact(op.kind, dtypes) or routines.ready(op.kind, dtypes, op.dtype)
+        for loop in body.loops for op in loop.ops
+        for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
+
+
+def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
+    """Combine the partial results of a launch of several points and store the results; then the epilogue.
+    `errors` is told of floating point errors."""
+    launch = Launch(body, values)
+    if launch.points == 1:
+        return
+    watch = Watch(errors) if errors else None
+    with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
+        for place, (number, op) in enumerate(_reductions(body)):
+            fold = launch.fold(number, op, 0)
+            fold.box = [(0, n) for n in fold.extents]
+            fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
+            _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
+        for number in range(len(body.loops) - body.epilogue, len(body.loops)):
+            _run(launch, number, 0, watch)
+
+
+@lru_cache(maxsize=256)
+def _reductions(body: Body) -> tuple[tuple[int, int], ...]:
+    """(loop, op) of each reduction, in the order of their partial buffers."""
+    return tuple((number, i) for number, loop in enumerate(body.loops)
+                 for i, op in enumerate(loop.ops) if op.kind == "reduce")
+
+
+def _partials(launch: Launch, place: int, fold: Fold, dtype: str) -> tuple[Array, Array | None]:
+    """The partial buffer (see `abi`) with its dimensions in the order of `Fold.leaves`."""
+    counts = fold.counts
+    order = fold.kept + fold.reduced if fold.dim == len(counts) - 1 else fold.reduced + fold.kept
+    shape = [counts[d] for d in order]
+    back = [order.index(d) for d in range(len(order))]
+    address = launch.partials[place]
+    values = memory(address, dtype, shape).transpose(back)
+    if fold.indices is None:
+        return values, None
+    plane = -(-values.nbytes // 8) * 8
+    return values, memory(address + plane, "int64", shape).transpose(back)
+
+
+def _deliver(launch: Launch, argument: int, fold: Fold) -> None:
+    out = launch.view(argument, fold.kept)
+    if out.size:
+        np.copyto(out, fold.result(), casting="unsafe")
+
+
+class Scan:
+    """A running sum or product along one dimension of the loop, carried from block to block."""
+
+    def __init__(self, operator: str, dim: int, dtype: str, box: Ranges) -> None:
+        self.dim, self.box, self.ranges = dim, box, box
+        self.step: Any = np.add if operator in ("sum", "cumsum") else multiply
+        self.carry: Array = np.empty([b - a for d, (a, b) in enumerate(box) if d != dim], dtype)
+
+    def __call__(self, value: Array, out: Array) -> None:
+        others = [d for d in range(len(self.box)) if d != self.dim]
+        carry = self.carry[cut([self.ranges[d] for d in others], [self.box[d][0] for d in others])]
+        rows = np.moveaxis(out, self.dim, 0)
+        np.copyto(out, value, casting="unsafe")
+        if self.ranges[self.dim][0] > self.box[self.dim][0]:
+            self.step(carry, rows[0, ...], out=rows[0, ...])
+        if isinstance(self.step, np.ufunc) and out.dtype.kind != "c":
+            self.step.accumulate(out, axis=self.dim, out=out)
+        else:
+            for k in range(1, len(rows)):
+                self.step(rows[k - 1, ...], rows[k, ...], out=rows[k, ...])
+        carry[...] = rows[-1]
+
+
+class Frame:
+    """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
+
+    def __init__(self, launch: Launch, loop: Loop, recipe: Plan, p: int) -> None:
+        self.launch, self.loop, self.recipe = launch, loop, recipe
+        self.box = launch.box(loop.space, p)
+        self.order = tuple(range(len(self.box))) if recipe.natural else loop.order
+        self.env: list[Any] = [None] * recipe.length
+        self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
+        self.scans: list[tuple[int, Scan]] = []
+        self.sparse: list[tuple[int, Rows]] = []
+        self.buffers: list[Array] = []
+        for i, op in enumerate(loop.ops):
+            if op.kind == "scalar":
+                self.env[i] = launch.scalars[op.attribute]
+            elif op.kind == "const":
+                self.env[i] = np.array(op.attribute, op.dtype)
+            elif op.kind == "scan":
+                self.scans.append((i, Scan(op.attribute[0], self.order.index(op.attribute[1]), op.dtype,
+                                           [self.box[d] for d in self.order])))
+            elif op.kind == "spmv":
+                self.sparse.append((i, Rows(memory, [
+                    (launch.arguments[a][0], launch.body.arguments[a].dtype) for a in op.attribute], self.box,
+                    launch.spaces[loop.space][1][1] if len(self.box) > 1 else None)))
+        for i in recipe.constant:
+            self.env[i] = np.empty((), loop.ops[i].dtype)
+
+    def _boxed(self, argument: int, raw: bool) -> Array:
+        """An argument over the point's box, dimensions in loop order; if raw, bools as bytes."""
+        whole = self.launch.view(argument, range(len(self.box)))
+        if raw:
+            whole = whole.view("uint8")
+        boxed: Array = whole[cut(self.box, [0] * len(self.box))]
+        return boxed.transpose(self.order)
+
+    def size(self) -> int:
+        """Elements of a block."""
+        widest = max((np.dtype(op.dtype).itemsize for op in self.loop.ops), default=1)
+        arrays = len(self.recipe.registers) + len(self.views)
+        size = max(2, min(16, CACHE_BYTES // (max(1, arrays) * widest) // SEGMENT)) * SEGMENT
+        return 4 * size if self.recipe.natural else size  # a fold does many small steps a block
+
+    def blocks(self) -> Iterator[tuple[Ranges, list[int]]]:
+        """Cut the box: whole inner dimensions, one dimension in pieces, outer ones index by index.
+
+        Ranges are in loop order.  Pieces are multiples of SEGMENT where that is less than the dimension,
+        else of 32 if they are longer: a leaf of a reduction is not cut in two then.
+        """
+        left, ranges = self.size(), [self.box[d] for d in self.order]
+        pieces: list[list[tuple[int, int]]] = [[] for _ in ranges]
+        for k in reversed(range(len(ranges))):
+            low, high = ranges[k]
+            length = max(1, min(left, high - low))
+            if length < high - low and length > 32:
+                length -= length % (SEGMENT if k == len(ranges) - 1 else 32)
+            pieces[k] = [(a, min(a + length, high)) for a in range(low, high, length)]
+            left = left // length if length == high - low else 1
+        for block in product(*pieces):
+            yield block, [b - a for a, b in block]
+
+    def enter(self, block: Ranges, folds: list[tuple[int, Feed]]) -> None:
+        """Point every entry of `env` that depends on the block at it."""
+        at = cut(block, [self.box[d][0] for d in self.order])
+        env = self.env
+        for slot, view in self.views:
+            env[slot] = view[at]
+        for i, dim in self.recipe.index:
+            k = self.order.index(dim)
+            shape = [-1 if j == k else 1 for j in range(len(block))]
+            env[i] = np.arange(*block[k], dtype="int64").reshape(shape)
+        for _, scan in self.scans:
+            scan.ranges = block
+        for _, rows in self.sparse:
+            rows.ranges = block
+        for _, feed in folds:
+            feed.ranges = block
+
+    def reshape(self, shape: list[int]) -> None:
+        """Cut the scratch registers to the shape of a block."""
+        if not self.buffers:
+            self.buffers = [np.empty(prod(shape), dtype) for dtype in self.recipe.registers]
+        for i, register in self.recipe.scratch:
+            buffer = self.buffers[register]
+            if buffer.size < prod(shape):
+                buffer = self.buffers[register] = np.empty(prod(shape), buffer.dtype)
+            self.env[i] = buffer[:prod(shape)].reshape(shape)
+
+
+class Feed:
+    """Hands the blocks of a value to its reduction."""
+
+    def __init__(self, fold: Fold) -> None:
+        self.fold = fold
+        self.ranges: Ranges = fold.box
+
+    def __call__(self, value: Array, out: Any) -> None:
+        self.fold.add(value, self.ranges)
+
+
+@lru_cache(maxsize=256)
+def _plan(body: Body, number: int) -> Plan:
+    return plan(body, number)
+
+
+def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
+    """One loop of one point."""
+    loop, recipe = launch.body.loops[number], _plan(launch.body, number)
+    frame = Frame(launch, loop, recipe, p)
+    folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]
+    if p and launch.body.spaces[loop.space].axis < 0:
+        return
+    busy = all(a < b for a, b in frame.box)
+    if busy:
+        _execute(recipe.prologue, frame.env, watch)
+        steps = recipe.bind(dict([*frame.scans, *frame.sparse, *folds]))
+        shape: list[int] | None = None
+        for block, extents in frame.blocks():
+            if extents != shape:
+                shape = extents
+                frame.reshape(shape)
+            frame.enter(block, folds)
+            _execute(steps, frame.env, watch)
+    order = {site: place for place, site in enumerate(_reductions(launch.body))}
+    for i, feed in folds:
+        if launch.points == 1:
+            _deliver(launch, loop.ops[i].attribute[1], feed.fold)
+        elif busy:
+            _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)
+
+
+def _keep(launch: Launch, place: int, fold: Fold, dtype: str) -> None:
+    """Put a point's leaves into the partial buffer."""
+    values, indices = _partials(launch, place, fold, dtype)
+    at = cut(list(zip(fold.first, fold.last, strict=True)), [0] * len(fold.first))
+    values[at] = fold.leaves
+    if indices is not None:
+        indices[at] = fold.indices
+
+
+def _execute(steps: Sequence[Step], env: list[Any], watch: Watch | None) -> None:
+    for function, args, out, name in steps:
+        if watch is not None:
+            watch.run(function, name, [env[a] for a in args], env[out])
+        elif len(args) == 2:
+            function(env[args[0]], env[args[1]], out=env[out])
+        elif len(args) == 1:
+            function(env[args[0]], out=env[out])
+        else:
+            function(*[env[a] for a in args], out=env[out])

@@ -1,0 +1,95 @@
+"""What the op `spmv` means: rows of a sparse matrix times a dense vector or matrix, by NumPy.
+
+Each row is summed element by element from zero, as the compiled kernel does it: step k adds the k-th element
+of every row that has one, so that short rows take few steps; a long row is a running sum of its own.
+SciPy's loops do not look for floating-point errors, and nobody is told of any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from diffuse.kernels.meaning.functions import cast
+from diffuse.kernels.meaning.reduce import Array, Ranges
+
+LONG = 64
+"""Elements of a row beyond which it is summed by itself."""
+
+Memory = Callable[[int, str, Sequence[int]], Array]
+
+
+class Rows:
+    """The op at one point of a launch; `ranges` are the iterations of the block at hand."""
+
+    def __init__(self, memory: Memory, operands: Sequence[tuple[int, str]], box: Ranges,
+                 width: int | None) -> None:
+        self.memory = memory
+        self.operands = operands
+        """Address and element type of the values, the columns and the dense operand; or of values to add."""
+        self.ranges = box
+        self.width = width
+        """Columns of the dense operand, or None if it is a vector."""
+
+    def __call__(self, low: Array, high: Array, out: Array) -> None:
+        if len(self.operands) == 1:
+            self._total(low, high, out)
+            return
+        if self.width is not None:
+            low, high = low[:, 0], high[:, 0]
+        out[...] = 0
+        end = int(high.max(initial=0))
+        if not end:
+            return
+        values, columns = (self.memory(address, dtype, (end,)) for address, dtype in self.operands[:2])
+        with np.errstate(all="ignore"):
+            self._sum(low, high, out, values, columns)
+
+    def _total(self, low: Array, high: Array, out: Array) -> None:
+        """Rows follow one another: one ends where the next one begins that is not empty."""
+        (address, dtype), rows = self.operands[0], np.flatnonzero(high > low)
+        out[...] = 0
+        if len(rows):
+            values = self.memory(address, dtype, (int(high[rows[-1]]),))
+            out[rows] += np.add.reduceat(values, low[rows], dtype=out.dtype)  # to zero: never -0.0
+
+    def _sum(self, low: Array, high: Array, out: Array, values: Array, columns: Array) -> None:
+        counts = high - low
+        for k in range(min(LONG, int(counts.max()))):
+            rows = np.flatnonzero(counts > k)
+            at = low[rows] + k
+            out[rows] = np.add(out[rows], self._terms(values[at], columns[at], out.dtype))
+        for row in np.flatnonzero(counts > LONG):
+            self._rest(out, int(row), slice(int(low[row]) + LONG, int(high[row])), values, columns)
+
+    def _rest(self, out: Array, row: int, at: slice, values: Array, columns: Array) -> None:
+        terms = self._terms(values[at], columns[at], out.dtype)
+        running = np.concatenate((out[row][None], terms))
+        out[row] = np.add.accumulate(running, axis=0, dtype=out.dtype)[-1]
+
+    def _terms(self, values: Array, columns: Array, dtype: Any) -> Array:
+        """values[k] * dense[columns[k]] in the computing type."""
+        address, kind = self.operands[2]
+        count = int(columns.max()) + 1
+        if self.width is None:
+            dense = self.memory(address, kind, (count,))[columns]
+        else:
+            low, high = self.ranges[-1]
+            dense = self.memory(address, kind, (count, self.width))[:, low:high][columns]
+            values = values[:, None]
+        left, right = np.empty(values.shape, dtype), np.empty(dense.shape, dtype)
+        cast(values, out=left)
+        cast(dense, out=right)
+        return _product(left, right)
+
+
+def _product(a: Array, b: Array) -> Array:
+    """Of complex numbers each operation is rounded, as in SciPy's loops and not in NumPy's."""
+    if np.result_type(a, b).kind != "c":
+        return np.asarray(np.multiply(a, b))
+    found = np.empty(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+    found.real = a.real * b.real - a.imag * b.imag
+    found.imag = a.real * b.imag + a.imag * b.real
+    return found

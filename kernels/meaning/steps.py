@@ -1,0 +1,162 @@
+"""From a loop to the steps that evaluate it block by block: which values are views of memory, which live in
+which scratch register, which do not change from block to block.
+
+    Step ::= (function(*inputs, out=...), positions of the inputs, position of the output, name)
+
+Positions count values first, then one place per argument that is stored to.  A register is given back when
+its value was used for the last time, so that few of them are in use and they stay in cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from diffuse.kernels.body.expr import STRUCTURAL, Body, Loop, Op
+from diffuse.kernels.build import routines
+from diffuse.kernels.meaning import functions
+
+Step = tuple[Any, tuple[int, ...], int, str]
+
+
+@dataclass
+class Plan:
+    length: int
+    """Positions in all."""
+    natural: bool
+    """Visit the dimensions in their own order, which keeps the leaves of a reduction whole."""
+    constant: list[int] = field(default_factory=list)
+    """Values computed once, before the first block, by `prologue`."""
+    prologue: list[Step] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    views: list[tuple[int, int, bool]] = field(default_factory=list)
+    """(position, argument, raw): positions that are the block's part of an argument; raw bools are bytes."""
+    index: list[tuple[int, int]] = field(default_factory=list)
+    """(value, dimension) of the iteration indices."""
+    scratch: list[tuple[int, int]] = field(default_factory=list)
+    """(position, register)."""
+    registers: list[str] = field(default_factory=list)
+    """Element type of each register."""
+
+    def bind(self, actors: dict[int, Any]) -> list[Step]:
+        """The steps, with the reductions and scans of one point in their places."""
+        return [(actors[out], args, out, name) if function is None else (function, args, out, name)
+                for function, args, out, name in self.steps]
+
+
+class Registers:
+    """Scratch registers by element type; the one freed last is used first."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.free: dict[str, list[int]] = {}
+        self.held: dict[int, int] = {}
+
+    def take(self, position: int, dtype: str) -> None:
+        free = self.free.setdefault(dtype, [])
+        if not free:
+            free.append(len(self.plan.registers))
+            self.plan.registers.append(dtype)
+        self.held[position] = free.pop()
+        self.plan.scratch.append((position, self.held[position]))
+
+    def give(self, position: int) -> None:
+        if position in self.held:
+            register = self.held.pop(position)
+            self.free[self.plan.registers[register]].append(register)
+
+
+def plan(body: Body, number: int) -> Plan:
+    loop = body.loops[number]
+    ops, count = loop.ops, len(loop.ops)
+    result = Plan(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan", "spmv") for op in ops))
+    registers = Registers(result)
+    last = {a: i for i, op in enumerate(ops) for a in op.args}
+    direct = _direct(body, loop, last)
+    constant: set[int] = set()
+    for i, op in enumerate(ops):
+        if op.kind in ("scalar", "const"):
+            constant.add(i)
+        elif op.kind == "index":
+            result.index.append((i, op.attribute))
+        elif op.kind == "load":
+            _load(body, loop, i, last.get(i, i), result, registers)
+        elif op.kind == "store":
+            if (count + op.attribute, op.attribute, False) not in result.views:
+                result.views.append((count + op.attribute, op.attribute, False))
+            if i not in direct.values():
+                result.steps.append((functions.cast, op.args, count + op.attribute, "cast"))
+        elif op.kind in ("reduce", "scan", "spmv"):
+            if op.kind != "reduce":
+                registers.take(i, op.dtype)
+            result.steps.append((None, op.args, i, op.kind))
+        elif op.args and constant.issuperset(op.args):
+            constant.add(i)
+            result.constant.append(i)
+            result.prologue.append((compute(loop, op), op.args, i, op.kind))
+        else:
+            _compute(loop, i, last, direct, result, registers)
+        for a in {*op.args, i}:
+            if last.get(a, a) == i:
+                registers.give(a)
+    return result
+
+
+def _load(body: Body, loop: Loop, i: int, last: int, result: Plan, registers: Registers) -> None:
+    """A view of memory, unless that is overwritten while the value is still in use."""
+    op = loop.ops[i]
+    argument = body.arguments[op.attribute]
+    raw = argument.dtype == "bool"
+    overwritten = any(
+        later.kind == "store" and body.arguments[later.attribute].slot == argument.slot
+        for later in loop.ops[i + 1:last])
+    if not raw and not overwritten:
+        result.views.append((i, op.attribute, False))
+        return
+    source = len(loop.ops) + len(body.arguments) + 1 + i
+    result.length = max(result.length, source + 1)
+    result.views.append((source, op.attribute, raw))
+    registers.take(i, op.dtype)
+    result.steps.append((functions.truth if raw else functions.cast, (source,), i, "load"))
+
+
+def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], result: Plan,
+             registers: Registers) -> None:
+    op = loop.ops[i]
+    function = compute(loop, op)
+    if i in direct:
+        result.steps.append((function, op.args, len(loop.ops) + loop.ops[direct[i]].attribute, op.kind))
+        return
+    if isinstance(function, np.ufunc):  # element by element: the result may take the place of an input
+        for a in set(op.args):
+            if last[a] == i:
+                registers.give(a)
+    registers.take(i, op.dtype)
+    result.steps.append((function, op.args, i, op.kind))
+
+
+def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
+    """Ops whose value goes straight to memory: stored by the next op and not used after it."""
+    found = {}
+    for i, (op, then) in enumerate(zip(loop.ops, loop.ops[1:], strict=False)):
+        if (then.kind == "store" and then.args == (i,) and last[i] == i + 1 and op.args
+                and body.arguments[then.attribute].dtype == op.dtype and not _invariant(loop, i)
+                and (op.kind == "cast"
+                     or op.kind not in STRUCTURAL and isinstance(compute(loop, op), np.ufunc))):
+            found[i] = i + 1
+    return found
+
+
+def _invariant(loop: Loop, i: int) -> bool:
+    op = loop.ops[i]
+    return op.kind in ("scalar", "const") or bool(op.args) and all(_invariant(loop, a) for a in op.args)
+
+
+def compute(loop: Loop, op: Op) -> Any:
+    """What evaluates an op: NumPy where its bits are the specification, else the compiled routine."""
+    dtypes = tuple(loop.ops[a].dtype for a in op.args)
+    if functions.exact(op.kind, dtypes):
+        return functions.function(op.kind)
+    return routines.routine(op.kind, dtypes, op.dtype)

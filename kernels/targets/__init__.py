@@ -1,0 +1,1 @@
+"""What differs between the machines that kernels run on."""

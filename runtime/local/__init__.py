@@ -1,0 +1,1 @@
+"""The default runtime: a pool of native threads over shared memory."""

@@ -1,0 +1,156 @@
+"""The native part of the thread pool: where its words lie, and its LLVM IR text for this machine.
+
+What differs between machines is here (the system call, the floating-point state, the pause); the loops
+themselves are in `loops`.
+"""
+
+from __future__ import annotations
+
+import platform
+
+from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
+from diffuse.runtime.local import driver
+
+LINE = 128
+"""Bytes between words that different threads write: a pair of cache lines, which are fetched together."""
+POINT_BITS = 20
+MOST_POINTS = (1 << POINT_BITS) - 1
+BAD_POINTS, NO_MEMORY = -1, -2
+BIG_BLOCK = 1 << 16
+"""A block longer than this is given back when its place in the ring is used again."""
+
+COMPANY = 4
+"""Launches of one point that gather before a sleeping worker is woken for them."""
+
+FIELDS = {
+    "ticket": 0 * LINE,        # launch running << POINT_BITS | next point to claim
+    "submitted": 1 * LINE,     # launches submitted
+    "wanted": 2 * LINE,        # smallest number of launches some waiting thread wants done
+    "work": 3 * LINE,          # event: there may be points to claim, or a wanted launch is done
+    "sleepers": 3 * LINE + 4,  # threads announced as sleeping on it
+    "flags": 4 * LINE,         # floating-point exceptions seen
+    "stopping": 5 * LINE,      # workers shall end
+    "spin": 5 * LINE + 8,      # looks before sleeping
+    "mask": 5 * LINE + 16,     # ring size - 1
+    "ring": 6 * LINE,
+}
+SLOT = {"kernel": 0, "finish": 8, "points": 16, "block": 24, "capacity": 32, "done": 40}
+SLOT_BYTES = 64
+
+FUTEX = {"x86_64": 202, "aarch64": 98}
+WAIT, WAKE = 128, 129  # FUTEX_WAIT, FUTEX_WAKE | FUTEX_PRIVATE_FLAG
+
+
+def size(depth: int) -> int:
+    """Bytes of a pool whose ring holds `depth` launches."""
+    return FIELDS["ring"] + depth * SLOT_BYTES
+
+
+def exception_bits() -> dict[int, int]:
+    """This machine's floating-point exception bits -> `base`'s."""
+    invalid, divide, overflow, underflow = (1, 4, 8, 16) if platform.machine() == "x86_64" else (1, 2, 4, 8)
+    return {invalid: INVALID, divide: DIVIDE, overflow: OVERFLOW, underflow: UNDERFLOW}
+
+
+def exceptions(raw: int) -> int:
+    """This machine's floating-point exception bits as `base`'s."""
+    return sum(ours for theirs, ours in exception_bits().items() if raw & theirs)
+
+
+def text(portable: bool = False) -> str:
+    """The whole module.  `portable` keeps to the C library's floating-point environment."""
+    x86 = platform.machine() == "x86_64"
+    number = FUTEX.get(platform.machine())
+    if number is None:
+        raise RuntimeError(f"no native thread pool for {platform.machine()}: "
+                           f"expected one of {', '.join(FUTEX)}; use DIFFUSE_RUNTIME=reference")
+    parts = [_DECLARE, _FLOAT_X86 if x86 and not portable else _FLOAT_PORTABLE,
+             _PAUSE_X86 if x86 else _PAUSE_OTHER,
+             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.WORKER, driver.SUBMIT,
+             driver.WAIT, driver.STOP]
+    names = {"@FUTEX": str(number), "@BITS": str(POINT_BITS), "@MOST": str(MOST_POINTS), "@WAIT": str(WAIT),
+             "@WAKE": str(WAKE), "@BIG": str(BIG_BLOCK), "@COMPANY": str(COMPANY),
+             "@SLOT_BYTES": str(SLOT_BYTES)}
+    return "\n".join(_expand(part, names) for part in parts)
+
+
+def _expand(source: str, names: dict[str, str]) -> str:
+    """Replace `FIELD a b` and `OF %slot a b` lines by address computations, and @NAMES by numbers."""
+    lines = []
+    for line in source.splitlines():
+        words = line.split()
+        if words[:1] == ["FIELD"]:
+            lines += [f"  %{name} = getelementptr i8, ptr %pool, i64 {FIELDS[name]}" for name in words[1:]]
+        elif words[:1] == ["OF"]:
+            lines += [f"  {words[1]}.{name} = getelementptr i8, ptr {words[1]}, i64 {SLOT[name]}"
+                      for name in words[2:]]
+        else:
+            for name, value in names.items():
+                line = line.replace(name, value)
+            lines.append(line)
+    return "\n".join(lines)
+
+
+_DECLARE = """
+declare i64 @syscall(i64, ...)
+declare ptr @aligned_alloc(i64, i64)
+declare void @free(ptr)
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+# Kernels run in the default environment (round to nearest, no flush to zero, nothing trapped) whatever
+# the thread that runs them had set; that thread's own environment comes back afterwards.
+_FLOAT_X86 = """
+declare void @llvm.x86.sse.stmxcsr(ptr)
+declare void @llvm.x86.sse.ldmxcsr(ptr)
+
+define internal void @enter(ptr %saved) alwaysinline {
+  %default = alloca i32
+  store i32 8064, ptr %default
+  call void @llvm.x86.sse.stmxcsr(ptr %saved)
+  call void @llvm.x86.sse.ldmxcsr(ptr %default)
+  ret void
+}
+
+define internal i32 @leave(ptr %saved) alwaysinline {
+  %now = alloca i32
+  call void @llvm.x86.sse.stmxcsr(ptr %now)
+  %word = load i32, ptr %now
+  %seen = and i32 %word, 63
+  call void @llvm.x86.sse.ldmxcsr(ptr %saved)
+  ret i32 %seen
+}
+"""
+
+_FLOAT_PORTABLE = """
+declare i32 @fegetenv(ptr)
+declare i32 @fesetenv(ptr)
+declare i32 @fetestexcept(i32)
+
+define internal void @enter(ptr %saved) {
+  call i32 @fegetenv(ptr %saved)
+  call i32 @fesetenv(ptr inttoptr (i64 -1 to ptr))
+  ret void
+}
+
+define internal i32 @leave(ptr %saved) {
+  %seen = call i32 @fetestexcept(i32 31)
+  call i32 @fesetenv(ptr %saved)
+  ret i32 %seen
+}
+"""
+
+_PAUSE_X86 = """
+declare void @llvm.x86.sse2.pause()
+define internal void @pause() alwaysinline {
+  call void @llvm.x86.sse2.pause()
+  ret void
+}
+"""
+
+_PAUSE_OTHER = """
+define internal void @pause() alwaysinline {
+  fence seq_cst
+  ret void
+}
+"""

@@ -1,0 +1,295 @@
+"""A pool of native threads: launches (kernel address, block, points) in, kernels run in submission order.
+
+The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process, so that no C
+compiler is needed and no thread of the pool ever touches Python or its lock.
+
+One word, the *ticket*, orders everything: its high bits say which launch is running (and so how many are
+done), its low bits which of its points is claimed next.  A point is claimed by one compare-and-swap of
+the ticket; a value of the ticket never comes back, so a thread that read it long ago cannot claim a point
+of another launch.  The thread that ends the last point runs the kernel's `finish` and moves the ticket on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from diffuse import worker
+from diffuse.runtime.local import native
+
+FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
+"""Signals that a thread sends to itself."""
+
+SLICE = 50_000_000
+"""Nanoseconds a wait sleeps at most before Python looks for signals."""
+
+
+def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
+    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone.
+    Returns the addresses of its functions of these names."""
+    return worker.call(_loaded, text, names)
+
+
+def _loaded(text: str, names: Sequence[str]) -> dict[str, int]:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    # Unoptimised is a few nanoseconds a launch slower, and compiled three times sooner.
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
+    engine = llvm.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
+    return {name: engine.get_function_address(name) for name in names}
+
+
+class Entry:
+    """The compiled entry points of the pool's machine code."""
+
+    def __init__(self, portable: bool = False) -> None:
+        found = loaded(native.text(portable), ("submit", "wait", "stop", "empty", "pauses", "worker"))
+        word, pointer = ctypes.c_int64, ctypes.c_void_p
+        # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
+        self.submit = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)(
+            found["submit"])
+        self.wait = ctypes.CFUNCTYPE(word, pointer, word, word)(found["wait"])
+        self.stop = ctypes.PYFUNCTYPE(None, pointer)(found["stop"])
+        self.empty = ctypes.PYFUNCTYPE(None, pointer)(found["empty"])
+        rest = ctypes.PYFUNCTYPE(None, word)(found["pauses"])
+        start = time.perf_counter_ns()
+        rest(1000)
+        self.pauses = 1_000_000 / (time.perf_counter_ns() - start)
+        """Looks a microsecond of spinning has: processors differ by a factor of ten."""
+        self.worker: int = found["worker"]
+
+
+@cache
+def entry(portable: bool = False) -> Entry:
+    """The native functions, compiled once a process: whoever comes second waits for the first."""
+    return worker.call(_entry, portable)
+
+
+@cache
+def _entry(portable: bool = False) -> Entry:
+    return Entry(portable)
+
+
+class Threads:
+    """The pool's memory and threads: what must live until the threads have ended."""
+
+    def __init__(self, count: int, depth: int, spin: float, portable: bool) -> None:
+        self.count, self.spin, self.portable = count, spin, portable
+        self.memory = ctypes.create_string_buffer(native.size(depth) + native.LINE)
+        start = ctypes.addressof(self.memory)
+        self.address = start + -start % native.LINE
+        self.ticket = self.field(ctypes.c_uint64, "ticket")
+        self.submitted = self.field(ctypes.c_uint64, "submitted")
+        self.flags = self.field(ctypes.c_uint32, "flags")
+        self.field(ctypes.c_uint64, "mask").value = depth - 1
+        self.started = False
+        self.handles: list[ctypes.c_void_p] = []
+        self.kept: deque[tuple[int, Any]] = deque()
+        self.purging = False
+
+    @property
+    def entry(self) -> Entry:
+        """The machine code; made when the first launch comes, not before: a program may never need it."""
+        return entry(self.portable)
+
+    def field(self, kind: Any, name: str) -> Any:
+        return kind.from_address(self.address + native.FIELDS[name])
+
+    def start(self) -> None:
+        """Create the threads."""
+        worker.shielded(self._start)
+
+    def _start(self) -> None:
+        """With signals blocked: those that are not faults are Python's business."""
+        if self.started:
+            return
+        self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
+        self.field(ctypes.c_uint32, "stopping").value = 0
+        create = ctypes.CDLL(None).pthread_create
+        create.argtypes = [ctypes.c_void_p] * 4
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals() - FAULTS)
+        try:
+            while len(self.handles) < self.count:
+                handle = ctypes.c_void_p()
+                if create(ctypes.addressof(handle), None, self.entry.worker, self.address):
+                    break  # the system gives no more: slower, not wrong, for whoever waits runs points
+                self.handles.append(handle)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        self.started = True
+
+    def wait(self, sequence: int) -> None:
+        """Return when `sequence` launches are done.  An interrupt leaves everything as it is."""
+        while not self.entry.wait(self.address, sequence, SLICE):
+            pass
+
+    def purge(self) -> None:
+        """Let go of what launches that are done had kept."""
+        # One thread at a time, or the second would drop what the first has not judged.  What is dropped may
+        # come back here through a finalizer: it is turned away too.  A flag and no lock: neither a thread nor
+        # an interrupt comes between looking at it and setting it, but one may follow on a call of `acquire`.
+        if self.purging:
+            return
+        self.purging = True
+        try:
+            done = self.ticket.value >> native.POINT_BITS
+            kept = self.kept
+            while kept and kept[0][0] <= done:
+                kept.popleft()
+        finally:
+            self.purging = False
+
+    def shutdown(self) -> None:
+        """Run what was submitted, then end the threads."""
+        if self.started:
+            try:
+                self.wait(self.submitted.value)
+            except BaseException:
+                # Interrupted: the threads go on until the process ends, so what they work on stays.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
+                raise
+            worker.shielded(self._end)
+        self.kept.clear()
+
+    def _end(self) -> None:
+        if not self.started:
+            return
+        self.entry.stop(self.address)
+        join = ctypes.CDLL(None).pthread_join
+        join.argtypes = [ctypes.c_void_p] * 2
+        for handle in self.handles:
+            join(handle, None)
+        self.handles.clear()
+        self.started = False
+        self.entry.empty(self.address)
+
+    def orphan(self) -> None:
+        """In a forked child, where the threads do not exist: forget them, and what only they could finish."""
+        self.started = False
+        self.handles.clear()
+        self.kept.clear()
+        self.purging = False
+        if self.submitted.value:
+            self.entry.empty(self.address)
+
+
+class Pool:
+    """Native threads that run launches one after another, the points of each launch in parallel.
+
+    `count` threads, and any thread that waits, run points; with `count` 0 launches run when someone waits.
+    `spin` is how many microseconds a thread looks for work before it sleeps.  Submitting relies on Python's
+    lock: one pool is not for several free-threaded submitters.
+    """
+
+    def __init__(self, count: int, depth: int = 256, spin: float = 50.0, portable: bool = False) -> None:
+        if depth < 1 or depth & (depth - 1):
+            raise ValueError(f"depth={depth}: expected a power of two")
+        self.threads = threads = Threads(count, depth, spin, portable)
+        self.address = threads.address
+        self._submit: Any = None
+        self._depth = depth
+        self._finalizer = weakref.finalize(self, threads.shutdown)  # also at exit
+        _pools.add(threads)
+
+    def start(self) -> None:
+        """Create the threads now; the first launch does so otherwise."""
+        self._submit = self.threads.entry.submit
+        self.threads.start()
+
+    def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
+        """Queue a launch; returns how many launches were submitted up to it.
+
+        `block` is copied.  `keep` is held until the launch has run.  Waits only when the queue is full.
+        """
+        threads = self.threads
+        if not threads.started:
+            self.start()
+        expected = threads.submitted.value + 1
+        kept = threads.kept
+        if keep is not None:  # before the launch, for an interrupt may follow on it
+            kept.append((expected, keep))
+        sequence: int = self._submit(self.address, kernel, finish, points, block, len(block))
+        while sequence <= 0:
+            self._blocked(sequence, points, len(block))
+            sequence = self._submit(self.address, kernel, finish, points, block, len(block))
+        if keep is not None:
+            if sequence != expected:  # another thread came between
+                kept.append((sequence, keep))
+            if kept[0][0] <= threads.ticket.value >> native.POINT_BITS:
+                threads.purge()
+        return sequence
+
+    def keep(self, thing: object) -> None:
+        """Hold something until everything submitted so far is done."""
+        self.threads.kept.append((self.submitted, thing))
+        self.threads.purge()
+
+    def _blocked(self, code: int, points: int, size: int) -> None:
+        """Make room in a full queue, or say what is wrong with the launch."""
+        if code == native.BAD_POINTS:
+            raise ValueError(f"points={points}: a launch has between 1 and {native.MOST_POINTS} points")
+        if code == native.NO_MEMORY:
+            raise MemoryError(f"no memory for a block of {size} bytes")
+        self.threads.wait(self.submitted - self._depth // 2)
+
+    @property
+    def submitted(self) -> int:
+        return int(self.threads.submitted.value)
+
+    @property
+    def completed(self) -> int:
+        return int(self.threads.ticket.value) >> native.POINT_BITS
+
+    def wait(self, sequence: int) -> None:
+        """Return when the launch that `submit` numbered `sequence`, and all before it, are done."""
+        if self.completed < sequence:
+            self.threads.wait(sequence)
+
+    def fence(self) -> None:
+        """Return when everything submitted is done."""
+        self.wait(self.submitted)
+        self.threads.purge()
+
+    def flags(self) -> int:
+        """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
+        return native.exceptions(self.raw())
+
+    def raw(self) -> int:
+        """The same as the processor's bits."""
+        raw = int(self.threads.flags.value)
+        self.threads.flags.value = 0
+        return raw
+
+    def close(self) -> None:
+        """Finish everything and end the threads; a later submit starts them again."""
+        self.threads.shutdown()
+
+
+_pools: weakref.WeakSet[Threads] = weakref.WeakSet()
+
+
+def _settle() -> None:
+    for threads in list(_pools):
+        if threads.started:
+            threads.wait(threads.submitted.value)
+
+
+def _orphan() -> None:
+    for threads in list(_pools):
+        threads.orphan()
+
+
+os.register_at_fork(before=_settle, after_in_child=_orphan)

@@ -1,0 +1,207 @@
+"""The local runtime: launches run on native threads of this process, in order, while the program goes on.
+
+A kernel with machine code goes to the pool and `launch` returns.  A kernel without, yet, runs interpreted
+on the calling thread, after everything submitted before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from sys import getrefcount, is_finalizing
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.interrupts import deferred
+from diffuse.ir import Store
+from diffuse.runtime import machine
+from diffuse.runtime.base import Divisible, Instance, Launch
+from diffuse.runtime.local.ahead import Ahead
+from diffuse.runtime.local.allocator import MAPPED, Allocator, Block, Usage
+from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.reference import attached
+
+
+class Memory:
+    """Owns a block: it goes back to the allocator when the last instance or array on it is gone."""
+
+    __slots__ = ("_allocator", "_block", "nbytes")
+
+    def __init__(self, allocator: Allocator, nbytes: int, zero: bool = False) -> None:
+        self.nbytes = nbytes
+        self._allocator = allocator
+        self._block: Block
+        allocator.take(nbytes, self, zero)
+
+    @property
+    def address(self) -> int:
+        return self._block.address
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"data": (self.address, False), "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
+
+    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
+        if hasattr(self, "_block") and not ending():
+            self._allocator.give(self._block)
+
+
+class LocalInstance:
+    """The memory of one store: a block of its own, or an attached array's."""
+
+    __slots__ = ("_array", "_memory", "address", "nbytes")
+
+    def __init__(self, memory: Memory | None, array: NDArray[np.uint8] | None) -> None:
+        self._memory, self._array = memory, array
+        if memory is not None:
+            self.address, self.nbytes = memory.address, memory.nbytes
+        elif array is not None:
+            self.address, self.nbytes = array.__array_interface__["data"][0], array.nbytes
+
+    @property
+    def private(self) -> bool:
+        """Does nobody else see the memory?  Who does holds our array of it, or the block, besides us."""
+        if self._memory is None:
+            return False
+        if self._array is None:
+            return getrefcount(self._memory) <= 2
+        return getrefcount(self._array) <= 2 and getrefcount(self._memory) <= 3
+
+    @property
+    def array(self) -> NDArray[np.uint8]:
+        """The memory as bytes; the array keeps it alive.  Only after a fence."""
+        if self._array is None:
+            if self._memory is None:
+                raise ValueError("this instance was released; ask for its array before")
+            self._array = np.asarray(self._memory)
+        return self._array
+
+
+class Local:
+    """Threads of this machine.
+
+    `points` threads compute: the pool's, and the program's own while it waits.  While the program records
+    it keeps one processor busy itself, so one thread more would only take that away from it.
+    """
+
+    name = "local"
+    shared = True
+    pipelines = True
+
+    def __init__(self, points: int | None = None) -> None:
+        self.points = points or machine.threads()
+        # To wake a sleeping processor costs the program 20 to 60 us, a hundred times what a look costs it:
+        # look for about as long as it takes to record a fused task, unless others need the processor.
+        spin = 200.0 if self.points <= machine.processors() else 10.0
+        self._pool = Pool(self.points - 1, spin=spin)
+        self._allocator = Allocator(self._pool)
+        self._submit = self._pool.submit
+        self._submitted = self._pool.threads.submitted
+        self._ahead = Ahead(self._pool)
+        self._flags = 0
+        self._turns = 0
+        """Launches that were interpreted and host functions that were called."""
+        self.unfinished = -1
+        """What `begun` was when the last of these began; -1 when it came to its end."""
+
+    @property
+    def begun(self) -> int:
+        """Launches submitted or run, and host functions called, so far.  Whatever an interrupt cuts off, a
+        launch is counted from the moment on that it will run; one that ran halfway is `unfinished`."""
+        submitted: int = self._submitted.value
+        return submitted + self._turns
+
+    def scratch(self, nbytes: int) -> LocalInstance:
+        return self.create(nbytes)
+
+    def create(self, nbytes: int, store: Store | None = None) -> LocalInstance:
+        return LocalInstance(Memory(self._allocator, nbytes), None)
+
+    def zeroed(self, nbytes: int, store: Store | None = None) -> LocalInstance | None:
+        if nbytes < MAPPED:
+            return None
+        try:
+            return LocalInstance(Memory(self._allocator, nbytes, zero=True), None)
+        except MemoryError:  # whoever fills it says so
+            return None
+
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> LocalInstance:
+        return LocalInstance(None, attached(array))
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, LocalInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        return instance.array
+
+    def launch(self, launch: Launch) -> None:
+        kernel, values, points, keep, _, _, work = launch
+        native = kernel.native
+        if native is None:
+            self._interpret(launch)
+        else:
+            # a single point combines its own reductions
+            finish = native.finish if points > 1 else 0
+            sequence = self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
+            if work:
+                self._ahead.add(sequence, work)
+
+    def _interpret(self, launch: Launch) -> None:
+        """Run a launch without machine code; when that appears on the way, it does the rest."""
+        self._pool.fence()
+        deferred(lambda: self._turn(lambda: self._by_points(launch)))
+
+    def _turn(self, work: Callable[[], None]) -> None:
+        """Something that runs here and now: to its end, unless it fails."""
+        self.unfinished = self.begun
+        self._turns += 1
+        work()
+        self.unfinished = -1
+
+    def _by_points(self, launch: Launch) -> None:
+        kernel, values, points, *_ = launch
+        division = kernel.divide(values) if isinstance(kernel, Divisible) else None
+        if division is not None:
+            values, points = division.values, division.points
+        with np.errstate(all="call", call=self._note):
+            for p in range(points):
+                if division is not None and kernel.native is not None:
+                    self.launch(launch._replace(values=division.rest(p)))
+                    return
+                kernel.point(values, p)
+            kernel.finish(values)
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._flags |= flag
+
+    def call(self, function: Callable[[], None]) -> None:
+        self._pool.fence()
+        deferred(lambda: self._turn(function))
+
+    def fence(self) -> None:
+        self._pool.fence()
+
+    def release(self, instance: Instance) -> None:
+        if not isinstance(instance, LocalInstance):  # of the runtime before
+            return
+        # An attached array must outlive the launches on it; a block goes back now, or with its last array.
+        if instance._memory is None:
+            self._pool.keep(instance._array)
+        instance._array = instance._memory = None
+
+    def flags(self) -> int:
+        seen, self._flags = self._flags | self._pool.flags(), 0
+        return seen
+
+    def usage(self) -> Usage:
+        """Bytes of array memory: in use, at most, kept for reuse."""
+        return self._allocator.usage()
+
+    def trim(self) -> int:
+        """Give cached memory back to the system; returns bytes freed."""
+        self._pool.fence()
+        return self._allocator.trim()
+
+    def close(self) -> None:
+        """Finish everything and end the threads; a later launch starts them again."""
+        self._pool.close()
