@@ -6,6 +6,8 @@ A runtime gets kernels as opaque objects (`base.Kernel`) and never learns what t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from diffuse.runtime.base import Runtime
 
 RUNTIMES = ("local", "reference", "legate")
@@ -26,3 +28,20 @@ def make(name: str, points: int | None = None) -> Runtime:
 
         return Legate(points)
     raise ValueError(f"runtime {name!r}: expected one of {', '.join(RUNTIMES)}")
+
+
+def prepare(name: str) -> Callable[[], None] | None:
+    """Have this process ready for a runtime that is not made yet.  What cannot wait is done: several ranks
+    are alike from the program's first line on.  What may go on in the background is returned."""
+    if name == "legate":
+        from diffuse.runtime.legate import ranks
+
+        ranks.settle_in_early()
+    return _threads if name == "local" else None
+
+
+def _threads() -> None:
+    """Make the thread pool's machine code."""
+    from diffuse.runtime.local import pool
+
+    pool.entry()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Store
 from diffuse.runtime import machine
-from diffuse.runtime.base import Instance, Launch
+from diffuse.runtime.base import Code, Fate, Instance, Launch
 
 
 class Memory:
@@ -25,6 +25,7 @@ class Memory:
 
     private = False
     """Never claimed: here every store has memory of its own."""
+    handed = scattered = False
 
     def __init__(self, array: NDArray[np.uint8]) -> None:
         self.array = array
@@ -45,8 +46,11 @@ class Reference:
     """One point after another, on the calling thread."""
 
     name = "reference"
-    shared = True
+    addressed = host_sees = True
     pipelines = False
+    code = Code.UNUSED
+    ranks = 1
+    exchange = None
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:
         self.points = points or machine.threads()
@@ -95,3 +99,9 @@ class Reference:
     def flags(self) -> int:
         seen, self._flags = self._flags, 0
         return seen
+
+    def mark(self) -> int:
+        return 0
+
+    def fate(self, mark: int) -> Fate:
+        return Fate.LOST

@@ -206,12 +206,11 @@ def test_launches_in_tasks_of_legate_join_a_full_queue(threads: str) -> None:
     said = legate("""
         import numpy, diffuse.numpy as np
         from diffuse.stream import engine
-        from diffuse.runtime.legate import exchange
         stream = engine.current()
         a, b = np.zeros(5000), np.zeros(5000)
         a += 1
         engine.fence()
-        exchange.hand_out(stream.runtime, stream.stores.instance(a.storage.store.id))
+        stream.exchange.hand_out(stream.stores.instance(a.storage.id))
         tasks = 0
         create = stream.runtime.placement.task
         def counted(spread):

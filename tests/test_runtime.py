@@ -181,7 +181,7 @@ def scale(runtime: Runtime, kernel: Scale, source: Any, target: Any, factor: flo
     """One launch; its partial sums live as long as the launch."""
     extent = source.nbytes // 8
     used = source, target, total
-    if not runtime.shared:
+    if not runtime.addressed:
         values = (points, -(-extent // points), extent, 0, 8, 0, 8, factor, 0, 0, 0)
         runtime.launch(Launch(kernel, values, points, (), touched(extent), used))
         return

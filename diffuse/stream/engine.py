@@ -21,7 +21,7 @@ from diffuse.kernels.body import generators
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
-from diffuse.runtime.base import Runtime
+from diffuse.runtime.base import Exchange, Runtime
 from diffuse.settings import config, watch
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
@@ -69,13 +69,13 @@ class Engine:
 
     def busy(self, storage: Storage) -> bool:
         """Were tasks recorded on this store since the program last waited?  Where the host sees copies of
-        stores (a runtime whose memory is not shared): since it last fetched this one."""
-        return storage.touched == self.epoch or storage.handed
+        stores: since it last fetched this one.  Always where another library holds it, too."""
+        return storage.touched == self.epoch
 
     def look(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read only, if no pending or running task writes
         it; None if one may.  Tasks that read it can go on meanwhile."""
-        if storage.written == self.epoch or storage.handed or not self.runtime.shared:
+        if storage.written == self.epoch or not self.runtime.host_sees:
             return None
         store = storage.id
         if store in self.stores.lost:
@@ -84,8 +84,8 @@ class Engine:
 
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
-        if storage.touched == self.epoch or storage.handed:
-            if self.runtime.shared:
+        if storage.touched == self.epoch:
+            if self.runtime.host_sees:
                 self.fence()
             else:
                 self.flush()  # to wait comes with fetching
@@ -93,8 +93,9 @@ class Engine:
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
         memory = self.runtime.host(self.stores.instance(store), False)
-        storage.touched = -1
-        if not self.runtime.shared:
+        if not storage.handed:
+            storage.touched = -1
+        if not self.runtime.host_sees:
             self.runtime.fence()
             self._report()
         return memory
@@ -102,22 +103,32 @@ class Engine:
     def own(self, storage: Storage) -> None:
         """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
         that counts from now on, until a task writes the store."""
-        if not self.runtime.shared and not storage.handed:
+        if not self.runtime.host_sees and not storage.handed:
             self.runtime.host(self.stores.instance(storage.id), True)
 
     def put_back(self, storage: Storage) -> None:
         """The host wrote into the memory that it fetched of a store: whoever else holds the store sees it."""
         if storage.handed:
-            from diffuse.runtime.legate import exchange
-
-            exchange.put_back(self.runtime, self.stores.instance(storage.store.id))
+            self.exchange.put_back(self.stores.instance(storage.id))
 
     def aliased(self, one: Storage, other: Storage) -> bool:
         """May two stores that other libraries hold have elements in common?"""
-        from diffuse.runtime.legate import exchange
+        return self.exchange.overlap(self.stores.instance(one.id), self.stores.instance(other.id))
 
-        first, second = (self.stores.instance(s.store.id) for s in (one, other))
-        return exchange.overlap(first, second)
+    @property
+    def exchange(self) -> Exchange:
+        """How the runtime shares stores with other libraries."""
+        found = self.runtime.exchange
+        if found is None:
+            raise RuntimeError(f"the runtime {self.runtime.name!r} shares no stores with other libraries")
+        return found
+
+    def settle(self, reason: str) -> None:
+        """Bring what was recorded to where other libraries see it that hold the same stores."""
+        if self.exchange.fenced:
+            self.fence()
+        else:
+            self.flush(reason)
 
     def forget_launches(self) -> None:
         self._patterns.clear()
@@ -249,14 +260,11 @@ class Engine:
     def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
         """Bring the memory up to date that code outside sees; what others do with a store comes next."""
         if any(x[0].handed for x in operands if not isinstance(x, Scalar)):
-            if self.runtime.pipelines:  # Legate takes a launch for done while the pool still runs it
-                self.fence()
-            else:
-                self.flush("another library holds a store")
+            self.settle("another library holds a store")
         shown = [x[0] for x in operands if not isinstance(x, Scalar) and x[0].shown()]
         if shown:
             self.fence()
-            if not self.runtime.shared:
+            if not self.runtime.host_sees:
                 for storage in shown:
                     self.fetch(storage)
                     self.own(storage)
@@ -334,7 +342,7 @@ class Engine:
         with self._lock:
             self.flush()
             self.runtime.fence()
-            if self.runtime.shared:
+            if self.runtime.host_sees:
                 self.epoch += 1
             self._report()
 
@@ -367,8 +375,8 @@ class Engine:
     def use_runtime(self) -> None:
         """The settings name another runtime."""
         self.fence()
-        self.stores.change_runtime()
-        self.epoch += 1
+        if self.stores.change_runtime():
+            self.epoch += 1
         self._patterns.clear()
 
 
@@ -408,6 +416,7 @@ record = _engine.record
 call = _engine.call
 overlap = _engine.overlap
 flush = _engine.flush
+settle = _engine.settle
 fence = _engine.fence
 watch("runtime", lambda _: _engine.use_runtime())
 watch("min_chunk", lambda _: _engine.forget_launches())

@@ -14,7 +14,7 @@ from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.base import Code, Fate, Instance, Launch, Layout
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair
@@ -46,8 +46,8 @@ class Forwarder:
         """Groups that are neither in the window any more nor launched."""
         self._current: tuple[Group, ...] = ()
         """What is being launched."""
-        self._before: int | None = None
-        """Launches that had begun then; None where the runtime does not count them."""
+        self._before = 0
+        """The runtime's mark before that."""
         self._interrupt = "KeyboardInterrupt"
         """What came last that was no error of a task's."""
         self._forwarding: Any = threading.RLock()
@@ -87,17 +87,16 @@ class Forwarder:
         The launches of Local are never cut off: the pool goes on, and what the program's own thread
         interprets or calls comes to its end first (interrupts.py).
         """
-        runtime: Any = self.stores.runtime
         current = [group for group in self._current if group in self._taken]
-        begun: int | None = getattr(runtime, "begun", None)
-        if current and (begun is None or self._before is None or begun > self._before):
-            if begun is None or self._before is None or runtime.unfinished >= self._before:
+        if current:
+            fate = self.stores.runtime.fate(self._before)
+            if fate is Fate.PENDING:
+                self.stores.take_back()
+            else:
                 for group in current:
-                    self.stores.lose(group.tasks, self._interrupt)
-            for group in current:
-                self._taken.remove(group)
-        elif current:
-            self.stores.take_back()
+                    if fate is Fate.LOST:
+                        self.stores.lose(group.tasks, self._interrupt)
+                    self._taken.remove(group)
         for group in reversed(self._taken):
             if group not in self.window.closed:
                 self.window.closed.appendleft(group)
@@ -105,7 +104,7 @@ class Forwarder:
 
     def _begins(self, groups: tuple[Group, ...]) -> None:
         """These are launched next."""
-        self._current, self._before = groups, getattr(self.stores.runtime, "begun", None)
+        self._current, self._before = groups, self.stores.runtime.mark()
 
     @property
     def unreported(self) -> bool:
@@ -150,17 +149,14 @@ class Forwarder:
         return replay
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
-        """Have a plan's machine code made, and wait for it: as long as interpreting would take, if that is
-        worth it at all.
-
-        Where memory is not shared every rank waits until it is there: interpreting would take the data to
-        the host and back.
-        """
+        """Have a plan's machine code made, and wait for it: until it is there where the runtime needs it,
+        else as long as interpreting would take, if that is worth it at all."""
         assert plan.kernel is not None
         compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
-        if not self.stores.runtime.shared:
+        code = self.stores.runtime.code
+        if code is Code.NEEDED:
             plan.kernel.wait(None)
-        elif self.stores.runtime.name == "local":
+        elif code is Code.PREFERRED:
             seconds = plan.work(tasks) * INTERPRETED
             if seconds > WORTH_WAITING:
                 plan.kernel.wait(seconds)
@@ -218,7 +214,7 @@ class Forwarder:
         if plan.kernel is None:
             return
         self._count(plan, group)
-        if not stores.runtime.shared:
+        if not stores.runtime.addressed:
             self._distribute(replay, group)
             return
         ids = list(group.slots)
@@ -328,7 +324,7 @@ class Forwarder:
             return False
         self._begins((one, two))
         scratch: list[Instance] = []
-        shared = stores.runtime.shared
+        addressed = stores.runtime.addressed
         inner = {one.recorded[t].stores[k] for t, k in upper.stored}
 
         def memory(nbytes: int) -> int:
@@ -338,7 +334,7 @@ class Forwarder:
         def block(replay: Replay, group: Group) -> bytes:
             assert replay.plan.kernel is not None
             ids = list(group.slots)
-            places = [stores.address(ids[slot]) if shared and ids[slot] not in inner else 0
+            places = [stores.address(ids[slot]) if addressed and ids[slot] not in inner else 0
                       for slot in replay.used]
             return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
 
@@ -350,7 +346,7 @@ class Forwarder:
         found: Layout | None = None
         instances: tuple[Instance, ...] = ()
         touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
-        if not shared:
+        if not addressed:
             found, instances = self._joined(upper, one, lower, two, inner)
         self._launch(Launch(Pair(), values, second.points, (upper.kernel, lower.kernel, *touched, *scratch),
                             found, instances, first.work + second.work), scratch)

@@ -16,32 +16,30 @@ from typing import Any
 from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, launch
 from diffuse.ir.view import View
 from diffuse.runtime import make
-from diffuse.runtime.base import Instance, Runtime
+from diffuse.runtime.base import Exchange, Instance, Runtime
 from diffuse.settings import config
 
 
 class Storage:
     """The application's handle of one store.  When the last reference goes, the store is live no more."""
 
-    __slots__ = ("id", "store", "touched", "written", "version", "exported", "handed", "scattered", "_shown",
-                 "_stores", "__weakref__")
+    __slots__ = ("id", "store", "touched", "written", "version", "exported", "_shown", "_stores",
+                 "__weakref__")
 
     def __init__(self, stores: Stores, store: Store) -> None:
         self.id = store[0]
         self.store = store
         self.touched = -1
-        """The epoch of the last task on it; older than the engine's: nothing pending or running."""
+        """The epoch of the last task on it; older than the engine's: nothing pending or running.  Never older
+        while it is `handed`: nobody tells when another library writes."""
         self.written = -1
         """The epoch of the last task that writes it, likewise."""
         self.version = 0
         """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
         store that is not `exported`, equal elements."""
         self.exported = False
-        """Somebody outside sees the memory: tasks on it are run before the recording call returns."""
-        self.handed = False
-        """Another library holds the store itself, reads and writes it: the host's copy is never current."""
-        self.scattered = False
-        """Part of a larger store: its memory has gaps, and only its own coordinates name its elements."""
+        """Somebody outside sees the memory, or holds the store (`handed`): tasks on it are run before the
+        recording call returns."""
         self._shown: tuple[Callable[[], object], ...] = ()
         self._stores = stores
         stores.alive.add(store[0])
@@ -49,6 +47,18 @@ class Storage:
     @property
     def nbytes(self) -> int:
         return nbytes(self.store)
+
+    @property
+    def handed(self) -> bool:
+        """Does another library hold the store itself, to read and write it?  (`exported` says so, too.)"""
+        instance = self._stores.instances.get(self.id) if self.exported else None
+        return instance is not None and instance.handed
+
+    @property
+    def scattered(self) -> bool:
+        """Is it part of a larger store, so that only its own coordinates name its elements?"""
+        instance = self._stores.instances.get(self.id) if self.exported else None
+        return instance is not None and instance.scattered
 
     def show(self, holder: object) -> None:
         """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
@@ -107,20 +117,22 @@ class Stores:
     def runtime(self) -> Runtime:
         if self._runtime is None:
             self._runtime = make(config.runtime)
-            launch.shared = self._runtime.shared
+            launch.shared = self._runtime.addressed
         return self._runtime
 
-    def change_runtime(self) -> None:
-        """Run what comes from now on where the settings say; memory moves along at its next use."""
-        if self._runtime is not None and self._runtime.name != config.runtime:
+    def change_runtime(self) -> bool:
+        """Run what comes from now on where the settings say, if that is another runtime.  Memory moves."""
+        changed = self._runtime is not None and self._runtime.name != config.runtime
+        if self._runtime is not None and changed:
             old, new = self._runtime, make(config.runtime)
             moved = {store: new.attach(old.host(instance, True), self.storages[store])
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
-            launch.shared = new.shared
+            launch.shared = new.addressed
             for instance in before.values():
                 old.release(instance)
+        return changed
 
     def create(self, shape: Point, dtype: str) -> Storage:
         """A store that no task has written yet; it takes memory when one does."""
@@ -132,6 +144,12 @@ class Stores:
         """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
         storage = self.create(array.shape, array.dtype.name)
         self.instances[storage.store.id] = self.runtime.attach(array, storage.store)
+        return storage
+
+    def adopt(self, exchange: Exchange, theirs: Any, shape: Point, dtype: str) -> Storage:
+        """A store over one that another library holds."""
+        storage = self.create(shape, dtype)
+        self.instances[storage.id] = exchange.adopt(theirs, dtype)
         return storage
 
     def instance(self, store: int) -> Instance:

@@ -38,7 +38,7 @@ class Zeros:
                 if not (_few(pattern.shape, fill) and self._cleared(store)):
                     self._window.add(fill)
                 del held[store]
-        if not pattern.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.shared:
+        if not pattern.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.host_sees:
             return False
         store, = recorded.stores
         if not self._stores.fresh(store):

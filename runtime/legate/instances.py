@@ -33,7 +33,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "handed", "foreign", "number")
+                 "handed", "foreign", "scattered", "number")
 
     address = 0
     """Nobody but a task knows where Legate keeps a store."""
@@ -60,6 +60,8 @@ class LegateInstance:
         """Does another library hold Legate's store too?  Then that is where the data is; see exchange.py."""
         self.foreign = False
         """Was Legate's store made by another library?"""
+        self.scattered = False
+        """Is it part of a larger store, so that there are gaps between its rows?"""
         self.number = 0
         """What several ranks call it; see agreement.py."""
 

@@ -19,6 +19,7 @@ import warnings
 from types import TracebackType
 from typing import Any, NoReturn
 
+from diffuse.runtime.legate import prepare
 from diffuse.settings import config
 
 GRACE = 2.0
@@ -49,6 +50,13 @@ def settle_in(rank: int, ranks: int) -> None:
     elif not rank and sys.flags.hash_randomization and os.environ.get("PYTHONHASHSEED", "random") == "random":
         warnings.warn("sets of strings iterate in another order on each rank: start with "
                       "`diffuse run --ranks`, or set PYTHONHASHSEED=0 for all", RuntimeWarning, stacklevel=2)
+
+
+def settle_in_early() -> None:
+    """Where this process is one of several ranks: settle in before there is a runtime."""
+    if prepare.ranks() > 1:
+        settle_in(prepare.rank(), prepare.ranks())
+        seed(job() or b"")
 
 
 def _silence() -> None:

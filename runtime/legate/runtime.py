@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 from diffuse import settings
 from diffuse.ir import Privilege, Store
 from diffuse.runtime import machine
-from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.base import Code, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, prepare, ranks
 from diffuse.runtime.legate.agreement import form
+from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
@@ -56,7 +57,8 @@ class Legate:
     """Launches as tasks of Legate."""
 
     name = "legate"
-    shared = False
+    addressed = host_sees = False
+    code = Code.NEEDED
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
@@ -71,6 +73,7 @@ class Legate:
             ranks.settle_in(place.rank, place.ranks)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
+        self.exchange = LegateExchange(self)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
         """Stores of others, too, that the host writes to: they get it as soon as that is done."""
@@ -327,6 +330,12 @@ class Legate:
         complaint = place.code.complaint()
         if complaint is not None:
             raise RuntimeError(f"a task of Legate's failed: {complaint}")
+
+    def mark(self) -> int:
+        return 0
+
+    def fate(self, mark: int) -> Fate:
+        return Fate.LOST
 
     def _note(self, kind: str, flag: int) -> None:
         self._noted |= flag

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.runtime import machine
-from diffuse.runtime.base import Divisible, Instance, Launch
+from diffuse.runtime.base import Code, Divisible, Fate, Instance, Launch
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import MAPPED, Allocator, Block, Usage
 from diffuse.runtime.local.pool import Pool
@@ -52,6 +52,8 @@ class LocalInstance:
 
     __slots__ = ("_array", "_memory", "address", "nbytes")
 
+    handed = scattered = False
+
     def __init__(self, memory: Memory | None, array: NDArray[np.uint8] | None) -> None:
         self._memory, self._array = memory, array
         if memory is not None:
@@ -86,8 +88,10 @@ class Local:
     """
 
     name = "local"
-    shared = True
-    pipelines = True
+    addressed = host_sees = pipelines = True
+    code = Code.PREFERRED
+    ranks = 1
+    exchange = None
 
     def __init__(self, points: int | None = None) -> None:
         self.points = points or machine.threads()
@@ -102,15 +106,8 @@ class Local:
         self._flags = 0
         self._turns = 0
         """Launches that were interpreted and host functions that were called."""
-        self.unfinished = -1
-        """What `begun` was when the last of these began; -1 when it came to its end."""
-
-    @property
-    def begun(self) -> int:
-        """Launches submitted or run, and host functions called, so far.  Whatever an interrupt cuts off, a
-        launch is counted from the moment on that it will run; one that ran halfway is `unfinished`."""
-        submitted: int = self._submitted.value
-        return submitted + self._turns
+        self._unfinished = -1
+        """The mark when the last of these began; -1 when it came to its end."""
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)
@@ -153,10 +150,10 @@ class Local:
 
     def _turn(self, work: Callable[[], None]) -> None:
         """Something that runs here and now: to its end, unless it fails."""
-        self.unfinished = self.begun
+        self._unfinished = self.mark()
         self._turns += 1
         work()
-        self.unfinished = -1
+        self._unfinished = -1
 
     def _by_points(self, launch: Launch) -> None:
         kernel, values, points, *_ = launch
@@ -192,6 +189,17 @@ class Local:
     def flags(self) -> int:
         seen, self._flags = self._flags | self._pool.flags(), 0
         return seen
+
+    def mark(self) -> int:
+        """Launches submitted or run, and host functions called, so far: each counts from the moment on that
+        it will run, whatever an interrupt cuts off."""
+        submitted: int = self._submitted.value
+        return submitted + self._turns
+
+    def fate(self, mark: int) -> Fate:
+        if self.mark() == mark:
+            return Fate.PENDING
+        return Fate.LOST if self._unfinished >= mark else Fate.DONE
 
     def usage(self) -> Usage:
         """Bytes of array memory: in use, at most, kept for reuse."""

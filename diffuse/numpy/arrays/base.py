@@ -214,7 +214,7 @@ def at_hand(x: Array) -> Mirror | None:
 
 def distant(x: Array) -> bool:
     """Would reading one element fetch a large store from somewhere else?"""
-    return (not engine.current().runtime.shared and x.storage is not None and engine.busy(x.storage)
+    return (not engine.current().runtime.host_sees and x.storage is not None and engine.busy(x.storage)
             and x.storage.nbytes > NEAR)
 
 

@@ -34,10 +34,9 @@ NAMED = {"eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """What NumPy's function `name` gives, by cuPyNumeric, in a tuple; None where NumPy should compute."""
-    if config.runtime != "legate" or not name.startswith("numpy.") or name in WRITERS:
+    if engine.current().runtime.ranks == 1 or not name.startswith("numpy.") or name in WRITERS:
         return None
-    runtime: Any = engine.current().runtime
-    if runtime.ranks == 1 or kwargs.get("out") is not None:
+    if kwargs.get("out") is not None:
         return None
     arrays = [x for x in _flat((args, kwargs)) if isinstance(x, Array)]
     if sum(x.form.size * x.form.itemsize for x in arrays) <= most():
@@ -58,11 +57,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
 
 def most() -> int:
     """Bytes of arguments that each rank may have by itself."""
-    if config.gather is not None:
-        return int(config.gather)
-    from diffuse.runtime.legate import prepare
-
-    return int(prepare.memory_given() / prepare.SHARE / 2)
+    return engine.current().exchange.room // 2 if config.gather is None else int(config.gather)
 
 
 @cache

@@ -24,6 +24,7 @@ from diffuse.numpy.ops.operands import answering, refused, shared, wrap
 from diffuse.numpy.ops.readers import reads
 from diffuse.observe import trace
 from diffuse.settings import config
+from diffuse.stream import engine
 
 SILENT = {
     "description": "asks for shape or type only: NumPy looks at the array's description, and nothing waits",
@@ -147,7 +148,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = distributed.call(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
-    distant = config.runtime == "legate"
+    distant = not engine.current().runtime.host_sees
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}

@@ -20,7 +20,7 @@ import numpy
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, hosted
 from diffuse.numpy.arrays.forms import Mirror, row_major
-from diffuse.settings import config, watch
+from diffuse.settings import config
 from diffuse.stream import engine
 from diffuse.stream.stores import Storage
 
@@ -33,26 +33,15 @@ _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 
 
 class _Starter(MetaPathFinder):
-    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
+    """Starts the runtime when a program imports cuPyNumeric, which would start Legate otherwise than Diffuse
+    needs it."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        if fullname == "cupynumeric" and config.runtime == "legate":
-            from diffuse.runtime.legate import prepare
-
-            prepare.start()
+        if fullname == "cupynumeric":
+            _ = engine.current().runtime
 
 
 sys.meta_path.insert(0, _Starter())
-
-
-def _forget(_: Any) -> None:
-    """Under another runtime they are copies."""
-    for storage in list(_known.values()):
-        storage.handed = False
-    _known.clear()
-
-
-watch("runtime", _forget)
 
 
 def interface(x: Array) -> dict[str, Any] | None:
@@ -71,15 +60,14 @@ def described(store: Any) -> dict[str, Any]:
 def hand_out(x: Array) -> Any:
     """Legate's store of an array, with what was recorded for it done, for others to read and write; None for
     a part of a store that Legate cannot name."""
-    if config.runtime != "legate":
+    running = engine.current()
+    exchange = running.runtime.exchange
+    if exchange is None:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no stores of Legate's; "
                              "expected DIFFUSE_RUNTIME=legate")
-    from diffuse.runtime.legate import exchange
-    from diffuse.runtime.legate.instances import DIMENSIONS
-
-    if not x.form.size or x.form.ndim > DIMENSIONS:
+    if not x.form.size or x.form.ndim > exchange.dimensions:
         raise AttributeError(f"{INTERFACE}: an array of shape {x.form.shape} is no store of Legate's; "
-                             f"expected elements, and at most {DIMENSIONS} dimensions")
+                             f"expected elements, and at most {exchange.dimensions} dimensions")
     storage = base.storage_of(x)
     if storage.shown():
         raise BufferError("NumPy code holds this array's memory (by numpy.asarray, .flat, .ctypes, or as the "
@@ -89,18 +77,13 @@ def hand_out(x: Array) -> Any:
         view = base.view_of(x)
     except base.Unaddressable:
         return None
-    if not exchange.nameable(view, storage.store.shape, storage.store.dtype):
+    if not exchange.nameable(view, storage.store):
         return None
-    running = engine.current()
-    if running.runtime.pipelines:
-        engine.fence()
-    else:
-        engine.flush("another library takes a store")
-    if storage.store.id in running.stores.lost:
+    engine.settle("another library takes a store")
+    if storage.id in running.stores.lost:
         engine.fetch(storage)  # raises why
-    instance: Any = running.stores.instance(storage.store.id)
-    store = exchange.hand_out(running.runtime, instance)
-    storage.handed = storage.exported = True
+    store = exchange.hand_out(running.stores.instance(storage.id))
+    storage.exported, storage.touched = True, running.epoch
     name = exchange.name(store)
     if name is not None:
         _known[name] = storage
@@ -109,19 +92,17 @@ def hand_out(x: Array) -> Any:
 
 def take_back(x: Array) -> None:
     """Nobody holds an array's store any more that was handed out for the length of a call."""
-    from diffuse.runtime.legate import exchange
-
-    storage = base.storage_of(x)
-    instance: Any = engine.current().stores.instance(storage.store.id)
-    exchange.take_back(instance)
-    _known.pop(exchange.name(instance.piece.store) or "", None)
-    storage.handed = False
-    storage.exported = storage.shown()
+    running, storage = engine.current(), base.storage_of(x)
+    running.exchange.take_back(running.stores.instance(storage.id))
+    for name in [name for name, known in _known.items() if known is storage]:
+        del _known[name]
+    storage.shown()
 
 
 def shares(x: Any) -> bool:
     """Is this an object of another library that shows a store of Legate's?"""
-    return config.runtime == "legate" and hasattr(type(x), INTERFACE) and not isinstance(x, Array)
+    return (hasattr(type(x), INTERFACE) and not isinstance(x, Array)
+            and engine.current().runtime.exchange is not None)
 
 
 def adopt(x: Any) -> Any:
@@ -130,8 +111,7 @@ def adopt(x: Any) -> Any:
     What is no store with memory (results of reductions), has no elements, or elements of a type that Diffuse
     does not compute in, is copied.
     """
-    from diffuse.runtime.legate import exchange
-
+    exchange = engine.current().exchange
     array = import_module("legate.core.data_interface").as_logical_array(x)
     if array.nested or array.nullable:
         raise TypeError(f"{type(x).__name__} of type {array.type} with missing or nested elements: expected "
@@ -150,34 +130,20 @@ def adopt(x: Any) -> Any:
 
 def over(store: Any, dtype: str) -> Any:
     """The Diffuse array over a store of Legate's that somebody else holds."""
-    from diffuse.runtime.legate import exchange
-
-    kind, name = numpy.dtype(dtype), exchange.name(store)
-    shape = tuple(store.extents)
-    form = row_major(shape, kind)
+    running = engine.current()
+    exchange, stores = running.exchange, running.stores
+    shape, name = tuple(store.extents), exchange.name(store)
     storage = None if name is None else _known.get(name)
-    if storage is None or not _same(storage, store):
-        stores = engine.current().stores
-        storage = stores.create(shape, dtype)
-        stores.instances[storage.store.id] = exchange.adopt(store, dtype)
-        storage.handed = storage.exported = True
-        storage.scattered = store.transformed
+    if storage is None or not exchange.holds(stores.instances.get(storage.id), store):
+        storage = stores.adopt(exchange, store, shape, dtype)
+        storage.exported, storage.touched = True, running.epoch
         if name is not None:
             _known[name] = storage
-    return base.holding(storage, form)
-
-
-def _same(storage: Storage, store: Any) -> bool:
-    instance: Any = engine.current().stores.instances.get(storage.store.id)
-    return (instance is not None and instance.piece is not None
-            and (storage.store.shape or (1,)) == (tuple(store.extents) or (1,))
-            and instance.piece.store.equal_storage(store))
+    return base.holding(storage, row_major(shape, numpy.dtype(dtype)))
 
 
 def _copied(store: Any, dtype: str | None) -> Any:
-    from diffuse.runtime.legate import exchange
-
     if not store.volume and dtype is not None:
         return hosted(numpy.empty(tuple(store.extents), dtype))
-    found: Mirror = exchange.value(store)
+    found: Mirror = engine.current().exchange.value(store)
     return hosted(found) if dtype is not None else found

@@ -42,7 +42,7 @@ def immediate(x: Array) -> bool:
     """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
     size = x.form.size
     if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
-                                      or not engine.current().runtime.shared):
+                                      or not engine.current().runtime.host_sees):
         return False
     return ready(x)
 
@@ -112,7 +112,7 @@ def small_total(operator: str, x: Array) -> Any:
 
 def glance(operator: str, x: Array) -> Any:
     """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
-    if not elementwise.SMALL or not engine.current().runtime.shared or elementwise.eager_errors:
+    if not elementwise.SMALL or not engine.current().runtime.host_sees or elementwise.eager_errors:
         return None
     memory = base.at_hand(x)
     if memory is None:
