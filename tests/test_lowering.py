@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.body.operations import EXPONENTS, identity
 from diffuse.kernels.build import jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module
 from diffuse.kernels.llvm.ops.integers import COMPARISONS
-from diffuse.kernels.llvm.ops.rules import RULES, fold, identity, supported
+from diffuse.kernels.llvm.ops.rules import RULES, fold, supported
 from diffuse.kernels.targets.host import Host
 
 Array = NDArray[Any]
@@ -35,8 +35,6 @@ ROUNDED = frozenset("""exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin ar
     tanh arcsinh arccosh arctanh hypot cbrt power float_power erf logaddexp logaddexp2""".split()) | {
         name for name, exponent in EXPONENTS.items() if exponent not in (-1, 0.5, 2)}
 """Operations that may differ from NumPy by 4 units in the last place; all others have its bits."""
-
-BY_HAND = ("where", "copy", "real", "imag", "erf", "clip")
 
 
 def specials(dtype: str) -> Array:
@@ -99,8 +97,7 @@ def numpy_function(operation: str) -> Callable[..., Any]:
     """What the operation means, in NumPy's (for erf: SciPy's) words."""
     if operation == "erf":
         return pytest.importorskip("scipy.special").erf  # type: ignore[no-any-return]
-    by_hand: dict[str, Callable[..., Any]] = {"where": np.where, "copy": np.copy,
-                                              "real": np.real, "imag": np.imag}
+    by_hand: dict[str, Callable[..., Any]] = {"where": np.where, "real": np.real, "imag": np.imag}
     if operation in by_hand:
         return by_hand[operation]
     if operation in EXPONENTS:
@@ -123,8 +120,8 @@ def signatures(operation: str) -> list[tuple[tuple[str, ...], str]]:
         return [((d,), COMPONENT.get(d, d)) for d in DTYPES]
     if operation in EXPONENTS:
         return [((d,), d) for d in ("float16", "float32", "float64")]
-    if operation in ("copy", "erf"):
-        return [((d,), d) for d in (DTYPES if operation == "copy" else ("float32", "float64"))]
+    if operation == "erf":
+        return [((d,), d) for d in ("float32", "float64")]
     stem, _, part = operation.rpartition("_")
     ufunc, position = (getattr(np, stem), int(part)) if part.isdigit() else (getattr(np, operation), 0)
     found: dict[tuple[tuple[str, ...], str], None] = {}

@@ -15,7 +15,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.build import routines
 from diffuse.stream import engine
 

@@ -17,7 +17,7 @@ from diffuse.ir.check import check
 from diffuse.ir.launch import ONE, launch
 from diffuse.ir.template import REMEMBERED, Pattern, Recorded, Use
 from diffuse.ir.view import View
-from diffuse.kernels.body import generators
+from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
@@ -30,9 +30,6 @@ from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-PLAIN = frozenset({*generators.ELEMENTWISE, "copy", "arange", "spmv", "reduceat"})
-"""Operations that go through every element once, in any order."""
-
 ONE_POINT = ONE[0]
 
 _tuple = tuple.__new__
@@ -182,7 +179,7 @@ class Engine:
                  inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...], operator: str | None
                  ) -> Pattern:
         """The pattern of an operation that is new in this place."""
-        partial, plain = False, operator is None and operation in PLAIN
+        partial, plain = False, operator is None and operations.find(operation).elementwise
         if plain:
             domain, splits = launch(shape, self.runtime.points, config.min_chunk)
         else:

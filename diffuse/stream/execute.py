@@ -9,7 +9,7 @@ from diffuse.fusion.temporaries import temporaries
 from diffuse.fusion.verify import verify
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.ir.text import window_text
-from diffuse.kernels.body import passes
+from diffuse.kernels.body import operations, passes
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.observe import trace
@@ -117,7 +117,8 @@ class Forwarder:
         ran, self._ran = self._ran, {}
         flags = self.stores.runtime.flags()
         if flags:
-            report(flags, [suspects(group.tasks) for group in ran.values()], modes or geterr())
+            report(flags, [suspects(group.tasks, operations.errors) for group in ran.values()],
+                   modes or geterr())
 
     def _take(self) -> Group:
         group = self.window.closed[0]

@@ -14,6 +14,7 @@ from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
 from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import Argument, Layout, Plane, Scratch
 from diffuse.stream.plan import Plan
 
@@ -102,6 +103,6 @@ def planes(body: Body, reduction: abi.Reduction, task: IndexTask) -> tuple[Plane
     outer, inner = prod(counts[:at]), prod(counts[at + 1:])
     item = ITEMSIZE[reduction.dtype]
     found = [Plane(0, outer, counts[at], inner * item, tile)]
-    if reduction.operator in ("argmin", "argmax"):
+    if reduction.operator in INDEXED:
         found.append(Plane(abi.index_plane(prod(counts) * item), outer, counts[at], inner * 8, tile))
     return tuple(found)

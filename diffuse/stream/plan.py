@@ -16,12 +16,9 @@ from diffuse.ir.template import Recorded
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition, Source, bits
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel
-from diffuse.kernels.targets import vectormath
 from diffuse.runtime.base import Layout
-
-COSTS = {**dict.fromkeys(vectormath.UNARY, 8), **dict.fromkeys(vectormath.BINARY, 16)}
-"""Additions that a function takes as long as, about."""
 
 
 class Plan:
@@ -89,7 +86,7 @@ class Plan:
     def cost(self, tasks: Sequence[IndexTask]) -> int:
         """The same with functions that take many instructions counted as that many operations."""
         composition = self.composition
-        return sum(sum(COSTS.get(op.kind, 1) for op in loop.ops)
+        return sum(sum(TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops)
                    * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import Effects, admit
 from diffuse.ir import IndexTask, Point, volume
 from diffuse.ir.template import Pattern, Recorded
-from diffuse.kernels.body import generators
+from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.stream.memo import Memo, Trail
@@ -227,4 +227,4 @@ class Window:
 
 def opaque(task: IndexTask | Pattern) -> bool:
     """A host function: nobody can see into it, so it fuses with nothing."""
-    return not generators.fusible(task.operation)
+    return not operations.known(task.operation)

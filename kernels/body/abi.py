@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.operations import INDEXED
 
 if TYPE_CHECKING:
     from diffuse.kernels.build.jit import Native
@@ -129,7 +130,7 @@ def partial_bytes(body: Body, reduction: Reduction, extents: Sequence[int]) -> i
     """Size of a reduction's partials, for these extents of its loop's space."""
     dims = kept(body, reduction)
     count = prod(extents[d] for d in dims) * leaves(extents, dims)
-    if reduction.operator not in ("argmin", "argmax"):
+    if reduction.operator not in INDEXED:
         return count * ITEMSIZE[reduction.dtype]
     return index_plane(count * ITEMSIZE[reduction.dtype]) + count * 8
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
 from diffuse.ir.launch import flat, letters
-from diffuse.kernels.body import generators
+from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 
 
@@ -166,7 +166,7 @@ def _fragment(window: Window, number: int, scalars: dict[Source, int], equal: Ma
     targets = tuple(Output(task.accesses[k].store.dtype, w, len(task.shape))  # type: ignore[arg-type]
                     for k, w in zip(outputs, writes, strict=True))
     builder = Builder(tuple(inputs), targets, task.signature, attribute)
-    generators.find(task.operation)(builder)
+    operations.find(task.operation).write(builder)
     reduced = {op.attribute[1] for op in builder.ops if op.kind == "reduce"}
     return Fragment(window.space(task), builder.ops, reads, [w for w in writes if w not in reduced],
                     [w for w in writes if w in reduced], any(op.kind == "scan" for op in builder.ops))

@@ -1,6 +1,6 @@
 """One op, or one reduction, on whole arrays, with the bits of the compiled kernels.
 
-Where NumPy's own function could differ in the last place (see `meaning.functions.exact`) the op is compiled
+Where NumPy's own function could differ in the last place (see `operations.exact`) the op is compiled
 as a body of its own, load, op, store over contiguous arrays, once per op and element types; the interpreter
 calls it on its blocks and the array library on arrays too small to be worth recording.
 """
@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from diffuse.ir import Privilege
+from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.body.powers import EXPONENTS
 from diffuse.kernels.meaning import functions
-from diffuse.kernels.meaning.reduce import INDEXED, Array, Fold, combine, rows, stepping
+from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 
 _HEAD = object.__basicsize__
 """An array object's first own field, after Python's header, is the address of its data."""
@@ -118,12 +118,8 @@ def _choice(name: str, *dtypes: Any) -> tuple[Any, tuple[Any, ...], Any]:
     if name == "where":
         result = np.result_type(*dtypes[1:])
         types: tuple[Any, ...] = (np.dtype(bool), result, result)
-    elif name in ("real", "imag"):
-        types, result = dtypes, np.empty(0, dtypes[0]).real.dtype
-    elif name in ("copy", "cast"):
-        types, result = dtypes, dtypes[0]
-    elif name == "erf" or name in EXPONENTS:
-        types, result = (dtypes[0],), dtypes[0]
+    elif name in functions.BY_HAND and name != "clip":
+        types, result = dtypes, np.dtype(operations.result(name, tuple(t.name for t in dtypes)))
     else:
         stem, _, part = name.rpartition("_")
         ufunc = functions.ufunc(stem if part.isdigit() else name)
@@ -131,7 +127,7 @@ def _choice(name: str, *dtypes: Any) -> tuple[Any, tuple[Any, ...], Any]:
         types = tuple(resolved[:ufunc.nin])
         result = resolved[ufunc.nin + (int(part) if part.isdigit() else 0)]
     names = tuple(t.name for t in types)
-    if functions.exact(name, names):
+    if operations.exact(name, names):
         return functions.function(name), types, result
     return routine(name, names, result.name), types, result
 
@@ -169,7 +165,7 @@ def reduce(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Arra
     """
     if array.dtype != dtype:
         array = array.astype(dtype)
-    if operator in INDEXED:
+    if operator in operations.INDEXED:
         if len(axes) == 1 and array.size:
             return np.asarray((np.argmin if operator == "argmin" else np.argmax)(array, axis=axes[0]))
     elif array.dtype.kind in "iub" or operator in ("any", "all"):

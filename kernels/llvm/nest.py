@@ -18,12 +18,13 @@ from diffuse.ir import ITEMSIZE
 from diffuse.ir.launch import SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
+from diffuse.kernels.body.operations import identity
 from diffuse.kernels.llvm import flat, memory, reduce, sparse
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.memory import Place, Step
-from diffuse.kernels.llvm.ops.rules import RULES, cast, fold, identity
+from diffuse.kernels.llvm.ops.rules import RULES, cast, fold
 from diffuse.kernels.targets.host import Target
 
 HEAD, ROW, INNER = range(3)

@@ -14,11 +14,12 @@ from diffuse.ir import ITEMSIZE
 from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.operations import INDEXED, identity
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, load, store
 from diffuse.kernels.llvm.ops.instructions import compare, either
-from diffuse.kernels.llvm.ops.rules import cast, fold, identity
+from diffuse.kernels.llvm.ops.rules import cast, fold
 
 WIDTH = 8
 """Accumulators are folded in vectors of so many."""
@@ -58,11 +59,11 @@ class Operator:
 
     def __init__(self, reduction: abi.Reduction) -> None:
         self.name, self.dtype = reduction.operator, reduction.dtype
-        self.indexed = self.name in ("argmin", "argmax")
+        self.indexed = self.name in INDEXED
         self.dtypes = (self.dtype, "int64") if self.indexed else (self.dtype,)
 
     def identity(self, code: Code) -> State:
-        value = const(code, self.dtype, identity(self.name.removeprefix("arg"), self.dtype))
+        value = const(code, self.dtype, identity(self.name, self.dtype))
         return (value, code.const("int64", 2 ** 63 - 1)) if self.indexed else (value,)
 
     def fold(self, code: Code, a: State, b: State) -> State:

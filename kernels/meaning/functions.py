@@ -1,7 +1,7 @@
 """From the name of an op to the NumPy function that computes it: `function(*inputs, out=...)`.
 
-Most ops are the ufunc of their name.  `exact` says for which of them NumPy's bits are the specification;
-for the others (transcendental functions, complex products) the compiled routine is, see `routines`.
+Most ops are the ufunc of their name.  Where NumPy's bits are not the specification (`operations.exact`), as
+for transcendental functions and complex products, the compiled routine is evaluated instead (see `routines`).
 """
 
 from __future__ import annotations
@@ -13,37 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.body.operations import EXPONENTS
 
 Array = NDArray[Any]
 Function = Callable[..., Any]
 
 _umath_clip: Any = np._core.umath.clip  # type: ignore[attr-defined]
-
-TRANSCENDENTAL = frozenset(
-    """cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan arcsin arccos arctan arctan2 sinh cosh tanh
-    arcsinh arccosh arctanh hypot logaddexp logaddexp2 erf float_power""".split())
-"""Correct to a few units in the last place only: the routine decides the bits."""
-
-COMPLEX_EXACT = frozenset(
-    """add subtract negative positive conjugate real imag equal not_equal less less_equal greater
-    greater_equal logical_and logical_or logical_xor logical_not maximum minimum fmax fmin isfinite isinf
-    isnan where copy cast""".split())
-"""What NumPy computes on complex numbers without rounding that depends on the machine."""
-
-
-def exact(name: str, dtypes: tuple[str, ...]) -> bool:
-    """Are NumPy's bits the specification of this op on arguments of these element types?"""
-    if any(np.dtype(d).kind == "c" for d in dtypes):
-        return name in COMPLEX_EXACT
-    if name == "power":
-        return all(np.dtype(d).kind in "biu" for d in dtypes)
-    return name not in TRANSCENDENTAL and name not in RAISED
-
-
-RAISED = EXPONENTS.keys() - {"power-1", "power0.5", "power2"}
-"""Powers that NumPy leaves to `pow`."""
-
 
 def cast(value: Array, out: Array) -> None:
     """NumPy's `astype`; an imaginary part is dropped without its warning."""

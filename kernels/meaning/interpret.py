@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from diffuse.ir.launch import SEGMENT
-from diffuse.kernels.body.expr import STRUCTURAL, Body, Loop
+from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
-from diffuse.kernels.meaning.functions import exact
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Plan, Step, plan
@@ -122,7 +122,7 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
 def ready(body: Body) -> bool:
     """Can the body be interpreted at once, with no routine to compile first?"""
     return all(
-        op.kind in STRUCTURAL or exact(op.kind, dtypes) or routines.ready(op.kind, dtypes, op.dtype)
+        exact(op.kind, dtypes) or routines.ready(op.kind, dtypes, op.dtype)
         for loop in body.loops for op in loop.ops
         for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
 

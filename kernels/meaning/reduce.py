@@ -25,11 +25,10 @@ from numpy.typing import NDArray
 
 from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.kernels.body.abi import ACCUMULATORS
+from diffuse.kernels.body.operations import FOLDS, INDEXED, identity
 
 Array = NDArray[Any]
 Ranges = Sequence[tuple[int, int]]
-
-INDEXED = frozenset({"argmin", "argmax"})
 
 
 def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
@@ -48,36 +47,13 @@ def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
 
 
 STEP: dict[str, Callable[..., Any]] = {
-    "sum": np.add, "prod": multiply, "min": np.minimum, "max": np.maximum,
-    "any": np.logical_or, "all": np.logical_and,
-}
+    name: multiply if name == "prod" else getattr(np, op) for name, op in FOLDS.items()}
 """The step of each operator: accumulator, element -> accumulator."""
 
 
 def stepping(operator: str, dtype: np.dtype[Any]) -> Any:
     """The step of an operator, as a ufunc with a `reduce` of its own where there is one."""
     return np.multiply if operator == "prod" and dtype.kind != "c" else STEP[operator]
-
-
-def identity(operator: str, dtype: str) -> Any:
-    """Where an accumulator starts.  A sum of floats starts at -0.0, so that a sum of -0.0 alone is -0.0."""
-    kind = np.dtype(dtype).kind
-    match operator:
-        case "sum":
-            return {"f": -0.0, "c": complex(-0.0, -0.0)}.get(kind, 0)
-        case "prod":
-            return 1
-        case "any":
-            return False
-        case "all":
-            return True
-    low = operator in ("max", "argmax")
-    if kind == "b":
-        return not low
-    if kind in "iu":
-        return int(np.iinfo(dtype).min if low else np.iinfo(dtype).max)
-    bound = float("-inf") if low else float("inf")
-    return complex(bound, bound) if kind == "c" else bound
 
 
 def better(operator: str, new: Any, old: Any) -> Any:
@@ -119,7 +95,7 @@ def _leaves(values: Array, reduced: Sequence[int], at: dict[int, int]) -> list[l
 
 
 def _leaf(operator: str, leaf: list[tuple[Any, int]], rows: bool) -> tuple[Any, int]:
-    start = (np.dtype(leaf[0][0].dtype).type(identity(operator, leaf[0][0].dtype)), leaf[0][1])
+    start = (np.dtype(leaf[0][0].dtype).type(identity(operator, leaf[0][0].dtype.name)), leaf[0][1])
     lanes = [start] * (ACCUMULATORS if rows else 1)
     for j, pair in enumerate(leaf):
         lanes[j % len(lanes)] = _pair(operator, lanes[j % len(lanes)], pair)

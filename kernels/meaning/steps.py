@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from diffuse.kernels.body.expr import STRUCTURAL, Body, Loop, Op
+from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.meaning import functions
 
@@ -157,6 +158,6 @@ def _invariant(loop: Loop, i: int) -> bool:
 def compute(loop: Loop, op: Op) -> Any:
     """What evaluates an op: NumPy where its bits are the specification, else the compiled routine."""
     dtypes = tuple(loop.ops[a].dtype for a in op.args)
-    if functions.exact(op.kind, dtypes):
+    if exact(op.kind, dtypes):
         return functions.function(op.kind)
     return routines.routine(op.kind, dtypes, op.dtype)

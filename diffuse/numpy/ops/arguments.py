@@ -10,13 +10,10 @@ import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse.ir import Point
+from diffuse.kernels.body.operations import FOLDS
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, host
 from diffuse.numpy.ops import elementwise
-
-UFUNC = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
-         "all": "logical_and"}
-"""The ufuncs that reductions repeat."""
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -39,7 +36,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
                  ) -> numpy.dtype[Any]:
     """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""
-    function: Any = getattr(numpy, UFUNC[operator])
+    function: Any = getattr(numpy, FOLDS[operator])
     types = function.resolve_dtypes((target, element, None), signature=(asked, None, None), casting="unsafe",
                                     reduction=True)
     found: numpy.dtype[Any] = types[0]

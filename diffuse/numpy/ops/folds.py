@@ -12,6 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse.ir import Point, view
 from diffuse.ir.launch import ROWS
+from diffuse.kernels.body.operations import FOLDS
 from diffuse.kernels.build import small_folds
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.numpy.arrays import base, views
@@ -19,7 +20,7 @@ from diffuse.numpy.arrays.base import Array, host, hosted, operand, ready, recor
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import creation, elementwise
-from diffuse.numpy.ops.arguments import UFUNC, axes_of, computing, fits, into, number, receives, spreads
+from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
 from diffuse.stream import engine
 
@@ -80,7 +81,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
     if first is not _NoValue:
-        result = ufuncs[UFUNC[operator]](result, first)
+        result = ufuncs[FOLDS[operator]](result, first)
     return result if target is None else into(target, result, out)
 
 
@@ -107,7 +108,7 @@ def small_total(operator: str, x: Array) -> Any:
     if operator in ("sum", "prod") and name[0] == "f":
         found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
         return found if isfinite(found) else None
-    return getattr(ufuncs[UFUNC[operator]].numpy, "reduce")(host(x), axis=None)
+    return getattr(ufuncs[FOLDS[operator]].numpy, "reduce")(host(x), axis=None)
 
 
 def glance(operator: str, x: Array) -> Any:
@@ -140,7 +141,7 @@ def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: 
         options["where"] = where
     if initial is not _NoValue:
         options["initial"] = initial
-    function = getattr(numpy, UFUNC[operator]).reduce
+    function = getattr(numpy, FOLDS[operator]).reduce
     return fallback.call(function, (a, axis, dtype, out), options, silent="inspection")
 
 
@@ -213,7 +214,7 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = getattr(numpy, UFUNC[operator]).reduce(memory, axes, wanted)
+        found = getattr(numpy, FOLDS[operator]).reduce(memory, axes, wanted)
     if keepdims:
         shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
         found = numpy.asarray(found, wanted).reshape(shape)

@@ -1,7 +1,7 @@
 """Powers to small constant exponents: `x ** 3` and `np.power(x, -0.5)` as operations of one input.
 
 NumPy takes a product, a quotient and a root in the place of `pow` for the exponents 2, -1 and 0.5; Diffuse
-does so for all of `kernels.powers`, with results at most one unit in the last place from the correctly
+does so for all of `operations.EXPONENTS`, with results at most one unit in the last place from the correctly
 rounded ones.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.kernels.body.powers import NAMES
+from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.numpy.arrays.base import ARRAYS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops import ufuncs
@@ -38,7 +38,7 @@ class _Constant:
         return source, result
 
 
-RAISED = {exponent: ufuncs.ufunc(_Constant(exponent), name) for exponent, name in NAMES.items()}
+RAISED = {exponent: ufuncs.ufunc(_Constant(exponent), name) for name, exponent in EXPONENTS.items()}
 
 
 def raised(x: Any, exponent: Any) -> ufuncs.ufunc | None:

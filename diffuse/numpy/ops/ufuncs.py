@@ -10,9 +10,8 @@ from typing import Any
 import numpy
 
 from diffuse.ir import Scalar
-from diffuse.kernels.body import generators
+from diffuse.kernels.body import operations
 from diffuse.kernels.build import routines
-from diffuse.kernels.meaning import functions
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
@@ -28,8 +27,7 @@ SPLIT = {
 """Operations with two results, each computed by an operation of its own."""
 
 SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
-FOLDS = {"add": "sum", "multiply": "prod", "minimum": "min", "maximum": "max", "logical_or": "any",
-         "logical_and": "all"}
+FOLDS = {op: operator for operator, op in operations.FOLDS.items()}
 SCANS = {"add": "cumsum", "multiply": "cumprod"}
 _NoValue: Any = numpy._NoValue
 EXTREMA = ("maximum", "minimum")
@@ -56,7 +54,7 @@ class ufunc:
         self.signature = function.signature
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
-            generators.fusible(name) for name in SPLIT.get(self.operation, (self.operation,)))
+            operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
         self.host: Callable[..., Any] = function if _exact(self) else _routine(self)
         """The operation on memory, at once, with the bits of compiled code."""
 
@@ -328,7 +326,7 @@ def alone(out: Any) -> Any:
 def _exact(function: ufunc) -> bool:
     """Does NumPy itself define every bit of the operation, for all element types?"""
     names = SPLIT.get(function.operation, (function.operation,))
-    return not function.recordable or all(functions.exact(name, (kind,) * function.nin)
+    return not function.recordable or all(operations.exact(name, (kind,) * function.nin)
                                           for name in names for kind in ("float64", "complex128"))
 
 
@@ -343,7 +341,7 @@ def _routine(function: ufunc) -> Callable[..., Any]:
             types = function.numpy.resolve_dtypes((*[_kind(v) for v in values], *[None] * function.nout))
             native = all(t in NATIVE for t in types) and function.nout == 1
             names = tuple([t.name for t in types[:function.nin]])
-            plain = not native or functions.exact(function.operation, names)
+            plain = not native or operations.exact(function.operation, names)
             found = known[key] = plain, types
         plain, types = found
         if plain:

@@ -1,6 +1,6 @@
 """Formulas over float64, from Python's operators to ops of the kernel language.
 
-A *formula* is a function of `Term`s; `formula(name)` registers it as the generator of the operation
+A *formula* is a function of `Term`s; `formula(name)` declares it as the operation
 `special.<name>`.  Whatever the element types, it computes in float64, lane by lane and without branches:
 every case is computed for every element and `choose` picks one, so that a result depends on its element alone
 and compiled code has the bits of the interpreter.  A case that is not chosen gets an argument that is
@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from diffuse.kernels.body.expr import Builder
-from diffuse.kernels.body.generators import generator
+from diffuse.kernels.body.operations import Operation, declare
 
 PREFIX = "special."
 """What the names of the operations begin with."""
@@ -151,12 +151,12 @@ def copysign(size: Term | float, sign: Term) -> Term:
 
 Formula = Callable[..., Term]
 
-FORMULAS: dict[str, int] = {}
-"""The operations written as formulas: name without prefix, number of inputs."""
+FORMULAS: list[str] = []
+"""The operations written as formulas, without prefix."""
 
 
 def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
-    """Register a formula of so many inputs."""
+    """Declare a formula of so many inputs as an operation."""
     def register(function: Formula) -> Formula:
         def body(b: Builder) -> None:
             values = [Term(b, b.cast(b.input(k), "float64")) for k in range(inputs)]
@@ -165,9 +165,8 @@ def formula(name: str, inputs: int = 1) -> Callable[[Formula], Formula]:
                 result = _single(result)
             b.store(b.cast(result.value, b.signature[-1]))
 
-        body.__qualname__ = f"{PREFIX}{name}"
-        FORMULAS[name] = inputs
-        generator(PREFIX + name)(body)
+        FORMULAS.append(name)
+        declare(Operation(PREFIX + name, inputs, body=body))
         return function
     return register
 

@@ -15,7 +15,7 @@ import numpy
 import scipy.special
 
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi, generators
+from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.build import jit
 from diffuse.kernels.build.routines import Routine
@@ -42,7 +42,7 @@ class special_ufunc(ufunc):
         super().__init__(function)
         self.__name__ = name
         self.operation = PREFIX + name
-        self.recordable = generators.fusible(self.operation)
+        self.recordable = operations.known(self.operation)
         self.host = self._at_once
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -128,7 +128,7 @@ def _kind(value: Any) -> Any:
 
 
 class Fragment(Routine):
-    """A compiled operation of a registered generator on whole arrays: `fragment(*inputs, out=...)`."""
+    """A compiled operation of the table on whole arrays: `fragment(*inputs, out=...)`."""
 
     def __init__(self, source: Body) -> None:
         self.strides = [numpy.dtype(a.dtype).itemsize for a in source.arguments]
@@ -160,7 +160,7 @@ def body(operation: str, signature: tuple[str, ...]) -> Body:
                  for k, d in enumerate(signature)]
     loads = tuple([Op("load", d, (), k) for k, d in enumerate(signature[:count])])
     builder = Builder(loads, (Output(signature[-1], count, 1),), signature)
-    generators.find(operation)(builder)
+    operations.find(operation).write(builder)
     return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
 
 

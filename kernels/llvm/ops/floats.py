@@ -231,10 +231,6 @@ def logaddexp(base: str) -> Rule:
     return rule
 
 
-def copy(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    return values[0]
-
-
 _MATH = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
     "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
@@ -287,6 +283,5 @@ TABLE: Table = {
     "copysign": {"f": copysign},
     "conjugate": {"f": identity},
     "where": {"biufc": where},
-    "copy": {"biufc": copy},
     **{name: {"f": transcendental(c)} for name, c in _MATH.items()},
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from diffuse.kernels.body.powers import EXPONENTS
+from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.llvm.code import Code, Value
 from diffuse.kernels.llvm.expansion import bits, branched
 from diffuse.kernels.llvm.ops.instructions import (

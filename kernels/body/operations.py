@@ -1,0 +1,289 @@
+"""The table of operations: what everybody needs to know about one stands in its row, and only there.
+
+An *operation* is what a library records and a task is called: "add", "cumsum", "special.gamma".  An *op* is
+a word of the kernel language, of which bodies are made (expr.py).  A row without a `body` is both: the
+operation applies the op of its name to each element.  A row with a `body` is an operation written in ops::
+
+    def lerp(b: Builder) -> None:
+        x, y, t = b.input(0), b.input(1), b.input(2)
+        way = b.emit("subtract", "float64", y, x)
+        b.store(b.emit("add", "float64", x, b.emit("multiply", "float64", t, way)))
+
+    declare(Operation("lerp", 3, body=lerp))
+
+An op also needs a lowering rule (`kernels.llvm.ops`), and a meaning (`kernels.meaning.functions`) unless it
+is the ufunc of its name.  A task whose operation has no row still runs, as the host function that it was
+issued with (`engine.call`); it is fused with nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.body.expr import STRUCTURAL, Builder
+from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
+
+Generator = Callable[[Builder], None]
+
+ALL, REAL, INTEGER, NONE = "biufc", "biuf", "biu", ""
+"""Element types by their first letters: b(ool) i(nt) u(int) f(loat) c(omplex)."""
+
+RANGE = OVERFLOW | UNDERFLOW
+
+
+class Operation(NamedTuple):
+    """One row."""
+
+    name: str
+    arity: int = 1
+    """How many inputs it has."""
+    result: str = "first"
+    """The element type of the op's result: that of the "first" or "last" input, that of the "real" part of
+    the first, or always this one."""
+    inputs: str = "alike"
+    """Which element types the op takes together, a key of `INPUTS`."""
+    exact: str = ALL
+    """Letters of the element types for which NumPy's bits are the specification.  For the others, such as
+    floats of transcendental functions, the compiled routine is (see `routines`)."""
+    errors: int = 0
+    """The floating-point errors that it can raise on floats and complex numbers."""
+    integer_errors: int = 0
+    """And on integers."""
+    cost: int = 1
+    """Additions that it takes as long as, about."""
+    rounded: bool = True
+    """Is the lowered result to be rounded to float16?  Not where it is one whenever the inputs are."""
+    body: Generator | None = None
+    """What writes the operation in other ops; None if it is an op of the kernel language itself."""
+    elementwise: bool = True
+    """Does it go through every element once, in any order?"""
+    word: str = ""
+    """What NumPy calls it in its warnings, if not by its name."""
+
+    def write(self, b: Builder) -> None:
+        """Write the operation's fragment."""
+        if self.body is not None:
+            self.body(b)
+        else:
+            b.store(b.emit(self.name, b.signature[-1], *[b.input(k) for k in range(len(b.inputs))]))
+
+
+INPUTS: dict[str, Callable[[tuple[str, ...]], bool]] = {
+    "alike": lambda types: len(set(types)) <= 1,
+    "alike or mixed": lambda types: len(set(types)) == 1 or set(types) == {"int64", "uint64"},
+    "bool, then alike": lambda types: types[0] == "bool" and len(set(types[1:])) == 1,
+    "a float, then int32 or int64": lambda types: types[0][0] == "f" and types[1] in ("int32", "int64"),
+}
+"""Rules for the element types of an op's inputs."""
+
+TABLE: dict[str, Operation] = {}
+"""Every operation by its name."""
+
+
+def declare(operation: Operation) -> None:
+    """Add a row to the table."""
+    if operation.name in TABLE:
+        raise ValueError(f"operation {operation.name!r} is declared already, and a name stands for one "
+                         f"operation: choose another name, such as 'mine.{operation.name}'")
+    TABLE[operation.name] = operation
+
+
+def known(operation: str) -> bool:
+    """Has it a row?  Then its tasks can be fused."""
+    return operation in TABLE or operation.partition(":")[0] in TABLE
+
+
+def find(operation: str) -> Operation:
+    """The row of a task's operation; `cumsum:1` is found under `cumsum`, its attribute is after the colon."""
+    found = TABLE.get(operation) or TABLE.get(operation.partition(":")[0])
+    if found is None:
+        raise KeyError(f"operation {operation!r} has no row: declare(Operation({operation!r}, ...))")
+    return found
+
+
+def op(name: str) -> Operation:
+    """The row of an op of the kernel language."""
+    found = TABLE.get(name)
+    if found is None or found.body is not None:
+        raise TypeError(f"{name!r} is no op of the kernel language: declare(Operation({name!r}, ...)), "
+                        "with a lowering rule")
+    return found
+
+
+def result(name: str, inputs: tuple[str, ...]) -> str:
+    """The element type that an op gives for inputs of these; TypeError where it does not take them."""
+    row = op(name)
+    if len(inputs) != row.arity:
+        raise TypeError(f"{name!r} takes {row.arity} inputs, not {len(inputs)}")
+    if not INPUTS[row.inputs](inputs):
+        raise TypeError(f"{name!r} takes inputs that are {row.inputs}, not {', '.join(inputs)}")
+    match row.result:
+        case "first" | "last":
+            return inputs[-1 if row.result == "last" else 0]
+        case "real":
+            return {"complex64": "float32", "complex128": "float64"}.get(inputs[0], inputs[0])
+    return row.result
+
+
+def exact(name: str, types: tuple[str, ...]) -> bool:
+    """Are NumPy's bits the specification of this op on inputs of these element types?"""
+    return name in STRUCTURAL or all(t[0] in TABLE[name].exact for t in types)
+
+
+def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
+    """NumPy's word for a task's operation, and the floating-point errors that it can raise."""
+    row = TABLE.get(operation.partition(":")[0])
+    if row is None or operation == "copy" and len(set(signature)) == 1:  # no cast
+        return operation, 0
+    floats = any(t[0] in "fc" for t in signature)
+    return row.word or row.name, row.errors if floats else row.integer_errors
+
+
+# Reductions
+
+FOLDS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
+         "all": "logical_and"}
+"""The op that each operator of `reduce` folds with."""
+
+INDEXED = frozenset({"argmin", "argmax"})
+"""Operators of `reduce` that fold pairs of a value and its index."""
+
+
+def identity(operator: str, dtype: str) -> object:
+    """What a reduction starts from: to fold it with x gives x, to the bit.
+
+    A float sum starts from -0.0, so that a sum of negative zeros stays one.  (A complex product of 1 and an
+    infinity is NaN: that identity is one of finite numbers only.)
+    """
+    match operator.removeprefix("arg"), dtype[0]:
+        case "any" | "all", _:
+            return operator == "all"
+        case "sum", letter:
+            return {"b": False, "f": -0.0, "c": complex(-0.0, -0.0)}.get(letter, 0)
+        case "prod", letter:
+            return {"b": True, "f": 1.0, "c": complex(1.0, 0.0)}.get(letter, 1)
+        case extreme, "b":
+            return extreme == "min"
+        case extreme, ("i" | "u") as letter:
+            values = 2 ** (8 * ITEMSIZE[dtype])
+            least = 0 if letter == "u" else -values // 2
+            return least if extreme == "max" else least + values - 1
+        case extreme, letter:
+            bound = -math.inf if extreme == "max" else math.inf
+            return complex(bound, bound) if letter == "c" else bound
+
+
+# Bodies of the operations that are no ops
+
+
+def _copy(b: Builder) -> None:
+    """NumPy's assignment: the input, cast; a fill when the input is a scalar."""
+    b.store(b.input(0))
+
+
+def _arange(b: Builder) -> None:
+    """start + i * step along the last dimension, as NumPy's fill loops compute it."""
+    start, step = b.input(0), b.input(1)
+    dtype = b.signature[-1]
+    i = b.cast(b.index(b.outputs[0].rank - 1), dtype)
+    b.store(b.emit("add", dtype, start, b.emit("multiply", dtype, i, step)))
+
+
+def _rows(b: Builder) -> None:
+    """Of a sparse matrix, given by first and last positions, values and columns, times a dense operand; or
+    with values alone their sums between those positions: of none, zero."""
+    bounds = b.input(0), b.input(1)
+    operands = tuple([b.argument(k) for k in range(2, len(b.inputs))])
+    b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
+
+
+def _dot(b: Builder) -> None:
+    """Sum of products, in the computing type of the signature."""
+    b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
+
+
+def _fold(operator: str) -> Generator:
+    def body(b: Builder) -> None:
+        value = b.input(0)
+        b.reduce(b.cast(value, "bool") if operator in ("any", "all") else value, operator)
+    return body
+
+
+def _scan(operator: str) -> Generator:
+    def body(b: Builder) -> None:
+        value = b.input(0)
+        b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
+    return body
+
+
+# The rows.  Operations that have every fact in common share one.
+
+EXPONENTS = {f"power{n}": float(n) for n in (-4, -3, -2, -1.5, -1, -0.5, 0.5, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8)}
+"""Powers to small constant exponents, operations of one input, such as `power3` or `power-0.5`.  The value of
+a scalar is data and belongs to no kernel: whoever records `x ** 3` decides that it is one of these."""
+
+_AS_NUMPY = {"power-1", "power0.5", "power2"}
+"""The others NumPy leaves to `pow`."""
+
+_ROWS = [
+    # names, arity, and what differs from the defaults
+    Operation("add subtract", 2, errors=RANGE | INVALID),
+    Operation("multiply", 2, exact=REAL, errors=RANGE | INVALID),
+    Operation("divide", 2, exact=REAL, errors=DIVIDE | RANGE | INVALID),
+    Operation("floor_divide", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE | OVERFLOW),
+    Operation("remainder fmod", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE),
+    Operation("reciprocal", exact=REAL, errors=DIVIDE | RANGE | INVALID, integer_errors=DIVIDE | INVALID),
+    Operation("power float_power", 2, exact=INTEGER, errors=DIVIDE | RANGE | INVALID, cost=16),
+    *[Operation(name, exact=REAL if name in _AS_NUMPY else NONE, errors=DIVIDE | RANGE | INVALID,
+                cost=1 if name in _AS_NUMPY else 8, word="power") for name in EXPONENTS],
+    Operation("square", exact=REAL, errors=RANGE | INVALID),
+    Operation("sqrt", exact=REAL, errors=INVALID),
+    Operation("negative positive conjugate", rounded=False),
+    Operation("fabs sign rint floor ceil trunc", exact=REAL, rounded=False),
+    Operation("absolute", result="real", exact=REAL, errors=RANGE | INVALID, rounded=False),
+    Operation("real", result="real", rounded=False),
+    Operation("imag", result="real"),
+
+    Operation("exp exp2 expm1 sinh cosh tan", exact=NONE, errors=RANGE | INVALID, cost=8),
+    Operation("log log2 log10 log1p arctanh", exact=NONE, errors=DIVIDE | INVALID, cost=8),
+    Operation("sin cos tanh arcsin arccos arccosh", exact=NONE, errors=INVALID, cost=8),
+    Operation("arctan arcsinh cbrt erf", exact=NONE, cost=8),
+    Operation("arctan2", 2, exact=NONE, cost=16),
+    Operation("hypot", 2, exact=NONE, errors=RANGE | INVALID, cost=16),
+    Operation("logaddexp logaddexp2", 2, exact=NONE, errors=DIVIDE | RANGE | INVALID, cost=16),
+
+    Operation("maximum minimum fmax fmin", 2, rounded=False),
+    Operation("clip", 3, exact=REAL, rounded=False),
+    Operation("where", 3, "last", "bool, then alike", rounded=False),
+    Operation("equal not_equal less less_equal greater greater_equal", 2, "bool", "alike or mixed"),
+    Operation("logical_and logical_or logical_xor", 2, "bool"),
+    Operation("logical_not isfinite isinf isnan", result="bool"),
+    Operation("signbit", result="bool", exact=REAL),
+
+    Operation("degrees radians deg2rad rad2deg spacing modf_0 modf_1 frexp_0 invert", exact=REAL),
+    Operation("frexp_1", result="int32", exact=REAL),
+    Operation("bitwise_count", result="uint8", exact=REAL),
+    Operation("gcd lcm bitwise_and bitwise_or bitwise_xor left_shift right_shift", 2, exact=REAL),
+    Operation("heaviside copysign", 2, exact=REAL, rounded=False),
+    Operation("nextafter", 2, exact=REAL, errors=RANGE),
+    Operation("ldexp", 2, inputs="a float, then int32 or int64", exact=REAL, errors=RANGE | INVALID),
+
+    Operation("copy", body=_copy, errors=RANGE | INVALID, word="cast"),
+    Operation("arange", 2, body=_arange),
+    Operation("spmv", 5, body=_rows),
+    Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
+    Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),
+    *[Operation(name, body=_fold(name), elementwise=False, errors=RANGE | INVALID, word="reduce")
+      for name in ("sum", "prod")],
+    *[Operation(name, body=_fold(name), elementwise=False)
+      for name in ("min", "max", "any", "all", *sorted(INDEXED))],
+    *[Operation(name, body=_scan(operator), elementwise=False, errors=RANGE | INVALID, word="accumulate")
+      for name, operator in (("cumsum", "sum"), ("cumprod", "prod"))],
+]
+
+for _row in _ROWS:
+    for _name in _row.name.split():
+        declare(_row._replace(name=_name))
