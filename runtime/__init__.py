@@ -40,6 +40,15 @@ def prepare(name: str) -> Callable[[], None] | None:
     return _threads if name == "local" else None
 
 
+def start(name: str) -> None:
+    """Start what a runtime runs on, if that can be done only once and another library is about to do it.  No
+    threads: an import may be under way, for which their imports would wait."""
+    if name == "legate":
+        from diffuse.runtime.legate import prepare
+
+        prepare.start()
+
+
 def _threads() -> None:
     """Make the thread pool's machine code."""
     from diffuse.runtime.local import pool

@@ -366,7 +366,7 @@ def test_both_see_what_the_other_writes_on_two_ranks(tmp_path: Path) -> None:
 
 
 FALLBACK = WITH_CUPYNUMERIC + """
-from diffuse.numpy import distributed
+from diffuse.numpy.bridge import distributed
 find, ran = distributed.find, []
 def watched(name):
     function = find(name)

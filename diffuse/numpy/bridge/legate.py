@@ -20,6 +20,7 @@ import numpy
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, hosted
 from diffuse.numpy.arrays.forms import Mirror, row_major
+from diffuse.runtime import start
 from diffuse.settings import config
 from diffuse.stream import engine
 from diffuse.stream.stores import Storage
@@ -33,12 +34,11 @@ _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 
 
 class _Starter(MetaPathFinder):
-    """Starts the runtime when a program imports cuPyNumeric, which would start Legate otherwise than Diffuse
-    needs it."""
+    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         if fullname == "cupynumeric":
-            _ = engine.current().runtime
+            start(config.runtime)
 
 
 sys.meta_path.insert(0, _Starter())
