@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from diffuse.ir import Access, AccessMap, IndexTask, Point, Privilege, Scalar, Split, Store, tiling
+from diffuse.ir import (
+    Access,
+    AccessMap,
+    Decomposition,
+    IndexTask,
+    Point,
+    Privilege,
+    Scalar,
+    Split,
+    Store,
+    tiling,
+)
 
 Row = tuple[int, tuple[tuple[int, int], ...]]
 Rows = tuple[Row, ...]
@@ -94,7 +105,7 @@ def split(shape: Point, points: int | Point, axis: int | Point = 0) -> tuple[Spl
 def access(region: Region, shape: Point, splits: tuple[Split, ...], privilege: Privilege,
            operator: str | None = None) -> Access:
     map = AccessMap(region.rows, region.free)
-    return Access(region.store, map, tiling(region.store, map, shape, splits), privilege, operator)
+    return Access(region.store, map, privilege, operator, tiling(region.store, map, shape, splits))
 
 
 def task(operation: str, reads: Iterable[Region | float], writes: Region | Sequence[Region], *,
@@ -130,4 +141,5 @@ def over(shape: Point, operation: str, reads: Iterable[Region | float],
     accesses += [access(w, shape, splits, privilege, operator) for w, privilege, operator in writes]
     signature = tuple(a.store.dtype for a in accesses) + tuple(s.dtype for s in scalars)
     domain = (points,) if isinstance(points, int) else points
-    return IndexTask(operation, signature, shape, domain, splits, tuple(accesses), tuple(scalars), where)
+    return IndexTask(operation, signature, shape, tuple(accesses), tuple(scalars),
+                     Decomposition(domain, splits), where)

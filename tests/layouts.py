@@ -44,7 +44,7 @@ class Case:
             found = views.of(shape, plain.dtype.name, shown, part.itemsize, at, part.strides, part.shape)
             store = Store(slot, found.frame, found.dtype)
             privilege = kinds[slot] if pick.random() < 0.6 else READ
-            seen = Access(store, found, found.partition(store, cuts), privilege)
+            seen = Access(store, found, privilege, None, found.partition(store, cuts))
             arguments.append(Argument(1 + 9 * len(arguments), slot, normal(shape, plain.dtype.name), seen,
                                       privilege))
             self.spaces.append(cuts[0])

@@ -6,7 +6,18 @@ from random import Random
 
 import pytest
 
-from diffuse.ir import Access, AccessMap, IndexTask, Privilege, Replicated, Scalar, Split, Store
+from diffuse.ir import (
+    ONE,
+    Access,
+    AccessMap,
+    Decomposition,
+    IndexTask,
+    Privilege,
+    Replicated,
+    Scalar,
+    Split,
+    Store,
+)
 from diffuse.ir.check import RULES, check
 from tests import windows
 from tests.build import Region, array, over, reduction, task
@@ -21,6 +32,11 @@ def changed(position: int, **fields: object) -> IndexTask:
     accesses = list(good.accesses)
     accesses[position] = accesses[position]._replace(**fields)  # type: ignore[arg-type]
     return good._replace(accesses=tuple(accesses))
+
+
+def cut(decomposition: Decomposition) -> IndexTask:
+    """The good task with another decomposition."""
+    return good._replace(decomposition=decomposition)
 
 
 def rows(*rows: tuple[int, tuple[tuple[int, int], ...]]) -> AccessMap:
@@ -39,11 +55,11 @@ def beyond(region: Region, by: int) -> Region:
     (changed(0, partition=None), "parts", "None of task 'add' is no Replicated or Tiling"),
     (good._replace(signature=("float64",)), "signature", "1 element types for 2 accesses and 1 scalars"),
     (good._replace(shape=(0,)), "extents", "issue no task for no elements"),
-    (good._replace(domain=(0,)), "extents", "launch domain (0,)"),
-    (good._replace(splits=()), "splits", "0 splits for 1 launch dimensions"),
-    (good._replace(splits=(Split(1, 2),)), "splits", "cuts axis 1 of shape (8,)"),
-    (good._replace(splits=(Split(0, 1),)), "splits", "4 tiles of 1 must reach 8"),
-    (good._replace(splits=(Split(0, 0),)), "splits", "leaves out indices of axis 0"),
+    (cut(Decomposition((0,), good.splits)), "extents", "launch domain (0,)"),
+    (cut(Decomposition((4,), ())), "splits", "0 splits for 1 launch dimensions"),
+    (cut(Decomposition((4,), (Split(1, 2),))), "splits", "cuts axis 1 of shape (8,)"),
+    (cut(Decomposition((4,), (Split(0, 1),))), "splits", "4 tiles of 1 must reach 8"),
+    (cut(Decomposition((4,), (Split(0, 0),))), "splits", "leaves out indices of axis 0"),
     (changed(0, map=rows()), "map dimensions", "0 rows for 1 dimensions"),
     (changed(0, map=rows((0, ((1, 1),)))), "map dimensions", "[1] of an iteration space of rank 1"),
     (changed(0, map=rows((0, ((0, 1), (0, 1))))), "map dimensions", "give each dimension once"),
@@ -92,8 +108,8 @@ def test_an_error_ends_with_the_users_line() -> None:
     task("copy", [1.0], array(9), axis=-1),                 # no dimensions
     task("copy", [1.0], array(9, 8, 8), points=(2, 4), axis=(0, 1)),
     task("copy", [1.0], m.diagonal(), points=2),
-    IndexTask("rw", ("float64",), (8,), (1,), (Split(-1, 0),),
-              (Access(Store(0, (8,), "float64"), rows((0, ((0, 1),))), Replicated(), RW),)),
+    IndexTask("rw", ("float64",), (8,), (Access(Store(0, (8,), "float64"), rows((0, ((0, 1),))), RW),), (),
+              ONE),
 ])
 def test_a_well_formed_task_passes(right: IndexTask) -> None:
     check(right)

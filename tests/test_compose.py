@@ -5,7 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from diffuse.ir import Access, IndexTask, Point, Privilege, Scalar, Split, Store, tiling, view
+from diffuse.ir import (
+    ONE,
+    Access,
+    Decomposition,
+    IndexTask,
+    Point,
+    Privilege,
+    Scalar,
+    Split,
+    Store,
+    tiling,
+    view,
+)
 from diffuse.kernels.body import passes
 from diffuse.kernels.body.compose import Composition, alike, compose
 from diffuse.kernels.body.expr import Builder
@@ -39,14 +51,15 @@ def task(operation: str, inputs: Iterable[Array | float], out: Array, points: in
     accesses, scalars = [], []
     for position, x in enumerate(inputs):
         if isinstance(x, Array):
-            accesses.append(Access(x.store, x.view, tiling(x.store, x.view, x.shape, splits), Privilege.READ))
+            accesses.append(Access(x.store, x.view, Privilege.READ, None,
+                                   tiling(x.store, x.view, x.shape, splits)))
         else:
             scalars.append(Scalar(position, "float64", x))
     written = tiling(out.store, out.view, out.shape, splits)
-    accesses.append(Access(out.store, out.view, written, Privilege.WRITE))
+    accesses.append(Access(out.store, out.view, Privilege.WRITE, None, written))
     signature = ("float64",) * (len(accesses) + len(scalars))
-    return IndexTask(operation, signature, out.shape, (points,), splits, tuple(accesses), tuple(scalars),
-                     "here:1")
+    return IndexTask(operation, signature, out.shape, tuple(accesses), tuple(scalars),
+                     Decomposition((points,), splits), "here:1")
 
 
 def made(tasks: list[IndexTask], gone: set[int]) -> Composition:
@@ -199,10 +212,10 @@ def test_transposed_operands_turn_the_loops() -> None:
     store = Array(0, (10, 6))
     turned = view.of((10, 6), "float64", "float64", SIZE, 0, (SIZE, 6 * SIZE), (6, 10))
     splits = (Split(-1, 0),)
-    read, write = (Access(Store(i, (10, 6), "float64"), turned,
-                          tiling(store.store, turned, (6, 10), splits), p)
+    read, write = (Access(Store(i, (10, 6), "float64"), turned, p, None,
+                          tiling(store.store, turned, (6, 10), splits))
                    for i, p in ((0, Privilege.READ), (1, Privilege.WRITE)))
-    one = IndexTask("sqrt", ("float64", "float64"), (6, 10), (1,), splits, (read, write))
+    one = IndexTask("sqrt", ("float64", "float64"), (6, 10), (read, write), (), ONE)
     assert made([one], set()).body.loops[0].order == (1, 0)
 
 

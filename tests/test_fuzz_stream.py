@@ -207,7 +207,7 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             return
         before = stores.runtime
         stores._runtime = mine = Local(points) if seed is None else Reference(points, seed)
-        engine.current().forget_launches()
+        engine.current().forget_decompositions()
         try:
             yield
         finally:
@@ -215,7 +215,7 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             if isinstance(mine, Local):
                 mine.close()
             stores._runtime = before
-            engine.current().forget_launches()
+            engine.current().forget_decompositions()
 
 
 VARIANTS: tuple[dict[str, Any], ...] = (

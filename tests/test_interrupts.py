@@ -148,9 +148,10 @@ def test_the_program_runs_half_a_second_ahead(speed: float, work: int,
 
 
 def test_a_group_that_would_take_long_makes_the_window_no_larger() -> None:
+    from diffuse.stream.stores import Stores
     from diffuse.stream.window import FIRST_SIZE, Window
 
-    window = Window({})
+    window = Window(Stores())
     assert not window.heavy
     window.open.recorded = [None] * FIRST_SIZE  # type: ignore[list-item]
     window.open.shapes = {(1000, 1000)}

@@ -191,7 +191,7 @@ def test_arbitrary_tilings_against_enumeration(rng: Random) -> None:
     owned = [{p: sub_store(t, store, p) for p in points(domain)} for t in (first, second)]
     if disjoint(first, domain):
         assert not any(owned[0][p] & owned[0][q] for p in owned[0] for q in owned[0] if p != q)
-    claim = relation(Access(store, whole, first, R), Access(store, whole, second, R), domain)
+    claim = relation(Access(store, whole, R, None, first), Access(store, whole, R, None, second), domain)
     meets = {(p, q) for p in owned[0] for q in owned[1] if owned[0][p] & owned[1][q]}
     if claim is not Relation.ALIAS:
         assert all(p == q for p, q in meets)

@@ -56,7 +56,7 @@ def test_each_rule_against_races_is_needed(name: str) -> None:
 
 def test_equal_partitions_do_not_excuse_overlapping_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The paper takes equal partitions for point-wise dependence: true only of disjoint tiles."""
-    monkeypatch.setattr("diffuse.ir.disjoint", lambda partition, domain: True)
+    monkeypatch.setattr("diffuse.ir.alias.disjoint", lambda partition, domain: True)
     assert unsound("disjoint writes") is not None
 
 

@@ -31,14 +31,14 @@ def points(request: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     with settings.using(compile="wait", window="auto", min_chunk=64, small=0, runtime="local"):
         engine.fence()
         before, stores._runtime = stores.runtime, Local(request.param)
-        engine.current().forget_launches()
+        engine.current().forget_decompositions()
         monkeypatch.setattr(pairs, "CHUNKS", (1, 7))
         monkeypatch.setattr(pairs, "_known", {})
         yield request.param
         engine.fence()
         stores._runtime.close()
         stores._runtime = before
-        engine.current().forget_launches()
+        engine.current().forget_decompositions()
 
 
 def data(rows: int, columns: int = 30, dtype: str = "float64", seed: int = 0) -> Any:

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from diffuse import settings
-from diffuse.ir import Access, Privilege, Store, view
-from diffuse.ir.launch import ONE
+from diffuse.ir import ONE, Access, Privilege, Store, view
 from diffuse.observe.floaterrors import DIVIDE, INVALID
 from diffuse.runtime import RUNTIMES, make
 from diffuse.runtime.base import Argument, Launch, Layout, Runtime, Scratch
@@ -171,7 +170,7 @@ def touched(extent: int) -> Layout:
             (3, line, extent, Privilege.READ), (5, line, extent, Privilege.WRITE),
             (9, one.broadcast((extent,)), 1, Privilege.READ_WRITE)]):
         store = Store(slot, (n,), "float64")
-        access = Access(store, shown, shown.partition(store, ONE[1]), privilege)
+        access = Access(store, shown, privilege, None, shown.partition(store, ONE[1]))
         arguments.append(Argument(word, slot, ((n,), "float64"), access, privilege))
     return Layout(tuple(arguments), (Scratch(8, 24),), "scale")
 

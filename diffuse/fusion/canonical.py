@@ -91,7 +91,9 @@ class Numbering:
 
     def row(self, task: IndexTask) -> Row:
         """Number what `task` is the first to use, and return the task in those numbers."""
-        operation, signature, shape, domain, splits, accesses, scalars, _ = task
+        operation, signature, shape, accesses, scalars, decomposition, _ = task
+        assert decomposition is not None
+        domain, splits = decomposition
         last = self._last
         space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, splits)
         place: Any = True if domain == self._domain else self._place(domain)
@@ -99,7 +101,7 @@ class Numbering:
         row: list[Any] = [operation, signature, space, place, values]
         seen = self._seen
         for access in accesses:
-            store, map, partition, privilege, operator = access
+            store, map, privilege, operator, partition = access
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
                 row += (*self._view(access, shape, splits, domain), privilege, operator)
@@ -135,7 +137,7 @@ class Numbering:
     def _view(self, access: Access, shape: Point, splits: tuple[Split, ...], domain: Point
               ) -> tuple[int, Any]:
         """Slot and `View` of an access whose view was not found by identity."""
-        store, map, partition, privilege, _ = access
+        store, map, privilege, _, partition = access
         number = self.slots.get(store[0])
         if number is None:
             number = self.slots[store[0]] = len(self.stores)
@@ -169,7 +171,7 @@ class Numbering:
 
 
 def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:
-    store, map, partition, _, _ = access
+    store, map, _, _, partition = access
     name = (id(map), id(partition), store.shape, shape if flattened else len(shape))
     found = _forms.get(name)
     if found is None:

@@ -70,7 +70,7 @@ class Effects:
         elif self.epilogue is None and task.domain != self.first.domain:
             self.epilogue = task
         for access in task.accesses:
-            store, map, partition, privilege, operator = access
+            store, map, privilege, operator, partition = access
             self.reduces = self.reduces or privilege is Privilege.REDUCE
             found = self._touched.get(store.id)
             if found is None:

@@ -13,8 +13,10 @@ from diffuse.ir.partition import (
 )
 from diffuse.ir.task import (
     ITEMSIZE,
+    ONE,
     Access,
     AccessMap,
+    Decomposition,
     IndexTask,
     Point,
     Privilege,
@@ -27,7 +29,7 @@ from diffuse.ir.task import (
 )
 
 __all__ = [
-    "ITEMSIZE", "Access", "AccessMap", "Coordinate", "IndexTask", "Partition", "Point", "Privilege",
-    "Projection", "Relation", "Replicated", "Scalar", "Split", "Store", "Tiling", "Where", "concludes",
-    "covers", "disjoint", "relation", "tiling", "volume",
+    "ITEMSIZE", "ONE", "Access", "AccessMap", "Coordinate", "Decomposition", "IndexTask", "Partition",
+    "Point", "Privilege", "Projection", "Relation", "Replicated", "Scalar", "Split", "Store", "Tiling",
+    "Where", "concludes", "covers", "disjoint", "relation", "tiling", "volume",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from diffuse.ir import (
+    ONE,
     Access,
     AccessMap,
     IndexTask,
@@ -23,18 +24,30 @@ from diffuse.ir import (
     relation,
     tiling,
 )
+from diffuse.ir.template import template
 from diffuse.ir.text import access_text, head_text, partition_text
 
 Rule = Callable[[IndexTask], str | None]
 
 
 def check(task: IndexTask) -> None:
-    """Raise TypeError or ValueError, naming thing, rule and next step, unless `task` is well formed."""
+    """Raise TypeError or ValueError, naming thing, rule and next step, unless `task` is well formed.
+
+    A task without a decomposition is looked at as one point would run it.
+    """
     for name, rule in RULES.items():
+        if name == "partition" and task.decomposition is None:
+            task = alone(task)
         sentence = rule(task)
         if sentence is not None:
             where = f" ({task.where})" if task.where is not None else ""
             raise (TypeError if name in TYPE_RULES else ValueError)(f"{name}: {sentence}{where}")
+
+
+def alone(task: IndexTask) -> IndexTask:
+    """The task on one point."""
+    made, recorded = template(task)
+    return made.under(ONE).task(recorded)
 
 
 def _parts(task: IndexTask) -> str | None:
@@ -47,7 +60,7 @@ def _parts(task: IndexTask) -> str | None:
 
 def _typed(task: IndexTask) -> Iterator[tuple[str, object, tuple[type, ...]]]:
     """Each part of a task, and what it must be."""
-    for split in task.splits:
+    for split in () if task.decomposition is None else task.splits:
         yield "split", split, (Split,)
     for scalar in task.scalars:
         yield "scalar", scalar, (Scalar,)
@@ -68,13 +81,16 @@ def _signature(task: IndexTask) -> str | None:
 
 
 def _extents(task: IndexTask) -> str | None:
-    for noun, extents in (("iteration space", task.shape), ("launch domain", task.domain)):
+    domain = (1,) if task.decomposition is None else task.domain
+    for noun, extents in (("iteration space", task.shape), ("launch domain", domain)):
         if any(n < 1 for n in extents):
             return f"{noun} {extents} of task {task.operation!r} is empty: issue no task for no elements"
     return None
 
 
 def _splits(task: IndexTask) -> str | None:
+    if task.decomposition is None:
+        return None
     if len(task.splits) != len(task.domain):
         return (f"task {head_text(task)} has {len(task.splits)} splits for {len(task.domain)} launch "
                 "dimensions: give one each, Split(-1, 0) where nothing is cut")

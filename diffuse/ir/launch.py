@@ -6,9 +6,6 @@ spaces stay whole; others are cut along the first dimension long enough to give 
 
 from __future__ import annotations
 
-from functools import lru_cache
-from math import prod
-
 from diffuse.ir import Access, Point, Split
 
 SEGMENT = 512
@@ -20,9 +17,6 @@ SHORT = 32
 
 ROWS = 32
 """A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
-
-ONE: tuple[Point, tuple[Split, ...]] = ((1,), (Split(-1, 0),))
-
 
 shared = True
 """Do stores lie in memory as their frames say?  Where a runtime places them itself, rows may lie apart."""
@@ -51,27 +45,3 @@ def letters(access: Access, shape: Point, flattened: int) -> str:
     return found
 
 
-@lru_cache(maxsize=1 << 14)
-def launch(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
-           leaves: int = -1) -> tuple[Point, tuple[Split, ...]]:
-    """The launch domain and splits of a task over `shape`.
-
-    `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
-    between leaves of the reduction tree (the innermost reduced one, when the last dimension is kept).
-    """
-    points = min(processors, prod(shape) // chunk)
-    if points <= 1:
-        return ONE
-    last = len(shape) - 1
-    candidates = [d for d, n in enumerate(shape) if d not in whole and n >= (2 * SEGMENT if d == last else 2)]
-    if not candidates:
-        return ONE
-    axis = next((d for d in candidates if shape[d] >= 4 * points), max(candidates, key=lambda d: shape[d]))
-    tile = -(-shape[axis] // points)
-    if axis == last:
-        tile = -(-tile // SEGMENT) * SEGMENT
-    elif axis == leaves:
-        tile = -(-tile // ROWS) * ROWS
-    if tile >= shape[axis]:
-        return ONE
-    return (points,), (Split(axis, tile),)

@@ -2,11 +2,14 @@
 
 The grammar (papers/003, figure 3, with the corrections that `Tiling` explains)::
 
-    Partition ::= Replicated | Tiling(tile, offset, stride, projection, extent, bounds)
-    Privilege ::= READ | WRITE | READ_WRITE | REDUCE (with its operator, on the access)
-    Access    ::= Access(Store, AccessMap, Partition, Privilege, operator)
-    IndexTask ::= IndexTask(operation, signature, shape, domain, splits, accesses, scalars, where)
+    Partition     ::= Replicated | Tiling(tile, offset, stride, projection, extent, bounds)
+    Privilege     ::= READ | WRITE | READ_WRITE | REDUCE (with its operator, on the access)
+    Access        ::= Access(Store, AccessMap, Privilege, operator, Partition)
+    Decomposition ::= Decomposition(domain, splits)
+    IndexTask     ::= IndexTask(operation, signature, shape, accesses, scalars, Decomposition, where)
 
+A library says what an operation computes: its tasks have no decomposition and no partitions.  Both are chosen
+when the task stands in the window among others (stream/decompose.py); analyses see tasks that have them.
 Everything is an immutable value, compared by value, and knows neither NumPy nor a machine: its size
 does not depend on the number of points.  What is made once per recorded operation (`Store`, `Access`,
 `IndexTask`, `Scalar`) is a named tuple, which Python builds four times faster than a frozen dataclass;
@@ -20,7 +23,7 @@ from enum import Enum
 from math import prod
 from typing import Any, NamedTuple
 
-from diffuse.ir.partition import Partition
+from diffuse.ir.partition import Partition, Replicated
 
 Point = tuple[int, ...]
 
@@ -64,6 +67,9 @@ class Privilege(Enum):
         return self is Privilege.WRITE or self is Privilege.READ_WRITE
 
 
+WHOLE = Replicated()
+
+
 @dataclass(frozen=True, slots=True)
 class AccessMap:
     """The affine map from iteration indices to store coordinates.
@@ -84,6 +90,12 @@ class AccessMap:
         """Does any store coordinate move with this iteration dimension?"""
         return any(k == dimension for _, terms in self.rows for k, _ in terms)
 
+    @property
+    def simple(self) -> bool:
+        """Does no store coordinate follow two iteration dimensions, and no dimension move two coordinates?"""
+        followed = [k for _, terms in self.rows for k, _ in terms]
+        return len(followed) == len(set(followed)) and all(len(terms) < 2 for _, terms in self.rows)
+
     def classes(self, rank: int) -> str:
         """How the access moves along each iteration dimension: `0` not at all, `1` to the neighbouring
         element of a row-major store, `s` by any other stride."""
@@ -97,14 +109,15 @@ class AccessMap:
 
 
 class Access(NamedTuple):
-    """One argument of a task: this store, at these elements, split this way, with this privilege."""
+    """One argument of a task: this store, at these elements, with this privilege, split this way."""
 
     store: Store
     map: AccessMap
-    partition: Partition
     privilege: Privilege
     operator: str | None = None
     """The reduction operator ("sum", "min", ...) of a REDUCE, else None."""
+    partition: Partition = WHOLE
+    """What each point sees of the store; all of it until the task is decomposed."""
 
 
 class Scalar(NamedTuple):
@@ -133,6 +146,18 @@ class Split(NamedTuple):
     tile: int
 
 
+class Decomposition(NamedTuple):
+    """How the points of a launch domain share an iteration space: one split for each launch dimension."""
+
+    domain: Point
+    """Extents of the launch domain."""
+    splits: tuple[Split, ...]
+
+
+ONE = Decomposition((1,), (Split(-1, 0),))
+"""Everything on one point."""
+
+
 class IndexTask(NamedTuple):
     """A group of point tasks over a launch domain (papers/003, section 3.2).
 
@@ -145,14 +170,25 @@ class IndexTask(NamedTuple):
     """Element types the operation computes in: its inputs' in order, then its outputs'."""
     shape: Point
     """Extents of the iteration space."""
-    domain: Point
-    """Extents of the launch domain."""
-    splits: tuple[Split, ...]
     accesses: tuple[Access, ...]
     """Reads in input order, then outputs."""
     scalars: tuple[Scalar, ...] = ()
+    decomposition: Decomposition | None = None
+    """None where the stream is to choose it."""
     where: Any = None
     """Anything whose `str` names the user's line."""
+
+    @property
+    def domain(self) -> Point:
+        """Extents of the launch domain, of a task that is decomposed."""
+        assert self.decomposition is not None
+        return self.decomposition.domain
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits of a task that is decomposed."""
+        assert self.decomposition is not None
+        return self.decomposition.splits
 
 
 def volume(domain: Point) -> int:

@@ -1,30 +1,30 @@
-"""Patterns: from an operation that the program calls again and again to one object that stands for it.
+"""Templates: an index task but for its stores, its scalar values and its line of the program.
 
 A loop records the same operations each turn, on other stores and with other numbers.  What stays (element
-types, views, partitions, launch) is a *pattern*, made at the first turn and found again by the identity of
-the views; what changes is a `Recorded`: a few words an operation.  An index task is made of the two when
-somebody wants to look at it, which a replay does not.
+types, views, privileges) is a *template*, made at the first turn and found again by the identity of the
+views; what changes is a `Recorded`: a few words an operation.  An index task is made of the two when somebody
+wants to look at it, which a replay does not.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from diffuse.ir import (
+from diffuse.ir.partition import Partition, covers, disjoint, tiling
+from diffuse.ir.task import (
+    WHOLE,
     Access,
     AccessMap,
+    Decomposition,
     IndexTask,
-    Partition,
     Point,
     Privilege,
     Scalar,
     Split,
     Store,
-    covers,
+    volume,
 )
-
-REMEMBERED = 1 << 16
-"""Patterns kept; past this many the table is emptied."""
+from diffuse.ir.view import View
 
 
 class Use(NamedTuple):
@@ -34,55 +34,98 @@ class Use(NamedTuple):
     """Shape of the store's frame that the map gives coordinates of."""
     dtype: str
     map: AccessMap
-    partition: Partition
     privilege: Privilege
-    operator: str | None
+    operator: str | None = None
+    partition: Partition = WHOLE
+
+    def access(self, store: int) -> Access:
+        """The access to this store."""
+        return Access(Store(store, self.frame, self.dtype), *self[2:])
 
 
-class Pattern:
-    """An index task but for its stores, its numbers and its line.  Compared by identity."""
+class Template:
+    """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
-    __slots__ = ("operation", "signature", "shape", "domain", "splits", "uses", "single", "by_rows", "adapts",
-                 "variants", "fills")
+    __slots__ = ("operation", "signature", "shape", "uses", "decomposition", "fills", "decomposed", "chosen")
 
-    def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, domain: Point,
-                 splits: tuple[Split, ...], uses: tuple[Use, ...], single: bool, adapts: bool) -> None:
+    def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
+                 decomposition: Decomposition | None = None) -> None:
         self.operation = operation
         self.signature = signature
         self.shape = shape
-        self.domain = domain
-        self.splits = splits
         self.uses = uses
         """Reads in input order, then outputs."""
-        self.single = single
-        """Is it left to one point?"""
-        self.by_rows = not single and splits[0].axis == 0
-        """Do several points share it by rows?"""
-        self.adapts = adapts
-        """May it be cut like a larger operation before it?"""
-        self.fills = (operation == "copy" and len(uses) == 1
-                      and covers(Access(Store(-1, uses[0].frame, uses[0].dtype), *uses[0][2:])))
+        self.decomposition = decomposition
+        """None where the stream is to choose it."""
+        self.fills = operation == "copy" and len(uses) == 1 and covers(uses[0].access(-1))
         """Does it write one value to every element of a store?"""
-        self.variants: dict[Pattern, Pattern] = {}
-        """What it became beside others, by those."""
+        self.decomposed: dict[Decomposition, Template] = {}
+        """What it becomes under each decomposition."""
+        self.chosen: dict[Any, Template] = {}
+        """What `stream.decompose` chose, by all that this depends on."""
+
+    def under(self, decomposition: Decomposition) -> Template:
+        """The same with a decomposition, and with the partitions that follow from it.
+
+        On one point a reduction is complete when its loop is done: what it reduces to is written.
+        """
+        found = self.decomposed.get(decomposition)
+        if found is None:
+            domain, splits = decomposition
+            uses = tuple([use._replace(partition=_partition(use, self.shape, splits)) for use in self.uses])
+            if volume(domain) <= 1:
+                uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
+                              if use.privilege is Privilege.REDUCE else use for use in uses])
+            found = Template(self.operation, self.signature, self.shape, uses, decomposition)
+            self.decomposed[decomposition] = found
+        return found
+
+    @property
+    def domain(self) -> Point:
+        """Extents of the launch domain, of a template that is decomposed."""
+        assert self.decomposition is not None
+        return self.decomposition.domain
+
+    @property
+    def splits(self) -> tuple[Split, ...]:
+        """The splits of a template that is decomposed."""
+        assert self.decomposition is not None
+        return self.decomposition.splits
+
+    @property
+    def valid(self) -> bool:
+        """Is what several points write disjoint?  Not where rows of a view interleave, or none is cut."""
+        return all([disjoint(use.partition, self.domain) if use.privilege.writes else use.map.simple
+                    for use in self.uses if use.privilege is not Privilege.READ])
+
+    def task(self, recorded: Recorded) -> IndexTask:
+        """The index task of one of the operations that have this template."""
+        _, stores, scalars, where = recorded
+        accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
+        return IndexTask(self.operation, self.signature, self.shape, accesses, scalars, self.decomposition,
+                         where)
 
 
 class Recorded(NamedTuple):
-    """One operation of the program: its pattern and what is its own."""
+    """One operation of the program: its template and what is its own."""
 
-    pattern: Pattern
+    template: Template
     stores: tuple[int, ...]
-    """Ids, in the order of the pattern's uses."""
+    """Ids, in the order of the template's uses."""
     scalars: tuple[Scalar, ...]
     where: Any
 
-    def task(self) -> IndexTask:
-        """The index task itself."""
-        pattern, stores, scalars, where = self
-        accesses = tuple([
-            Access(Store(store, frame, dtype), map, partition, privilege, operator)
-            for store, (frame, dtype, map, partition, privilege, operator)
-            in zip(stores, pattern.uses, strict=True)
-        ])
-        return IndexTask(pattern.operation, pattern.signature, pattern.shape, pattern.domain, pattern.splits,
-                         accesses, scalars, where)
+
+def _partition(use: Use, shape: Point, splits: tuple[Split, ...]) -> Partition:
+    """The canonical partition of a use when `splits` cut the iteration space."""
+    store = Store(-1, use.frame, use.dtype)
+    if isinstance(use.map, View):
+        return use.map.partition(store, splits)
+    return tiling(store, use.map, shape, splits)
+
+
+def template(task: IndexTask) -> tuple[Template, Recorded]:
+    """An index task that somebody built as a template, and what is its own."""
+    uses = tuple([Use(a.store.shape, a.store.dtype, *a[1:]) for a in task.accesses])
+    made = Template(task.operation, task.signature, task.shape, uses, task.decomposition)
+    return made, Recorded(made, tuple([a.store.id for a in task.accesses]), task.scalars, task.where)

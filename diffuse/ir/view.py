@@ -7,6 +7,7 @@ views in constant time and never decompose strides twice.
 from __future__ import annotations
 
 from math import prod
+from typing import Any
 
 from diffuse.ir import ITEMSIZE, AccessMap, Partition, Point, Split, Store, tiling
 
@@ -17,7 +18,7 @@ INTERNED = 1 << 16
 class View(AccessMap):
     """An access map that also knows its frame and where its elements lie in memory."""
 
-    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "simple", "_hash", "_derived")
+    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "_hash", "_derived")
 
     frame: Point
     """Shape of the store frame whose coordinates the map gives."""
@@ -26,10 +27,10 @@ class View(AccessMap):
     """Extents of the iteration space that the map is defined on."""
     offset: int
     """Bytes from the start of the store to element (0, ..., 0)."""
-    simple: bool
-    """Does each store coordinate follow at most one iteration dimension, each dimension one coordinate?"""
     strides: Point
     """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
+    _hash: int
+    _derived: dict[Any, Any]
 
     def __init__(self, rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], frame: Point, dtype: str,
                  shape: Point, offset: int, strides: Point, free: Point = ()) -> None:
@@ -41,13 +42,11 @@ class View(AccessMap):
         put(self, "shape", shape)
         put(self, "offset", offset)
         put(self, "strides", strides)
-        followed = [k for _, terms in rows for k, _ in terms]
-        put(self, "simple", len(followed) == len(set(followed)) and all(len(terms) < 2 for _, terms in rows))
         put(self, "_hash", hash((rows, free)))
         put(self, "_derived", {})
 
     def __hash__(self) -> int:
-        return self._hash  # type: ignore[attr-defined, no-any-return]
+        return self._hash
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, AccessMap) and self.rows == other.rows
@@ -60,39 +59,39 @@ class View(AccessMap):
         """This view repeated over a larger iteration space, by NumPy's broadcasting rule."""
         if shape == self.shape:
             return self
-        found: View | None = self._derived.get(shape)  # type: ignore[attr-defined]
+        found: View | None = self._derived.get(shape)
         if found is None:
             lead = len(shape) - len(self.shape)
             kept = {k: k + lead for k, n in enumerate(self.shape) if n == shape[k + lead]}
-            found = self._derived[shape] = self._renamed(shape, kept)  # type: ignore[attr-defined]
+            found = self._derived[shape] = self._renamed(shape, kept)
         return found
 
     def kept(self, shape: Point, axes: tuple[int, ...]) -> View:
         """This view as the output of a reduction over `shape`: its dimension k is the iteration's axes[k]."""
-        found: View | None = self._derived.get((shape, axes))  # type: ignore[attr-defined]
+        found: View | None = self._derived.get((shape, axes))
         if found is None:
             found = self._renamed(shape, dict(enumerate(axes)))
-            self._derived[shape, axes] = found  # type: ignore[attr-defined]
+            self._derived[shape, axes] = found
         return found
 
     def gathered(self, shape: Point) -> View:
         """This view with its first dimension indexed by data, in a task over `shape`; the dimensions that
         follow are the iteration's own."""
-        found: View | None = self._derived.get(("gathered", shape))  # type: ignore[attr-defined]
+        found: View | None = self._derived.get(("gathered", shape))
         if found is None:
             rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
             free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
             strides = (0, *self.strides[1:]) if len(self.shape) > 1 else (0,) * len(shape)
             found = View(rows, self.frame, self.dtype, shape, self.offset, strides, free)
-            self._derived["gathered", shape] = found  # type: ignore[attr-defined]
+            self._derived["gathered", shape] = found
         return found
 
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
         """The canonical partition of this view when `splits` cut its iteration space."""
-        found: Partition | None = self._derived.get(splits)  # type: ignore[attr-defined]
+        found: Partition | None = self._derived.get(splits)
         if found is None:
             found = tiling(store, self, self.shape, splits)
-            self._derived[splits] = found  # type: ignore[attr-defined]
+            self._derived[splits] = found
         return found
 
     def _renamed(self, shape: Point, kept: dict[int, int]) -> View:

@@ -1,8 +1,8 @@
 """The stream: operations come in as index tasks, fused tasks go out to the runtime.
 
-`record` finds the pattern of a task (pattern.py), or chooses its points and partitions when it is new, and
-hands it to the window (window.py); when the window is full, or the program wants a value, groups of tasks are
-forwarded (forward.py).  The functions of this module are those of the one engine that a program has.
+`record` finds the template of a task (ir/template.py) and hands both to `submit`, which adds the task to the
+window (window.py); when the window is full, or the program wants a value, groups of tasks are forwarded
+(execute.py).  The functions of this module are those of the one engine that a program has.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import Access, Point, Privilege, Relation, Scalar, Split, Store, disjoint, relation
+from diffuse.ir import ONE, Point, Privilege, Relation, Scalar, Store, relation
 from diffuse.ir.check import check
-from diffuse.ir.launch import ONE, launch
-from diffuse.ir.template import REMEMBERED, Pattern, Recorded, Use
+from diffuse.ir.template import Recorded, Template, Use
 from diffuse.ir.view import View
-from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
@@ -30,7 +28,8 @@ from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-ONE_POINT = ONE[0]
+REMEMBERED = 1 << 16
+"""Templates kept; past this many the table is emptied."""
 
 _tuple = tuple.__new__
 # Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
@@ -41,7 +40,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.stores = Stores()
-        self.window = Window(self.stores.pending)
+        self.window = Window(self.stores)
         self.forwarder = Forwarder(self.stores, self.window)
         self.zeros = Zeros(self.stores, self.window)
         self.epoch = 0
@@ -49,8 +48,8 @@ class Engine:
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
-        self._patterns: dict[tuple[Any, ...], Pattern] = {}
-        """By all that they depend on; views by identity, which is theirs alone while a pattern holds them."""
+        self._templates: dict[tuple[Any, ...], Template] = {}
+        """By all that they depend on; views by identity, which is unique while a template holds them."""
         self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = {}
         """How two views of one store meet, by their identities, with the views."""
         self._modes: dict[str, Any] | None = None
@@ -127,8 +126,10 @@ class Engine:
         else:
             self.flush(reason)
 
-    def forget_launches(self) -> None:
-        self._patterns.clear()
+    def forget_decompositions(self) -> None:
+        """The settings that they depend on changed."""
+        self.flush("the settings change")
+        self.window.forget()
 
     def record(self, operation: str, signature: tuple[str, ...], shape: Point,
                inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...],
@@ -164,69 +165,19 @@ class Engine:
                 if storage.exported:
                     exported = True
             name = tuple(key)
-            pattern = self._patterns.get(name)
-            if pattern is None:
-                pattern = self._pattern(name, operation, signature, shape, inputs, outputs, operator)
-            if pattern.adapts:
-                cut = self.window.open.cut
-                if cut is not None:
-                    pattern = pattern.variants.get(cut) or self._beside(pattern, cut)
-            self._submit(_tuple(Recorded, (pattern, tuple(stores), tuple(scalars), where())))
+            template = self._templates.get(name)
+            if template is None:
+                uses = _uses(inputs, outputs, operator)
+                template = self._remembered(name, Template(operation, signature, shape, uses))
+            self._submit(_tuple(Recorded, (template, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
 
-    def _pattern(self, name: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
-                 inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...], operator: str | None
-                 ) -> Pattern:
-        """The pattern of an operation that is new in this place."""
-        partial, plain = False, operator is None and operations.find(operation).elementwise
-        if plain:
-            domain, splits = launch(shape, self.runtime.points, config.min_chunk)
-        else:
-            domain, splits, partial = self._folding(operation, shape, outputs, operator)
-        reads = [operand[1] for operand in inputs if not isinstance(operand, Scalar)]
-        writes = [view for _, view in outputs]
-        adapts = plain and domain is ONE_POINT
-        uses = _uses(reads, writes, splits, REDUCE if partial else WRITE, operator if partial else None)
-        if not _disjoint(uses, domain):
-            domain, splits = ONE
-            uses = _uses(reads, writes, splits, WRITE)
-        return self._remembered(name, Pattern(operation, signature, shape, domain, splits, uses,
-                                              domain is ONE_POINT, adapts))
-
-    def _remembered(self, key: tuple[Any, ...], pattern: Pattern) -> Pattern:
-        if len(self._patterns) >= REMEMBERED:
-            self._patterns.clear()
-        self._patterns[key] = pattern
-        return pattern
-
-    def _beside(self, pattern: Pattern, cut: Pattern) -> Pattern:
-        """A small task, cut like the large one before it when it has as many rows, so that the columns at a
-        border join the interior."""
-        found = pattern
-        if pattern.shape and pattern.shape[0] == cut.shape[0]:
-            reads = [use.map for use in pattern.uses if use.privilege is READ]
-            writes = [use.map for use in pattern.uses if use.privilege is not READ]
-            uses = _uses(reads, writes, cut.splits, WRITE)
-            if _disjoint(uses, cut.domain):
-                found = Pattern(pattern.operation, pattern.signature, pattern.shape, cut.domain, cut.splits,
-                                uses, single=False, adapts=False)
-        pattern.variants[cut] = found
-        return found
-
-    def _folding(self, operation: str, shape: Point, outputs: tuple[Operand, ...], operator: str | None
-                 ) -> tuple[Point, tuple[Split, ...], bool]:
-        """Launch of a reduction or scan, and whether its results are there only when all points are done.
-
-        That goes for every reduction over several points, also where each point folds whole results of its
-        own: kernels combine the leaves of the tree once, at the end.
-        """
-        whole = frozenset({int(operation.partition(":")[2])}) if ":" in operation else frozenset()
-        result = outputs[0][1]
-        reduced = [k for k in range(len(shape)) if operator is not None and not result.follows(k)]
-        leaves = reduced[-1] if reduced and reduced[-1] != len(shape) - 1 else -1
-        domain, splits = launch(shape, self.runtime.points, config.min_chunk, whole, leaves)
-        return domain, splits, operator is not None and domain != ONE[0]
+    def _remembered(self, key: tuple[Any, ...], template: Template) -> Template:
+        if len(self._templates) >= REMEMBERED:
+            self._templates.clear()
+        self._templates[key] = template
+        return template
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
@@ -236,12 +187,11 @@ class Engine:
                 self._report_other_modes()
             operands = (*inputs, *outputs)
             key = (operation, len(inputs), *[id(view) for _, view in operands])
-            pattern = self._patterns.get(key)
-            if pattern is None:
+            template = self._templates.get(key)
+            if template is None:
                 # each view is over its own space; the largest stands for the task
                 shape = max((v.shape for _, v in operands), key=len, default=())
-                uses = _uses([v for _, v in inputs], [v for _, v in outputs], ONE[1], WRITE)
-                pattern = self._remembered(key, Pattern(operation, (), shape, *ONE, uses, True, False))
+                template = self._remembered(key, Template(operation, (), shape, _uses(inputs, outputs)))
             exported = False
             for storage, _ in operands:
                 storage.touched = self.epoch
@@ -249,7 +199,7 @@ class Engine:
             for storage, _ in outputs:
                 storage.written = self.epoch
                 storage.version += 1
-            self._submit(Recorded(pattern, tuple([storage.id for storage, _ in operands]),
+            self._submit(Recorded(template, tuple([storage.id for storage, _ in operands]),
                                   (Scalar(-1, "function", function),), where()))
             if exported:
                 self._expose(operands)
@@ -281,8 +231,8 @@ class Engine:
 
     def _submit(self, recorded: Recorded) -> None:
         trace.counters["recorded"] += 1
-        if config.check and not opaque(recorded.pattern):
-            check(recorded.task())
+        if config.check and not opaque(recorded.template):
+            check(recorded.template.task(recorded))
         window = self.window
         if self._torn:
             self._mend()
@@ -315,7 +265,7 @@ class Engine:
         if not self.forwarder.busy:
             self.forwarder.mend()
             self.window.mend()
-            self.stores.mend([group.slots for group in self.window.closed])
+            self.stores.mend([(group.number, group.slots) for group in self.window.closed])
             self.zeros.mend()
             self._torn = False
 
@@ -374,30 +324,29 @@ class Engine:
         self.fence()
         if self.stores.change_runtime():
             self.epoch += 1
-        self._patterns.clear()
+        self.window.forget()
 
 
-def _uses(reads: Sequence[Any], writes: Sequence[Any], splits: tuple[Split, ...], privilege: Privilege,
-          operator: str | None = None) -> tuple[Use, ...]:
-    """Views with the partitions that `splits` give them; `privilege` and `operator` are of the writes."""
-    accesses = [(v, READ, None) for v in reads] + [(v, privilege, operator) for v in writes]
-    return tuple([Use(view.frame, view.dtype, view, view.partition(Store(-1, view.frame, view.dtype), splits),
-                      privilege, operator) for view, privilege, operator in accesses])
+def _uses(inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
+          ) -> tuple[Use, ...]:
+    """What a task does to each of its stores; `operator` names a reduction."""
+    reads = [_use(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
+    privilege = WRITE if operator is None else REDUCE
+    return (*reads, *[_use(view, privilege, operator) for _, view in outputs])
+
+
+def _use(view: View, privilege: Privilege, operator: str | None = None) -> Use:
+    return Use(view.frame, view.dtype, view, privilege, operator)
 
 
 def _overlap(view: View, theirs: View) -> str:
     """How two views of one store meet; see `Engine.overlap`."""
     if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
         return "same"
-    domain, splits = ONE
-    first, second = (Access(Store(-1, *use[:2]), *use[2:]) for use in _uses((view, theirs), (), splits, READ))
-    return "apart" if relation(first, second, domain) is Relation.APART else "overlap"
-
-
-def _disjoint(uses: tuple[Use, ...], domain: Point) -> bool:
-    """May several points write these?  Not views in which rows interleave (of another element type)."""
-    return domain is ONE_POINT or all([use.map.simple or disjoint(use.partition, domain)  # type: ignore[attr-defined]
-                                       for use in uses if use.privilege is not READ])
+    first, second = (_use(each, READ)._replace(partition=each.partition(Store(-1, each.frame, each.dtype),
+                                                                        ONE.splits)).access(-1)
+                     for each in (view, theirs))
+    return "apart" if relation(first, second, ONE.domain) is Relation.APART else "overlap"
 
 
 _engine = Engine()
@@ -416,7 +365,7 @@ flush = _engine.flush
 settle = _engine.settle
 fence = _engine.fence
 watch("runtime", lambda _: _engine.use_runtime())
-watch("min_chunk", lambda _: _engine.forget_launches())
+watch("min_chunk", lambda _: _engine.forget_decompositions())
 
 
 def current() -> Engine:

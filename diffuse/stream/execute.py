@@ -125,13 +125,13 @@ class Forwarder:
         self._taken.append(group)
         self.window.take()
         self.stores.running.update(group.slots)
-        self.stores.retire(group.slots)
+        self.stores.taken = group.number
         return group
 
     def _planned(self, group: Group) -> Replay:
         """The plan of a group, for what is live now and for its views."""
-        alive, pending = self.stores.alive, self.stores.pending
-        live = bytes([store in alive or store in pending for store in group.slots])
+        alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
+        live = bytes([store in alive or users[store] > taken for store in group.slots])
         trail = group.trail
         plan: Plan | None = trail.node.plans.get(live)
         if plan is None or not plan.holds(group.recorded):
@@ -289,8 +289,7 @@ class Forwarder:
         closed, stores = self.window.closed, self.stores
         if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
             return False
-        domain = group.recorded[0].pattern.domain
-        if closed[0].recorded[0].pattern.domain != domain or volume(domain) <= 1 or closed[0].opaque:
+        if closed[0].domain != group.domain or volume(group.domain) <= 1 or closed[0].opaque:
             return False
         replay = self._planned(group)
         plan = replay.plan
@@ -299,15 +298,15 @@ class Forwarder:
         made = {group.recorded[t].stores[k] for t, k in plan.stored}
         if not made.isdisjoint(stores.alive):
             return False
-        if any(store not in closed[0].slots or stores.pending[store] > 1 for store in made):
+        if any(store not in closed[0].slots or stores.users[store] > closed[0].number for store in made):
             return False
         following = self._take()
         second = self._planned(following)
         if not self._pipelined(replay, group, second, following):
             # the first group was planned with what it makes as live, which still is right: it runs first
-            stores.expect(following.slots)
+            stores.taken = group.number
             self._run(group)
-            stores.retire(following.slots)
+            stores.taken = following.number
             self._run(following)
         else:
             self._done((group, following))

@@ -4,10 +4,11 @@ A path from the root spells the canonical form of a window (papers/003, section 
 decision that the analysis took there: the next node when the task joined the prefix, the refusal when it did
 not.
 
-A canonical row takes a look at every access.  A *trail* tells windows apart by the identity of patterns
-(pattern.py) and by which of them share stores: more finely (extents and offsets are part of it), and at a
-tenth of the cost.  Two windows on one trail have the same rows, so that a trail leads to a node.  Replaying
-a window that the program recorded before is a walk there: one dictionary look-up a task, no row, no analysis.
+A canonical row takes a look at every access.  A *trail* tells windows apart by the identity of templates
+(ir/template.py) and by which of them share stores: more finely (extents and offsets are part of it), and at a
+tenth of the cost.  Two windows on one trail have the same decompositions and the same rows, so that a trail
+leads to a node.  Replaying a window that the program recorded before is a walk there: one dictionary look-up
+a task, no decomposition, no row, no analysis.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from __future__ import annotations
 from typing import Any
 
 from diffuse.fusion.constraints import Refusal
+from diffuse.ir import Decomposition, Point
+from diffuse.ir.template import Template
 
 
 class Node:
@@ -29,17 +32,28 @@ class Node:
         self.depth = depth
 
 
+Chain = tuple["Chain", Template] | None
+"""A list of templates that shares its beginning with others: what comes before the last one, and the last."""
+
+
 class Trail:
-    """A prefix as it was recorded.  An edge is (pattern, slot of each store), slots counted by first use."""
+    """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
-    __slots__ = ("edges", "node", "replays")
+    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside")
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
+                 beside: Decomposition | None = None) -> None:
         self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
         self.node = node
         """The same in canonical form."""
         self.replays: dict[Any, Any] = {}
         """What each plan of the node is for these views (replay.py)."""
+        self.templates = templates
+        """The templates of its tasks, decomposed."""
+        self.domain = domain
+        """The launch domain of its tasks, but of those of an epilogue."""
+        self.beside = beside
+        """How the last of its tasks is cut that several points share by rows."""
 
 
 class Memo:
@@ -66,11 +80,10 @@ class Memo:
         node.edges[row] = refusal
         return refusal
 
-    def trodden(self, trail: Trail, key: tuple[Any, ...], edge: Node | Refusal) -> Trail | Refusal:
+    def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal) -> None:
         """Remember where a trail leads on by `key`."""
-        found = trail.edges[key] = Trail(edge) if isinstance(edge, Node) else edge
+        trail.edges[key] = edge
         self.nodes += 1
-        return found
 
     def trim(self) -> None:
         """Called between groups, when nobody stands on a node."""

@@ -7,7 +7,7 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from math import prod
 from sys import is_finalizing
@@ -99,8 +99,10 @@ class Stores:
     def __init__(self) -> None:
         self.alive: set[int] = set()
         """Stores that the application holds."""
-        self.pending: dict[int, int] = {}
-        """Groups not forwarded yet that use a store."""
+        self.users: dict[int, int] = {}
+        """The number of the last group that uses a store."""
+        self.taken = 0
+        """The number of the last group that was forwarded: stores with later users are pending."""
         self.instances: dict[int, Instance] = {}
         self.storages: dict[int, Store] = {}
         """The frame that each store was made with."""
@@ -165,40 +167,32 @@ class Stores:
 
     def seen(self, store: int) -> bool:
         """Does the application or a pending task still refer to the store?"""
-        return store in self.alive or store in self.pending
+        return store in self.alive or self.awaited(store)
+
+    def awaited(self, store: int) -> bool:
+        """Does a group use the store that is not forwarded yet?"""
+        return self.users.get(store, 0) > self.taken
+
+    @property
+    def pending(self) -> set[int]:
+        """The stores that groups use which are not forwarded yet."""
+        return {store for store, number in self.users.items() if number > self.taken}
 
     def fresh(self, store: int) -> bool:
         """Does the application hold a store that no task has used yet?"""
-        return (store in self.alive and store not in self.pending and store not in self.instances
+        return (store in self.alive and not self.awaited(store) and store not in self.instances
                 and store not in self.running and store not in self.lost)
 
-    def expect(self, used: Iterable[int]) -> None:
-        """One more group that uses these stores is pending."""
-        pending = self.pending
-        for store in used:
-            pending[store] = pending.get(store, 0) + 1
-
-    def retire(self, used: Iterable[int]) -> None:
-        """A group that uses these stores stops being pending."""
-        pending = self.pending
-        for store in used:
-            left = pending[store] - 1
-            if left:
-                pending[store] = left
-            else:
-                del pending[store]
-
-    def mend(self, groups: Iterable[Iterable[int]]) -> None:
-        """After an exception at any moment: groups that use these stores are pending, no others, and nothing
-        is running.  A handle may be dropped meanwhile: what is needed counts as pending all the time."""
-        counted: dict[int, int] = {}
-        for used in groups:
-            for store in used:
-                counted[store] = counted.get(store, 0) + 1
-        self.pending.update(counted)
-        for store in list(self.pending):
-            if store not in counted:
-                del self.pending[store]
+    def mend(self, groups: Sequence[tuple[int, Iterable[int]]]) -> None:
+        """After an exception at any moment: groups of these numbers, which use these stores, are pending, no
+        others, and nothing is running.  A handle may be dropped meanwhile: what is needed counts as pending
+        all the time."""
+        for number, used in groups:
+            self.users.update(dict.fromkeys(used, number))
+        self.taken = groups[0][0] - 1 if groups else max(self.users.values(), default=self.taken)
+        needed = {store for _, used in groups for store in used}
+        for store in self.users.keys() - needed:
+            self.users[store] = self.taken
         self.running.clear()
         self.given.clear()
         for store in list(self.storages):
@@ -208,7 +202,7 @@ class Stores:
     def dropped(self, store: int) -> None:
         """The application's last handle of a store is gone."""
         self.alive.discard(store)
-        if store not in self.pending and store not in self.running:
+        if self.users.get(store, 0) <= self.taken and store not in self.running:
             self.release(store)
 
     def forwarded(self) -> None:
@@ -232,6 +226,7 @@ class Stores:
         if instance is not None:
             self.runtime.release(instance)
         self.lost.pop(store, None)
+        self.users.pop(store, None)
         self.storages.pop(store, None)
 
     def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:

@@ -1,9 +1,9 @@
 """The window: tasks in program order in, fusible prefixes (groups) out.
 
 A group is the longest fusible prefix of what follows the group before it.  It is found one task at a time by
-walking the memo (memo.py): on a trail, if the program recorded the same before; else by the task's canonical
-row; and by analysis (fusion.py) where nobody walked at all.  Closed groups wait, so that the program can let
-go of what it no longer needs before they are planned.
+walking the memo (memo.py): on a trail, if the program recorded the same before; else the task is decomposed
+(decompose.py) and found by its canonical row, or analysed (fusion/constraints.py).  Closed groups wait, so
+that the program can let go of what it no longer needs before they are planned.
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ from collections import deque
 from typing import Any
 
 from diffuse.fusion.canonical import Numbering
-from diffuse.fusion.constraints import Effects, admit
-from diffuse.ir import IndexTask, Point, volume
-from diffuse.ir.template import Pattern, Recorded
+from diffuse.fusion.constraints import Effects, Refusal, admit, prefix
+from diffuse.ir import ONE, IndexTask, Point, volume
+from diffuse.ir.check import check
+from diffuse.ir.template import Recorded, Template
+from diffuse.ir.text import task_text
 from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
-from diffuse.stream.memo import Memo, Trail
+from diffuse.settings import config
+from diffuse.stream.decompose import decompose
+from diffuse.stream.memo import Chain, Memo, Node, Trail
+from diffuse.stream.stores import Stores
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
 LARGEST_SIZE = 2048
 MOST_WORK = 5_000_000_000
 """Operations times elements of a group that makes the window grow, at most."""
+BORDER = 64
+"""Tasks before a large one that are cut like it, at most."""
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
@@ -33,10 +40,12 @@ calls of the user's functions, so that every turn of the user's loop makes the s
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("recorded", "slots", "trail", "numbering", "effects", "numbered", "analysed", "first",
-                 "reason", "cut", "calls", "shapes", "_tasks")
+    __slots__ = ("number", "recorded", "slots", "trail", "numbering", "effects", "numbered", "analysed",
+                 "first", "reason", "calls", "shapes", "_tasks", "_chain")
 
-    def __init__(self, start: Trail) -> None:
+    def __init__(self, number: int, start: Trail) -> None:
+        self.number = number
+        """Later groups have larger numbers."""
         self.recorded: list[Recorded] = []
         self.slots: dict[int, int] = {}
         """Its stores, numbered by first use."""
@@ -53,47 +62,70 @@ class Group:
         """Why it was closed."""
         self.shapes: set[Point] = set()
         """Iteration spaces of its tasks."""
-        self.cut: Pattern | None = None
-        """The last task that several points share by rows."""
         self._tasks: list[IndexTask] = []
+        self._chain: Chain = None
+        """The templates that these were made of."""
 
     @property
     def tasks(self) -> list[IndexTask]:
-        """The tasks themselves, made when somebody asks."""
-        for recorded in self.recorded[len(self._tasks):]:
-            self._tasks.append(recorded.task())
+        """The tasks themselves, decomposed; made when somebody asks."""
+        chain, new = self.trail.templates, []
+        for _ in range(len(self._tasks), self.trail.node.depth):
+            assert chain is not None
+            chain, template = chain
+            new.append(template)
+        if chain is not self._chain:  # decomposed anew since they were made
+            self._tasks, self._chain = [], None
+            return self.tasks
+        begun = len(self._tasks)
+        self._tasks += [template.task(self.recorded[begun + k]) for k, template in enumerate(reversed(new))]
+        self._chain = self.trail.templates
         return self._tasks
+
+    def forget(self) -> None:
+        """The analyses begin anew: its tasks were decomposed anew."""
+        self.numbering, self.effects = Numbering(), Effects()
+        self.numbered = self.analysed = 0
+
+    @property
+    def domain(self) -> Point:
+        """The launch domain of all tasks but those of the epilogue."""
+        return self.trail.domain
 
     @property
     def opaque(self) -> bool:
-        return opaque(self.recorded[0].pattern)
+        return opaque(self.recorded[0].template)
 
 
 class Window:
-    """Tasks held back: closed groups, oldest first, and the one that is open.
+    """Tasks held back: closed groups, oldest first, and the one that is open."""
 
-    `pending` counts the groups that use each store, until somebody takes them.
-    """
-
-    def __init__(self, pending: dict[int, int]) -> None:
+    def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
-        self.pending = pending
+        self.stores = stores
         self.closed: deque[Group] = deque()
-        self.open = Group(self.memo.start)
         self.held = 0
         self.size = FIRST_SIZE
-        self.seen_again: set[tuple[Any, ...]] = set()
-        """First tasks that a long group came back to, or seemed to."""
+        self.loop_heads: set[tuple[Any, ...]] = set()
+        """First tasks of long groups that the stream came back to, or seemed to."""
+        self._number = 0
+        self.open = self._begun()
+
+    def _begun(self) -> Group:
+        """A new open group."""
+        self._number += 1
+        group = self.open = Group(self._number, self.memo.start)
+        return group
 
     def add(self, recorded: Recorded) -> None:
         """The task joins the open group, or closes it and begins the next."""
-        pattern, stores, _, where = recorded
-        shape, group = pattern.shape, self.open
-        if (len(group.recorded) >= LOOP and group.first == (pattern.operation, where, shape)
+        template, stores, _, where = recorded
+        shape, group = template.shape, self.open
+        if (len(group.recorded) >= LOOP and group.first == (template.operation, where, shape)
                 and self._comes_back(group)):
             group = self.close("the loop comes back to its first call")
         if shape not in group.shapes:
-            if group.recorded and not pattern.single and group.slots.keys().isdisjoint(stores):
+            if group.recorded and group.slots.keys().isdisjoint(stores) and self._shared(group, template):
                 # over other iterations, and of other stores: fusing it would gain nothing, and keep it from
                 # what comes after it
                 group = self.close("the next task shares neither iterations nor data with these")
@@ -104,36 +136,39 @@ class Window:
             group.shapes.add(shape)
             edge = self._edge(group, recorded)
         if not group.recorded:
-            group.first = (pattern.operation, where, shape)
-            group.calls = calls() if group.first in self.seen_again else None
-        if pattern.by_rows:
-            group.cut = pattern
+            group.first = (template.operation, where, shape)
+            group.calls = calls() if group.first in self.loop_heads else None
         group.recorded.append(recorded)
         group.trail = edge
         self.held += 1
 
+    def _shared(self, group: Group, template: Template) -> bool:
+        """Do several points share the task, behind this group?"""
+        return self._decomposed(group, template).domain != ONE.domain
+
+    def _decomposed(self, group: Group, template: Template) -> Template:
+        """The template, decomposed to stand behind this group."""
+        return decompose(template, group.trail.beside, self.stores.runtime.points, config.min_chunk)
+
     def _edge(self, group: Group, recorded: Recorded) -> Any:
         """Where the trail of a group leads on with a task: to another, or to a refusal."""
-        slots, pending = group.slots, self.pending
+        slots, users, number = group.slots, self.stores.users, group.number
         known = len(slots)
         key: list[Any] = [recorded[0]]
         for store in recorded[1]:
             slot = slots.get(store)
             if slot is None:
                 slot = slots[store] = len(slots)
-                pending[store] = pending.get(store, 0) + 1
+                users[store] = number
             key.append(slot)
         name = tuple(key)
         edge = group.trail.edges.get(name)
         if edge is None:
-            edge = self._untrodden(group, recorded, name)
+            edge = self._analysed(group, recorded)
+            self.memo.add_edge(group.trail, name, edge)
         if edge.__class__ is not Trail:
-            for store in list(slots)[known:]:
+            for store in list(slots)[known:]:  # the next group uses them
                 del slots[store]
-                if pending[store] == 1:
-                    del pending[store]
-                else:
-                    pending[store] -= 1
         return edge
 
     def _comes_back(self, group: Group) -> bool:
@@ -143,16 +178,20 @@ class Window:
         asked where they come from that begin as one did that was.
         """
         if group.calls is None:
-            if len(self.seen_again) >= LARGEST_SIZE:
-                self.seen_again.clear()
+            if len(self.loop_heads) >= LARGEST_SIZE:
+                self.loop_heads.clear()
             assert group.first is not None
-            self.seen_again.add(group.first)
+            self.loop_heads.add(group.first)
             return True
         return group.calls == calls(3)
 
-    def _untrodden(self, group: Group, recorded: Recorded, name: tuple[Any, ...]) -> Any:
-        """The same by the canonical row of the task; nobody recorded this here before."""
-        tasks, task = group.tasks, recorded.task()
+    def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
+        """Where the trail leads on with a task that nobody recorded here before: by its canonical row, or by
+        analysis where that is new as well."""
+        template = self._decomposed(group, recorded.template)
+        tasks, task = group.tasks, template.task(recorded)
+        if config.check and not opaque(template):
+            check(task)
         for earlier in tasks[group.numbered:]:
             group.numbering.row(earlier)
         row = group.numbering.row(task)
@@ -164,13 +203,43 @@ class Window:
                 group.effects.add(earlier)
             group.analysed = len(tasks)
             refusal = admit(group.effects, task, opaque)
-            if refusal is None:
-                edge = self.memo.joined(node, row)
-            else:
-                trace.count("refusals")
-                trace.event("refusal", lambda: str(refusal))
-                edge = self.memo.refused(node, row, refusal)
-        return self.memo.trodden(group.trail, name, edge)
+            edge = self.memo.joined(node, row) if refusal is None else self.memo.refused(node, row, refusal)
+        if isinstance(edge, Refusal):
+            found = self._recut(group, recorded, template, edge)
+            if found is not None:
+                return found
+            trace.count("refusals")
+            trace.event("refusal", lambda: str(edge))
+            return edge
+        by_rows = template.domain != ONE.domain and template.splits[0].axis == 0
+        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain,
+                     template.decomposition if by_rows else group.trail.beside)
+
+    def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
+        """Where small tasks come before a large one: the trail on which they are cut as that one is, so that
+        borders fuse with the interior behind them; None if that is no fusible prefix."""
+        beside = template.decomposition
+        if (refusal.constraint != "launch-domain equivalence" or group.domain != ONE.domain
+                or template.domain == ONE.domain or len(group.recorded) > BORDER):
+            return None
+        points, chunk = self.stores.runtime.points, config.min_chunk
+        everything = [*group.recorded, recorded]
+        templates = [decompose(each.template, beside, points, chunk) for each in everything]
+        tasks = [each.task(one) for each, one in zip(templates, everything, strict=True)]
+        if any(each.domain != template.domain for each in tasks) or prefix(tasks, opaque)[1] is not None:
+            return None
+        trace.event("decompose", lambda: f"{len(tasks) - 1} tasks are cut like the one behind them, "
+                                         f"{task_text(tasks[-1])}")
+        group.forget()
+        node = self.memo.root
+        chain: Chain = None
+        for one, task in zip(templates, tasks, strict=True):
+            row = group.numbering.row(task)
+            following = node.edges.get(row)
+            node = following if isinstance(following, Node) else self.memo.joined(node, row)
+            chain = chain, one
+        group.forget()
+        return Trail(node, chain, template.domain, beside)
 
     def close(self, reason: Any) -> Group:
         """What comes next begins a new group: that one."""
@@ -179,8 +248,8 @@ class Window:
             group.reason = reason
             self.closed.append(group)
             self.memo.trim()
-            self.open = Group(self.memo.start)
-        return self.open
+            return self._begun()
+        return group
 
     def mend(self) -> None:
         """After an exception at any moment: a task that had not joined the open group is not there, and what
@@ -188,13 +257,12 @@ class Window:
         group = self.open
         if not (self.closed and self.closed[-1] is group):
             del group.recorded[group.trail.node.depth:]
-            del group._tasks[len(group.recorded):]
             group.slots = {}
             for recorded in group.recorded:
                 for store in recorded.stores:
                     group.slots.setdefault(store, len(group.slots))
             self.close("an exception")
-        self.open = Group(self.memo.start)
+        self._begun()
         self.held = sum(len(group.recorded) for group in self.closed)
 
     @property
@@ -206,7 +274,7 @@ class Window:
     def forget(self) -> None:
         """Analyse anew whatever comes; nothing may be held."""
         self.memo.clear()
-        self.open = Group(self.memo.start)
+        self._begun()
 
     def take(self) -> Group:
         """The oldest closed group, no longer held."""
@@ -225,6 +293,6 @@ class Window:
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
 
 
-def opaque(task: IndexTask | Pattern) -> bool:
+def opaque(task: IndexTask | Template) -> bool:
     """A host function: nobody can see into it, so it fuses with nothing."""
     return not operations.known(task.operation)

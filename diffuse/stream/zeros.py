@@ -31,14 +31,14 @@ class Zeros:
 
     def hold(self, recorded: Recorded) -> bool:
         """Does the task wait here?  If not, the fills of the stores that it uses come before it."""
-        held, pattern = self.held, recorded.pattern
+        held, template = self.held, recorded.template
         for store in recorded.stores:
             fill = held.get(store)
             if fill is not None:
-                if not (_few(pattern.shape, fill) and self._cleared(store)):
+                if not (_few(template.shape, fill) and self._cleared(store)):
                     self._window.add(fill)
                 del held[store]
-        if not pattern.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.host_sees:
+        if not template.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.host_sees:
             return False
         store, = recorded.stores
         if not self._stores.fresh(store):
@@ -75,8 +75,8 @@ class Zeros:
 
 def _few(shape: Any, fill: Recorded) -> bool:
     """Is a task's space a small part of a large store?"""
-    size = prod(fill.pattern.shape)
-    return size * ITEMSIZE[fill.pattern.uses[0].dtype] >= LARGE and prod(shape) * SPARSE < size
+    size = prod(fill.template.shape)
+    return size * ITEMSIZE[fill.template.uses[0].dtype] >= LARGE and prod(shape) * SPARSE < size
 
 
 def _zero(value: Any) -> bool:

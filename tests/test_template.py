@@ -1,8 +1,7 @@
-"""Patterns, trails and replays: what was recorded before is found again, and means what it meant."""
+"""Templates, trails and replays: what was recorded before is found again, and means what it meant."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.template import Pattern
+from diffuse.ir.template import Template
 from diffuse.observe import trace
 from diffuse.stream import engine
 
@@ -51,13 +50,13 @@ def test_a_turn_recorded_before_is_followed_without_a_look() -> None:
         del kept
 
 
-def test_the_same_operations_have_one_pattern_each() -> None:
+def test_the_same_operations_have_one_template_each() -> None:
     x, y = np.ones(3000), np.ones(3000) + 1.0
     engine.fence()
     window = engine.current().window
     results = [x + y, y + x, x + 2.0, x + 3.0, x + x]
-    patterns: list[Pattern] = [r.pattern for r in window.open.recorded]
-    assert patterns[0] is patterns[1] is patterns[4] and patterns[2] is patterns[3] is not patterns[0]
+    found: list[Template] = [r.template for r in window.open.recorded]
+    assert found[0] is found[1] is found[4] and found[2] is found[3] is not found[0]
     assert [len(set(r.stores)) for r in window.open.recorded] == [3, 3, 2, 2, 2]
     same(results[4], 2.0 * numpy.ones(3000))
 
@@ -93,14 +92,14 @@ def test_stores_that_are_one_now_and_were_two_before() -> None:
         same(update(ours[one], ours[two]), update((a, b)[one], (a, b)[two]))
 
 
-def holders() -> Counter[int]:
+def holders() -> set[int]:
     window = engine.current().window
-    return Counter(store for group in (*window.closed, window.open) for store in group.slots)
+    return {store for group in (*window.closed, window.open) for store in group.slots}
 
 
-def test_pending_counts_the_groups_that_use_a_store() -> None:
+def test_pending_are_the_stores_that_groups_use() -> None:
     with settings.using(min_chunk=64):
-        engine.current().forget_launches()
+        engine.current().forget_decompositions()
         x = np.ones(3000)
         for _ in range(2):
             y = x * 2.0
@@ -110,7 +109,7 @@ def test_pending_counts_the_groups_that_use_a_store() -> None:
             same(w, numpy.ones(2998))
             assert not engine.current().stores.pending
         del y, z, w
-    engine.current().forget_launches()
+    engine.current().forget_decompositions()
 
 
 def test_liveness_chooses_among_the_plans_of_a_trail() -> None:
@@ -137,7 +136,7 @@ def test_tables_that_are_full_are_emptied(monkeypatch: pytest.MonkeyPatch) -> No
     ours = np.array(x)
     for k in range(1, 40):
         same(turn(np, ours[k:], 2.0), turn(numpy, x[k:], 2.0))
-        assert len(engine.current()._patterns) <= 5
+        assert len(engine.current()._templates) <= 5
 
 
 def test_what_was_decided_can_be_forgotten() -> None:
