@@ -21,8 +21,7 @@ pytestmark = needs_legate
 
 MODES: dict[str, dict[str, Any]] = {"alone": {"DIFFUSE_NUM_THREADS": "2"},
          "two": {"LEGATE_CONFIG": "--cpus 2 --gpus 0 --sysmem 1000", "DIFFUSE_NUM_THREADS": "1"},
-         "interpreted": {"DIFFUSE_COMPILE": "off"},
-         "without a compiler": {"CXX": ""}}
+         "interpreted": {"DIFFUSE_COMPILE": "off"}}
 CUPYNUMERIC = "no cuPyNumeric: pip install 'diffuse[cupynumeric]'"
 try:
     version("nvidia-cupynumeric")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shlex
 import sys
@@ -12,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.cli import info
 from diffuse.runtime import machine
-from diffuse.runtime.legate import prepare
+from diffuse.runtime.legate import libraries, prepare
 from diffuse.settings import using
 from tests.jobs import FILL, LAUNCHERS, diffuse, job, needs_legate, python
 
-CC = prepare.compiler("CC", "cc", "gcc", "clang")
-needs_compiler = pytest.mark.skipif(CC is None, reason="no C compiler")
+CXX = libraries.compiler()
+needs_compiler = pytest.mark.skipif(CXX is None, reason="no C++ compiler")
 
 
 @pytest.fixture(autouse=True)
@@ -36,14 +34,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "legate"
 
 
-# -- the stand-in driver ------------------------------------------------------------------------------------
+# -- libraries that are built once --------------------------------------------------------------------------
 
 
 @needs_compiler
 def test_the_stand_in_is_built_once_and_says_that_there_is_no_device(folder: Path) -> None:
-    built = prepare.build_stub()
+    built = libraries.driver.build()
     before = built.stat().st_mtime_ns
-    assert built.parent == folder and prepare.build_stub() == built
+    assert built.parent == folder and libraries.driver.build() == built
     assert built.stat().st_mtime_ns == before
     assert [path.name for path in folder.iterdir()] == [built.name]
     found = python("""
@@ -61,13 +59,13 @@ def test_the_stand_in_is_built_once_and_says_that_there_is_no_device(folder: Pat
 
 
 @needs_compiler
-def test_many_may_build_the_stand_in_at_once(folder: Path) -> None:
+def test_many_may_build_a_library_at_once(folder: Path) -> None:
     built: list[Path] = []
     together = threading.Barrier(4)
 
     def work() -> None:
         together.wait()
-        built.append(prepare.build_stub())
+        built.append(libraries.driver.build())
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -80,31 +78,59 @@ def test_many_may_build_the_stand_in_at_once(folder: Path) -> None:
 
 def test_without_a_compiler_the_error_says_what_to_install(folder: Path,
                                                            monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
-    with pytest.raises(RuntimeError, match="no C compiler .* install gcc or clang, or name one in CC"):
-        prepare.build_stub()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(RuntimeError, match="needs a C\\+\\+ compiler .* CXX='no-such-compiler' names none: "
+                                           r"install g\+\+ or clang .*, or name one in CXX"):
+        libraries.driver.build()
+
+
+@needs_legate
+def test_without_a_compiler_nothing_starts_and_info_says_why(folder: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "")
+    assert "needs a C++ compiler" in (prepare.find().refusal() or "")
+    said = diffuse("info", DIFFUSE_CACHE_DIR=str(folder)).stdout
+    assert "C++ compiler       none: needed once" in said
+    assert "one rank           no: the runtime 'legate' needs a C++ compiler once" in said
+    done = python("import diffuse.numpy as np; np.ones(100_000).sum()", DIFFUSE_RUNTIME="legate",
+                  DIFFUSE_CACHE_DIR=str(folder))
+    assert done.returncode == 1
+    assert "RuntimeError: the runtime 'legate' needs a C++ compiler once" in done.stderr.splitlines()[-1]
+
+
+@needs_legate
+@needs_compiler
+def test_where_everything_is_built_there_need_be_no_compiler(folder: Path,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    for library in prepare.find().built():
+        library.path.parent.mkdir(exist_ok=True)
+        library.path.touch()
+    monkeypatch.setenv("CXX", "")
+    assert prepare.find().compiler is None and prepare.find().refusal() is None
+    assert "needs a C++ compiler" in (prepare.find().refusal(several=True) or ""), "they need one more"
 
 
 @needs_compiler
 def test_a_compiler_that_fails_is_quoted_and_leaves_nothing(folder: Path) -> None:
     with pytest.raises(RuntimeError, match="no-such-file.c"):
-        prepare.build(folder / "x.so", [*shlex.split(CC or ""), "-shared", "no-such-file.c"])
+        libraries.run([*shlex.split(CXX or ""), "-shared", "no-such-file.c"], folder / "x.so")
     assert not list(folder.iterdir())
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with using(cache_dir=str(tmp_path / "file")), pytest.raises(RuntimeError, match="DIFFUSE_CACHE_DIR"):
-        prepare.build(prepare.place("x", b""), ["cc"])
+    with pytest.raises(RuntimeError, match="DIFFUSE_CACHE_DIR"):
+        libraries.run(["c++"], tmp_path / "file" / "legate" / "x.so")
 
 
 def test_a_compiler_may_be_named_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", f"{sys.executable} -m cc")
-    assert prepare.compiler("CC", "cc") == f"{sys.executable} -m cc"
-    monkeypatch.setenv("CC", "")
-    assert prepare.compiler("CC", sys.executable) is None
-    monkeypatch.delenv("CC")
-    assert prepare.compiler("CC", "no-such-compiler", sys.executable) == sys.executable
+    monkeypatch.setenv("CXX", f"{sys.executable} -m cc")
+    assert libraries.compiler() == f"{sys.executable} -m cc"
+    monkeypatch.setenv("CXX", "")
+    assert libraries.compiler() is None
+    monkeypatch.delenv("CXX")
+    monkeypatch.setattr(libraries, "COMPILERS", ("no-such-compiler", sys.executable))
+    assert libraries.compiler() == sys.executable
 
 
 # -- the thread that polls for messages ---------------------------------------------------------------------
@@ -127,21 +153,9 @@ print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value)
 @needs_compiler
 def test_polling_yields_after_a_number_of_polls_that_found_nothing(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "counting.c").write_text(COUNTING)
-    counting = prepare.build(tmp_path / "counting.so", [*shlex.split(CC or ""), "-shared", "-fPIC",
-                                                        str(tmp_path / "counting.c")])
-    found = python(POLLING, str(prepare.build_yielding()), LD_PRELOAD=str(counting))
+    counting = libraries.Library(tmp_path / "counting.c", ("-x", "c", "-shared", "-fPIC")).build()
+    found = python(POLLING, str(libraries.yielding.build()), LD_PRELOAD=str(counting))
     assert found.stdout == "2 [19, 20, 21, 22, 23, 44, 45, 46, 47, 48]\n10\n", found
-
-
-def test_without_a_compiler_polling_goes_on_as_it_was(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "no-such-compiler")
-    assert prepare.yield_between_polls(ctypes.CDLL(None)) is None
-    assert "does not yield, as there is no C compiler" in info.polling(prepare.find())
-    monkeypatch.delenv("CC")
-    if CC is not None:
-        assert "will yield" in info.polling(prepare.find())
-        prepare.build_yielding()
-        assert info.polling(prepare.find()).startswith("yields")
 
 
 # -- what the environment says ------------------------------------------------------------------------------
@@ -212,7 +226,7 @@ def test_ranks_on_a_machine_share_its_memory_and_agree(monkeypatch: pytest.Monke
 ])
 def test_what_is_wrong_is_named_with_its_remedy(version: str | None, libucx: str | None,
                                                 complaint: str | None) -> None:
-    found = prepare.Found(version, Path(), libucx, "5.0.11", "12", None, None, "/usr/bin/cc", None)
+    found = prepare.Found(version, Path(), libucx, "5.0.11", "12", None, None, "/usr/bin/g++")
     refusal = found.refusal(several=True)
     assert refusal is None if complaint is None else complaint in (refusal or "")
     if version == "26.1.0":

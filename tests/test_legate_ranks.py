@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.runtime.legate import prepare, ranks
+from diffuse.runtime.legate import ranks
 from tests.jobs import FILL, RANKS_SECONDS, TINY, Job, diffuse, environment, python
 
 RANK = """
@@ -139,15 +139,15 @@ def test_numbers_without_a_seed_are_the_same_on_all_ranks() -> None:
 
 YIELDS = """
 import ctypes
-library = ctypes.CDLL(str(prepare.yielding()))  # it is there already
+from diffuse.runtime.legate import libraries
+library = ctypes.CDLL(str(libraries.yielding.path))  # it is there already
 print(ctypes.c_ulong.in_dll(library, "diffuse_yields").value > 0)
 """
 
 
 @pytest.mark.ranks
 def test_two_ranks_run_one_program_and_fail_together(tmp_path: Path) -> None:
-    yields = YIELDS if prepare.find().cc else "print(True)"
-    (tmp_path / "x.py").write_text(FILL + yields)
+    (tmp_path / "x.py").write_text(FILL + YIELDS)
     done = diffuse("run", "--ranks", "2", "x.py", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)
     assert (done.returncode, done.stdout) == (0, "2 False True\nTrue\n"), done.stderr[-2000:]
     done = diffuse("run", "--ranks", "2", "x.py", "fail", cwd=tmp_path, seconds=RANKS_SECONDS, **TINY)

@@ -14,7 +14,6 @@ from diffuse import settings
 
 if TYPE_CHECKING:
     from diffuse.kernels.build.cache import Cache
-    from diffuse.runtime.legate.prepare import Found
 
 
 def gathered() -> dict[str, Any]:
@@ -44,33 +43,19 @@ def legate() -> dict[str, str]:
     found = prepare.find()
     if found.version is None:
         return {"legate": f"not installed: {prepare.INSTALL}"}
-    stub = prepare.stub()
     return {
         "legate": f"{found.version} ({found.site})",
         "cupynumeric": found.cupynumeric or "not installed",
         "cuda runtime": found.cudart or "not installed",
-        "driver": found.driver or f"none; a stand-in {'is' if stub.exists() else 'will be'} {stub}",
-        "C compiler": found.cc or "none",
-        "C++ compiler": found.cxx or "none",
+        "driver": found.driver or "none: a stand-in takes its place",
+        "C++ compiler": found.compiler or "none: needed once, to build libraries",
         "libucx": found.libucx or "not installed",
         "openmpi": found.openmpi or "not installed",
-        "polling": polling(found),
         "one rank": _can(found.refusal()),
         "several ranks": _can(found.refusal(several=True)),
+        **{f"library {library.source.stem}": f"{'built' if library.path.exists() else 'not built yet'}: "
+                                             f"{library.path}" for library in found.built(several=True)},
     }
-
-
-def polling(found: Found) -> str:
-    """Whether the thread of each rank that polls for messages will yield its processor, in words."""
-    from diffuse.runtime.legate import prepare
-
-    library = prepare.yielding()
-    if library.exists():
-        return f"yields, by {library}"
-    if found.cc is not None:
-        return f"will yield, by {library}"
-    return ("does not yield, as there is no C compiler: ranks that share processors wait for each other, "
-            "about 16 ms each time; install gcc or clang, or name one in CC")
 
 
 def _can(refusal: str | None) -> str:

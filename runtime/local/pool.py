@@ -34,10 +34,6 @@ SLICE = 50_000_000
 def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
     """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone.
     Returns the addresses of its functions of these names."""
-    return worker.call(_loaded, text, names)
-
-
-def _loaded(text: str, names: Sequence[str]) -> dict[str, int]:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -265,13 +261,9 @@ class Pool:
 
     def flags(self) -> int:
         """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
-        return native.exceptions(self.raw())
-
-    def raw(self) -> int:
-        """The same as the processor's bits."""
         raw = int(self.threads.flags.value)
         self.threads.flags.value = 0
-        return raw
+        return native.exceptions(raw)
 
     def close(self) -> None:
         """Finish everything and end the threads; a later submit starts them again."""

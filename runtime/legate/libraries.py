@@ -1,0 +1,108 @@
+"""The libraries that Diffuse builds for Legate, each once for a machine, beside the cached kernels.
+
+* `driver`: a stand-in for NVIDIA's libcuda.so.1, where there is none.  Its soname makes the dynamic linker
+  take it for the driver.
+* `yielding`: lets the thread that polls for other ranks' messages yield its processor.
+* `trampoline`: the one task that Legate runs for Diffuse.
+
+One C++ compiler builds all of them; a machine where they are built already needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from diffuse.settings import config
+
+HERE = Path(__file__).parent
+DRIVER = "libcuda.so.1"
+C = ("-x", "c", "-shared", "-fPIC", "-O1", "-fvisibility=hidden", "-Wl,--as-needed")
+CXX = ("-std=c++17", "-O2", "-fPIC", "-shared")
+COMPILERS = ("g++", "clang++", "c++")
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Library:
+    """One source and how it is compiled."""
+
+    source: Path
+    flags: tuple[str, ...]
+    """Before the source."""
+    links: tuple[str, ...] = ()
+    """After it."""
+    release: str = ""
+    """What else the result depends on."""
+
+    @property
+    def path(self) -> Path:
+        """Where the library lies, or will: the name says all that it depends on."""
+        words = "\n".join((self.release, *self.flags, *self.links)).encode()
+        digest = sha256(words + self.source.read_bytes()).hexdigest()[:16]
+        return Path(config.cache_dir, "legate", f"{self.source.stem}-{digest}.so")
+
+    def build(self) -> Path:
+        """Compile the library unless that was done; the result appears whole or not at all, however many
+        processes build it."""
+        path = self.path
+        if not path.exists():
+            command = compiler()
+            if command is None:
+                raise RuntimeError(no_compiler())
+            run([*shlex.split(command), *self.flags, str(self.source), *self.links], path)
+        return path
+
+
+def run(command: list[str], path: Path) -> None:
+    """Run a compiler that writes `path`."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(prefix=".", dir=path.parent)
+    except OSError as error:
+        raise RuntimeError(f"cannot write {path.parent}: {error.strerror}; name another folder in "
+                           "DIFFUSE_CACHE_DIR") from None
+    with folder:
+        made = Path(folder.name, path.name)
+        done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, timeout=SECONDS,
+                              check=False)
+        if done.returncode:
+            said = "\n".join(done.stderr.splitlines()[:20])
+            raise RuntimeError(f"{shlex.join(command)} failed with status {done.returncode}:\n{said}\n"
+                               "Name a C++17 compiler that works in CXX.")
+        os.replace(made, path)
+
+
+def compiler() -> str | None:
+    """The command of a C++ compiler: what CXX says, or the first usual name; None if there is none."""
+    if "CXX" in os.environ:
+        said = shlex.split(os.environ["CXX"])
+        return shlex.join(said) if said and shutil.which(said[0]) else None
+    return next((path for name in COMPILERS if (path := shutil.which(name))), None)
+
+
+def no_compiler() -> str:
+    """What is wrong where there is no compiler, and what helps."""
+    said = f"CXX={os.environ['CXX']!r} names none" if "CXX" in os.environ else "found none"
+    return ("the runtime 'legate' needs a C++ compiler once, to build its task and what replaces missing "
+            f"drivers, and {said}: install g++ or clang (apt install g++, dnf install gcc-c++, conda install "
+            "gxx), or name one in CXX")
+
+
+driver = Library(HERE / "libcuda.c", (*C, f"-Wl,-soname,{DRIVER}"))
+yielding = Library(HERE / "progress.c", C)
+
+
+def trampoline(site: Path, release: str) -> Library:
+    """The task for a release of Legate in the folder `site`, whose headers are in its wheel."""
+    include, libraries, shadow = site / "include" / "legate", site / "lib64", HERE / "without_cuda"
+    folders = (shadow, include, include / "deps", include / "deps" / "realm", site / "include" / "rapids")
+    content = (shadow / "legate_defines.h").read_text(encoding="ascii")
+    return Library(HERE / "trampoline.cc", (*CXX, *(f"-I{folder}" for folder in folders)),
+                   (str(libraries / "liblegate.so"), f"-Wl,-rpath,{libraries}"), f"{release}\n{content}")
