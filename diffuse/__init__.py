@@ -9,7 +9,7 @@
 
 `import diffuse.numpy as np` in place of `import numpy as np`, or `diffuse run program.py` with the program as
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
-`flush` (forward what is pending) and `fence` (and wait for it).
+`flush` (forward what is pending), `fence` (and wait for it) and `vectorize` (compile a function of your own).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffuse.numpy.ops.vectorize import vectorize
     from diffuse.observe.explanation import Explanation
     from diffuse.settings import config
 
 __version__ = "0.1.0"
-__all__ = ["config", "explain", "fence", "flush"]
+__all__ = ["config", "explain", "fence", "flush", "vectorize"]
 
 
 def flush() -> None:
@@ -44,6 +45,11 @@ def __getattr__(name: str) -> Any:
         from diffuse.settings import config
 
         return config
+    if name == "vectorize":
+        import diffuse.numpy  # noqa: F401 (gives arrays their class)
+        from diffuse.numpy.ops.vectorize import vectorize
+
+        return vectorize
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
 
 

@@ -72,6 +72,7 @@ class Operation(NamedTuple):
 
 
 INPUTS: dict[str, Callable[[tuple[str, ...]], bool]] = {
+    "any": lambda types: True,
     "alike": lambda types: len(set(types)) <= 1,
     "alike or mixed": lambda types: len(set(types)) == 1 or set(types) == {"int64", "uint64"},
     "bool, then alike": lambda types: types[0] == "bool" and len(set(types[1:])) == 1,

@@ -19,7 +19,8 @@ from diffuse.ir.launch import SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import identity
-from diffuse.kernels.llvm import flat, memory, reduce, sparse
+from diffuse.kernels.body.user import FUNCTIONS
+from diffuse.kernels.llvm import flat, memory, predication, reduce, sparse
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, Value, counted, guarded, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
@@ -243,10 +244,14 @@ class _Nest:
         if write is not None:
             write(self, i, op, step)
             return
+        arguments = tuple(self.values[a] for a in op.args)
+        if op.kind in FUNCTIONS:
+            self.values[i] = predication.call(self.code, FUNCTIONS[op.kind], arguments)
+            return
         if op.kind not in RULES:
             raise NotImplementedError(f"no lowering rule for {op.kind!r}")
         dtypes = tuple(self.loop.ops[a].dtype for a in op.args)
-        self.values[i] = RULES[op.kind](self.code, dtypes, op.dtype, tuple(self.values[a] for a in op.args))
+        self.values[i] = RULES[op.kind](self.code, dtypes, op.dtype, arguments)
 
     def _place(self, argument: int, base: str) -> Place:
         if self.rows is not None:
