@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+import pytest
 
 from diffuse.ir import (
-    ONE,
     Access,
     Decomposition,
     IndexTask,
@@ -18,9 +19,9 @@ from diffuse.ir import (
     tiling,
     view,
 )
-from diffuse.kernels.body import passes
 from diffuse.kernels.body.compose import Composition, alike, compose
 from diffuse.kernels.body.expr import Builder
+from diffuse.settings import using
 from diffuse.stream.plan import Plan
 
 SIZE = 8
@@ -37,6 +38,14 @@ class Array:
 
     def part(self, offset: int, shape: Point) -> Array:
         return Array(self.store.id, self.store.shape, offset, shape)
+
+    def turned(self) -> Array:
+        """The transpose."""
+        found = Array(self.store.id, self.store.shape)
+        found.shape = self.shape[::-1]
+        found.view = view.of(self.store.shape, "float64", "float64", SIZE, 0, self.view.strides[::-1],
+                             found.shape)
+        return found
 
 
 def _pitch(shape: Point, d: int) -> int:
@@ -62,8 +71,15 @@ def task(operation: str, inputs: Iterable[Array | float], out: Array, points: in
                      Decomposition((points,), splits), "here:1")
 
 
+@pytest.fixture(autouse=True)
+def checked() -> Iterator[None]:
+    """What a body is, is asked after composition and after each pass."""
+    with using(check=True):
+        yield
+
+
 def made(tasks: list[IndexTask], gone: set[int]) -> Composition:
-    return compose(tasks, gone, passes.fuse)
+    return compose(tasks, gone)
 
 
 def kinds(composition: Composition) -> list[list[str]]:
@@ -182,7 +198,7 @@ def test_what_was_different_once_is_not_compared_again() -> None:
 
 def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
     tasks = scaled(("float64", 2.0), ("float64", 3.0), ("float64", 2.0))
-    found = compose(tasks, (), passes.fuse, alike(tasks))
+    found = compose(tasks, (), alike(tasks))
     assert found.scalars == ((0, 0), (1, 0)) and found.body.scalars == ("float64", "float64")
     assert kinds(found)[0].count("multiply") == 2
     assert kinds(made(tasks, set()))[0].count("multiply") == 3
@@ -192,7 +208,7 @@ def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
 def test_a_plan_holds_as_long_as_its_equal_scalars_are_equal() -> None:
     def plan_of(tasks: list[IndexTask]) -> Plan:
         equal = alike(tasks)
-        return Plan(compose(tasks, (), passes.fuse, equal), None, tasks, (), "", "", equal)
+        return Plan(compose(tasks, (), equal), None, tasks, (), "", "", equal)
 
     def window(*values: float) -> list[IndexTask]:
         return scaled(*(("float64", v) for v in values))
@@ -209,13 +225,7 @@ def test_points_are_part_of_the_body() -> None:
 
 
 def test_transposed_operands_turn_the_loops() -> None:
-    store = Array(0, (10, 6))
-    turned = view.of((10, 6), "float64", "float64", SIZE, 0, (SIZE, 6 * SIZE), (6, 10))
-    splits = (Split(-1, 0),)
-    read, write = (Access(Store(i, (10, 6), "float64"), turned, p, None,
-                          tiling(store.store, turned, (6, 10), splits))
-                   for i, p in ((0, Privilege.READ), (1, Privilege.WRITE)))
-    one = IndexTask("sqrt", ("float64", "float64"), (6, 10), (read, write), (), ONE)
+    one = task("sqrt", [Array(0, (10, 6)).turned()], Array(1, (10, 6)).turned())
     assert made([one], set()).body.loops[0].order == (1, 0)
 
 

@@ -15,7 +15,7 @@ from diffuse.numpy.ops import elementwise
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
 
-OPS = [name for name, row in TABLE.items() if row.body is None]
+OPS = [name for name, row in TABLE.items() if row.body is None and not name.startswith("user.")]
 
 
 @pytest.mark.parametrize("name", OPS)

@@ -9,7 +9,7 @@ from diffuse.fusion.temporaries import temporaries
 from diffuse.fusion.verify import verify
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.ir.text import window_text
-from diffuse.kernels.body import operations, passes
+from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.observe import trace
@@ -134,16 +134,18 @@ class Forwarder:
         live = bytes([store in alive or users[store] > taken for store in group.slots])
         trail = group.trail
         plan: Plan | None = trail.node.plans.get(live)
+        if config.check:
+            ids = list(group.slots)
+            seen = {store for store, bit in zip(ids, live, strict=True) if bit}
+            gone = (temporaries(group.tasks, (), seen) if plan is None
+                    else {ids[slot] for slot in plan.composition.vanished})
+            verify(group.tasks, opaque, seen, gone, by_definition=plan not in trail.replays)
         if plan is None or not plan.holds(group.recorded):
             plan = trail.node.plans[live] = self._plan(group, live, plan)
             plan.places.append((trail.node.plans, live))
         if plan.kernel is not None and plan.kernel.native is None:
             self._await(plan, group.tasks)
         replay: Replay | None = trail.replays.get(plan)
-        if config.check:
-            ids = list(group.slots)
-            verify(group.tasks, opaque, {store for store, bit in zip(ids, live, strict=True) if bit},
-                   {ids[slot] for slot in plan.composition.vanished}, by_definition=replay is None)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
             plan.places.append((trail.replays, plan))
@@ -168,7 +170,7 @@ class Forwarder:
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
-        composition = compose(group.tasks, gone, passes.fuse, equal)
+        composition = compose(group.tasks, gone, equal)
         kernel = compiler.kernel(composition.body) if composition.body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
                     equal)

@@ -92,7 +92,7 @@ class Plan:
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the extents at hand."""
         composition = self.composition
-        if not composition.partials:
+        if not abi.reductions(composition.body):
             return ()
         shapes = tuple(tasks[t].shape for t in composition.spaces)
         key = tuple(n for shape in shapes for n in shape)

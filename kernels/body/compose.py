@@ -7,39 +7,16 @@ over other stores, extents and scalar values compose to an equal body.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
 from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
 from diffuse.ir.launch import flat, letters
-from diffuse.kernels.body import operations
+from diffuse.kernels.body import operations, passes
+from diffuse.kernels.body.check import check
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
-
-
-class Reference(NamedTuple):
-    """How a fragment names an argument before arguments are numbered: a slot's view in a space."""
-
-    slot: int
-    view: int
-    space: int
-
-
-@dataclass
-class Fragment:
-    """What one task computes: ops whose loads, stores and reduces are attributed to references."""
-
-    space: int
-    ops: list[Op]
-    reads: list[Reference]
-    writes: list[Reference]
-    reduces: list[Reference]
-    scans: bool
-
-
-Nest = tuple[int, list[Op]]
-"""A loop before its arguments are numbered: its space and its ops."""
+from diffuse.settings import config
 
 Source = tuple[int, int]
 """A scalar of a window: (task, scalar)."""
@@ -57,28 +34,37 @@ class Composition(NamedTuple):
     """Per space of the body: a task that iterates over it."""
     vanished: frozenset[int]
     """Slots that live in registers only and need no memory."""
-    partials: tuple[tuple[int, int], ...]
-    """Per reduction of the body: (loop, argument)."""
 
 
-class Window:
-    """The numbering that composition works in: slots, views and spaces by first use."""
+class _Names:
+    """Slots, views, spaces, arguments and scalars of some tasks, numbered by first use."""
 
     def __init__(self, tasks: Sequence[IndexTask]) -> None:
         self.tasks = tasks
-        self.domain = tasks[0].domain
         self.slots: dict[int, int] = {}
         self.views: list[dict[tuple[object, ...], int]] = []
         self.accesses: list[list[Access]] = []
         self.spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
-        self.sources: dict[Reference, tuple[int, int]] = {}
+        self.owners: list[int] = []
+        """Per space: the first task that iterates over it."""
+        self.numbers: dict[tuple[int, int, int], int] = {}
+        """Arguments by slot, view and space."""
+        self.arguments: list[Argument] = []
+        self.sources: list[tuple[int, int]] = []
+        """Per argument: (task, access)."""
+        self.scalars: dict[Source, int] = {}
         self._relations: dict[tuple[int, int, int], Relation] = {}
 
-    def space(self, task: IndexTask) -> int:
-        return self.spaces.setdefault((task.shape, task.splits), len(self.spaces))
+    def space(self, number: int) -> int:
+        """The iteration space of a task."""
+        task = self.tasks[number]
+        found = self.spaces.setdefault((task.shape, task.splits), len(self.spaces))
+        if found == len(self.owners):
+            self.owners.append(number)
+        return found
 
-    def reference(self, number: int, position: int) -> Reference:
-        """The reference of one access of one task."""
+    def argument(self, number: int, position: int, space: int) -> int:
+        """The argument that one access of one task is."""
         task = self.tasks[number]
         access = task.accesses[position]
         slot = self.slots.setdefault(access.store.id, len(self.slots))
@@ -89,15 +75,22 @@ class Window:
         view = self.views[slot].setdefault(key, len(self.views[slot]))
         if view == len(self.accesses[slot]):
             self.accesses[slot].append(access)
-        found = Reference(slot, view, self.space(task))
-        self.sources.setdefault(found, (number, position))
+        found = self.numbers.setdefault((slot, view, space), len(self.numbers))
+        privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
+        if found == len(self.arguments):
+            self.sources.append((number, position))
+            classes = letters(access, task.shape, flat(task.shape, task.splits))
+            self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
+        elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
+            self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
         return found
 
     def relation(self, slot: int, a: int, b: int) -> Relation:
+        """How two views of a slot meet."""
         key = (slot, min(a, b), max(a, b))
         if key not in self._relations:
             first, second = self.accesses[slot][key[1]], self.accesses[slot][key[2]]
-            self._relations[key] = relation(first, second, self.domain)
+            self._relations[key] = relation(first, second, self.tasks[0].domain)
         return self._relations[key]
 
 
@@ -129,123 +122,96 @@ def bits(scalar: Scalar) -> object:
     return struct.pack("dd", value.real, value.imag) if dtype[0] == "c" else value
 
 
-Fuse = Callable[[Window, list[Fragment], frozenset[int]], list[Nest]]
-
-
-def compose(tasks: Sequence[IndexTask], temporaries: Collection[int], fuse: Fuse,
+def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
             equal: Mapping[Source, Source] = MappingProxyType({})) -> Composition:
-    """Turn the tasks of a prefix into one body; `fuse` (loops.py) decides which fragments share a loop.
+    """Turn the tasks of a prefix into one body: a loop for each task, then the passes.
 
     Scalars that are `equal` (see `alike`) become one scalar of the body.
     """
-    window = Window(tasks)
-    scalars: dict[Source, int] = {}
-    fragments = [_fragment(window, number, scalars, equal) for number in range(len(tasks))]
-    gone = frozenset(window.slots[i] for i in temporaries if i in window.slots)
-    return _number(window, fuse(window, fragments, gone), list(scalars), gone)
+    names = _Names(tasks)
+    loops = tuple([_loop(names, number, equal) for number in range(len(tasks))])
+    many = volume(tasks[0].domain) > 1
+    spaces = tuple([Space(len(shape), splits[0].axis if many else -1, flat(shape, splits))
+                    for shape, splits in names.spaces])
+    body = Body(spaces, tuple(names.arguments), tuple([tasks[t].scalars[k].dtype for t, k in names.scalars]),
+                loops, sum([task.domain != tasks[0].domain for task in tasks]))
+    gone = frozenset([names.slots[i] for i in temporaries if i in names.slots])
+    facts = passes.Facts(names.relation, gone)
+    if config.check:
+        check(body, "composition")
+    for name, step in passes.PASSES.items():
+        body = step(body, facts)
+        if config.check:
+            check(body, name)
+    found = _numbered(body, names, gone)
+    if config.check:
+        check(found.body, "numbering", numbered=True)
+    return found
 
 
-def _fragment(window: Window, number: int, scalars: dict[Source, int], equal: Mapping[Source, Source]
-              ) -> Fragment:
-    task = window.tasks[number]
-    name, _, attribute = task.operation.partition(":")
-    outputs = [k for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ]
-    reads = [window.reference(number, k) for k in range(len(task.accesses)) if k not in outputs]
-    by_position = {s.position: k for k, s in enumerate(task.scalars)}
-    inputs, unread = [], iter(reads)
-    for position in range(len(reads) + len(task.scalars)):
-        if position in by_position:
-            source = number, by_position[position]
-            value = scalars.setdefault(equal.get(source, source), len(scalars))
+def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
+    """What one task computes."""
+    task, space = names.tasks[number], names.space(number)
+    scalars = {s.position: k for k, s in enumerate(task.scalars)}
+    reads = [k for k, a in enumerate(task.accesses) if a.privilege is Privilege.READ]
+    unread, inputs = iter(reads), []
+    for position in range(len(reads) + len(scalars)):
+        if position in scalars:
+            source = number, scalars[position]
+            value = names.scalars.setdefault(equal.get(source, source), len(names.scalars))
             inputs.append(Op("scalar", task.scalars[source[1]].dtype, (), value))
         else:
-            reference = next(unread)
-            dtype = window.accesses[reference.slot][reference.view].store.dtype
-            inputs.append(Op("load", dtype, (), reference))
-    writes = [window.reference(number, k) for k in outputs]
-    targets = tuple(Output(task.accesses[k].store.dtype, w, len(task.shape))  # type: ignore[arg-type]
-                    for k, w in zip(outputs, writes, strict=True))
-    builder = Builder(tuple(inputs), targets, task.signature, attribute)
+            k = next(unread)
+            inputs.append(Op("load", task.accesses[k].store.dtype, (), names.argument(number, k, space)))
+    outputs = tuple([Output(a.store.dtype, names.argument(number, k, space), len(task.shape))
+                     for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ])
+    builder = Builder(tuple(inputs), outputs, task.signature, task.operation.partition(":")[2])
     operations.find(task.operation).write(builder)
-    reduced = {op.attribute[1] for op in builder.ops if op.kind == "reduce"}
-    return Fragment(window.space(task), builder.ops, reads, [w for w in writes if w not in reduced],
-                    [w for w in writes if w in reduced], any(op.kind == "scan" for op in builder.ops))
+    return Loop(space, tuple(range(len(task.shape))), tuple(builder.ops))
 
 
-def _number(window: Window, nests: list[Nest], scalars: list[Source],
-            gone: frozenset[int]) -> Composition:
-    """Number arguments, scalars and spaces by first use in the loops, and pick each loop's order."""
-    references: dict[Reference, int] = {}
-    kept: dict[int, int] = {}
+def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
+    """Number arguments, scalars and spaces by first use in the loops, and say what is done to arguments."""
+    arguments: dict[int, int] = {}
+    scalars: dict[int, int] = {}
     spaces: dict[int, int] = {}
-    numbered: list[Nest] = []
-    # what the points do to a store, and what the epilogue does, are two privileges
-    late = {window.space(task) for task in window.tasks if task.domain != window.domain}
+    # what the points do to a slot, and what the epilogue does, are two privileges
+    late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
     written: set[tuple[int, bool]] = set()
     read: set[tuple[int, bool]] = set()
-    for space, ops in nests:
-        at_end = space in late
-        number = spaces.setdefault(space, len(spaces))
-        out = []
+
+    def argument(number: int, touched: set[tuple[int, bool]]) -> int:
+        old = body.arguments[number]
+        touched.add((old.slot, old.space in late))
+        return arguments.setdefault(number, len(arguments))
+
+    loops = []
+    for space, order, ops in body.loops:
+        found = []
         for op in ops:
-            if op.kind == "scalar":
-                op = op._replace(attribute=kept.setdefault(op.attribute, len(kept)))
-            elif op.kind in ("load", "store"):
-                (read if op.kind == "load" else written).add((op.attribute.slot, at_end))
-                op = op._replace(attribute=references.setdefault(op.attribute, len(references)))
-            elif op.kind == "spmv":
-                read.update((r.slot, at_end) for r in op.attribute)
-                op = op._replace(attribute=tuple([references.setdefault(r, len(references))
-                                                  for r in op.attribute]))
-            elif op.kind == "reduce":
-                written.add((op.attribute[1].slot, at_end))
-                op = op._replace(attribute=(op.attribute[0],
-                                            references.setdefault(op.attribute[1], len(references))))
-            out.append(op)
-        numbered.append((number, out))
-    tasks = window.tasks
-    space_list = list(window.spaces)
-    arguments = []
-    for r in references:
-        access = window.accesses[r.slot][r.view]
-        shape, splits = space_list[r.space]
-        touch = r.slot, r.space in late
-        stored = touch in written
-        privilege = (Privilege.READ_WRITE if stored and touch in read
-                     else Privilege.WRITE if stored else Privilege.READ)
-        arguments.append(Argument(r.slot, r.view, access.store.dtype, spaces[r.space],
-                                  letters(access, shape, flat(shape, splits)), privilege))
-    many = volume(window.domain) > 1
-    body_spaces = tuple(Space(len(shape), splits[0].axis if many else -1, flat(shape, splits))
-                        for shape, splits in (space_list[s] for s in spaces))
-    body_loops = tuple(Loop(s, _order(ops, body_spaces[s].rank, arguments), tuple(ops))
-                       for s, ops in numbered)
-    owner = {window.space(t): n for n, t in reversed(list(enumerate(tasks)))}
-    epilogue = sum(space in late for space, _ in nests)
-    body = Body(body_spaces, tuple(arguments),
-                tuple(tasks[t].scalars[k].dtype for t, k in (scalars[i] for i in kept)), body_loops, epilogue)
-    touched = {r.slot for r in references}
-    return Composition(body, tuple(window.sources[r] for r in references), tuple(scalars[i] for i in kept),
-                       tuple(owner[s] for s in spaces), gone - touched,
-                       tuple((n, op.attribute[1]) for n, (_, ops) in enumerate(numbered)
-                             for op in ops if op.kind == "reduce"))
+            kind, _, _, named = op
+            if kind == "scalar":
+                named = scalars.setdefault(named, len(scalars))
+            elif kind in ("load", "store"):
+                named = argument(named, read if kind == "load" else written)
+            elif kind == "spmv":
+                named = tuple([argument(k, read) for k in named])
+            elif kind == "reduce":
+                named = named[0], argument(named[1], written)
+            found.append(op if named is op.attribute else op._replace(attribute=named))
+        loops.append(Loop(spaces.setdefault(space, len(spaces)), order, tuple(found)))
 
+    def privilege(touch: tuple[int, bool]) -> Privilege:
+        if touch in written:
+            return Privilege.READ_WRITE if touch in read else Privilege.WRITE
+        return Privilege.READ
 
-def _order(ops: Sequence[Op], rank: int, arguments: Sequence[Argument]) -> tuple[int, ...]:
-    """Loop order, outermost first: the dimension with most unit strides innermost.
-
-    A reduction's tree is defined on the natural order, so loops that reduce keep it, and so do sparse rows,
-    which go along the rows of their dense operand; a scan runs along its own dimension innermost.
-    """
-    natural = list(range(rank))
-    for op in ops:
-        if op.kind in ("reduce", "spmv"):
-            return tuple(natural)
-        if op.kind == "scan":
-            return tuple([d for d in natural if d != op.attribute[1]] + [op.attribute[1]])
-    used = [arguments[op.attribute].classes for op in ops if op.kind in ("load", "store")]
-    if rank > 1:
-        units = [sum(c[d] == "1" for c in used) for d in natural]
-        inner = max(natural, key=lambda d: (units[d], d))
-        natural = [d for d in natural if d != inner] + [inner]
-    return tuple(natural)
+    kept = [body.arguments[k] for k in arguments]
+    sources = list(names.scalars)
+    return Composition(
+        Body(tuple([body.spaces[s] for s in spaces]),
+             tuple([a._replace(space=spaces[a.space], privilege=privilege((a.slot, a.space in late)))
+                    for a in kept]),
+             tuple([body.scalars[k] for k in scalars]), tuple(loops), body.epilogue),
+        tuple([names.sources[k] for k in arguments]), tuple([sources[k] for k in scalars]),
+        tuple([names.owners[s] for s in spaces]), gone - {a.slot for a in kept})

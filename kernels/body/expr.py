@@ -35,7 +35,9 @@ from typing import Any, NamedTuple
 
 from diffuse.ir import Privilege
 
-STRUCTURAL = frozenset({"load", "scalar", "const", "index", "cast", "store", "reduce", "scan", "spmv"})
+STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
+              "spmv": 2}
+"""The kinds of ops that are not in the table of operations, with the number of their inputs."""
 
 
 class Literal(float):
@@ -57,6 +59,18 @@ class Op(NamedTuple):
     dtype: str
     args: tuple[int, ...] = ()
     attribute: Any = None
+
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """The arguments that it names."""
+        match self.kind:
+            case "load" | "store":
+                return (self.attribute,)
+            case "reduce":
+                return (self.attribute[1],)
+            case "spmv":
+                return tuple(self.attribute)
+        return ()
 
 
 class Argument(NamedTuple):

@@ -1,156 +1,236 @@
-"""Loop fusion: which fragments of one body share a loop, and what a shared loop no longer needs.
+"""The passes from a body with one loop per task to the body that is compiled: each a function, body to body.
 
-Task fusion asked whether *points* communicate; this asks whether *elements* do.  Two fragments may share a
-loop when every pair of conflicting accesses is the same element at the same iteration (SAME) or never meets
-(APART).  Inside a loop, stored values are forwarded to later loads, equal expressions are computed once,
-overwritten and unread stores vanish: a temporary is a name that loses its subscript.
+Task fusion asked whether *points* communicate; loop fusion asks whether *elements* do.  Two loops may become
+one if each pair of conflicting accesses is to the same element at the same iteration, or never meets.  The
+passes after it look at one loop at a time, in which no two arguments share elements any more.  Together they
+turn a temporary into a name that loses its subscript.
+
+Passes rely on those before them: see `PASSES`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from diffuse.ir import Relation
-from diffuse.kernels.body.compose import Fragment, Nest, Reference, Window
-from diffuse.kernels.body.expr import Op
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op
+
+Ops = Sequence[Op]
+Touched = dict[int, set[tuple[int, str]]]
+"""By slot: the views that are touched, each with "load", "store" or "reduce"."""
+
+_op = tuple.__new__
+# Ops are made by their base's constructor: half the cost of calling the class.
 
 
-class Draft:
-    """A loop being filled, with what its fragments touch."""
+class Facts(NamedTuple):
+    """What is known about the slots of a body from its tasks."""
 
-    def __init__(self, space: int, scans: bool) -> None:
-        self.space = space
-        self.scans = scans
-        self.fragments: list[Fragment] = []
-        self.reads: set[tuple[int, int]] = set()
-        self.writes: set[tuple[int, int]] = set()
-        self.reduces: set[tuple[int, int]] = set()
-        self.slots: set[int] = set()
-
-    def add(self, fragment: Fragment) -> None:
-        self.fragments.append(fragment)
-        for mine, theirs in ((self.reads, fragment.reads), (self.writes, fragment.writes),
-                             (self.reduces, fragment.reduces)):
-            mine.update((r.slot, r.view) for r in theirs)
-            self.slots.update(r.slot for r in theirs)
+    relation: Callable[[int, int, int], Relation]
+    """How the elements of two views of a slot meet: (slot, view, view)."""
+    temporaries: frozenset[int]
+    """Slots that nobody sees after the body."""
 
 
-def fuse(window: Window, fragments: list[Fragment], temporaries: frozenset[int]) -> list[Nest]:
-    """Group fragments into loops, in an order that respects every dependence; then clean each loop."""
-    drafts: list[Draft] = []
-    for fragment in fragments:
+class Group:
+    """Loops that become one, and what they touch."""
+
+    def __init__(self, loop: Loop, alone: bool) -> None:
+        self.space, self.order, self.alone = loop.space, loop.order, alone
+        self.ops: list[Op] = []
+        self.touched: Touched = {}
+
+    def add(self, ops: Ops, touched: Touched) -> None:
+        base = len(self.ops)
+        self.ops += [_op(Op, (kind, dtype, tuple([base + a for a in args]), attribute))
+                     for kind, dtype, args, attribute in ops] if base else ops
+        for slot, accesses in touched.items():
+            self.touched.setdefault(slot, set()).update(accesses)
+
+
+def fuse_loops(body: Body, facts: Facts) -> Body:
+    """Move each loop into the last loop before it that it may join, but past none that it depends on."""
+    groups: list[Group] = []
+    for loop in body.loops:
+        touched = _touched(body.arguments, loop.ops)
+        alone = any(op.kind == "scan" for op in loop.ops)
         home = None
-        for draft in reversed(drafts):
-            meets, blocks = _conflict(window, draft, fragment)
-            if not blocks and draft.space == fragment.space and not draft.scans and not fragment.scans:
-                home = draft
+        for group in reversed(groups):
+            same = _same_elements(facts, group.touched, touched)
+            if same is not False and group.space == loop.space and not alone and not group.alone:
+                home = group
                 break
-            if meets:
+            if same is not None:
                 break
         if home is None:
-            home = Draft(fragment.space, fragment.scans)
-            drafts.append(home)
-        home.add(fragment)
-    uses: dict[int, int] = {}
-    for draft in drafts:
-        for slot in draft.slots:
-            uses[slot] = uses.get(slot, 0) + 1
-    dead = _unread(drafts, temporaries)
-    lists = []
-    for draft in drafts:
-        inner = {s for s in temporaries if uses.get(s) == 1 and not _reduced(draft, s)}
-        lists.append((draft.space, _clean(draft, inner | dead)))
-    return [(space, ops) for space, ops in lists if ops]
+            home = Group(loop, alone)
+            groups.append(home)
+        home.add(loop.ops, touched)
+    return _with(body, [Loop(group.space, group.order, tuple(group.ops)) for group in groups])
 
 
-def _conflict(window: Window, draft: Draft, fragment: Fragment) -> tuple[bool, bool]:
-    """(do any elements meet, does any meeting forbid sharing the loop)"""
-    references = (*fragment.reads, *fragment.writes, *fragment.reduces)
-    if draft.slots.isdisjoint(r.slot for r in references):
-        return False, False
-    meets = blocks = False
-    pairs: Sequence[tuple[set[tuple[int, int]], list[Reference], bool]] = (
-        (draft.writes, fragment.reads, False), (draft.writes, fragment.writes, False),
-        (draft.writes, fragment.reduces, True), (draft.reads, fragment.writes, False),
-        (draft.reads, fragment.reduces, True), (draft.reduces, fragment.reads, True),
-        (draft.reduces, fragment.writes, True), (draft.reduces, fragment.reduces, True))
-    for earlier, later, never in pairs:
-        for r in later:
-            for slot, view in earlier:
-                if slot != r.slot:
+def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
+    found: Touched = {}
+    for op in ops:
+        for number in op.arguments:
+            slot, view, *_ = arguments[number]
+            found.setdefault(slot, set()).add((view, "load" if op.kind == "spmv" else op.kind))
+    return found
+
+
+def _same_elements(facts: Facts, before: Touched, after: Touched) -> bool | None:
+    """Are conflicting accesses to the same element at the same iteration?  None if no elements conflict.
+
+    The result of a reduction is there when its loop has ended: no access to it is at the same iteration.
+    """
+    found = None
+    if before.keys().isdisjoint(after):
+        return found
+    for slot, accesses in after.items():
+        for other, earlier in before.get(slot, ()):
+            for view, later in accesses:
+                if earlier == later == "load":
                     continue
-                found = Relation.SAME if view == r.view else window.relation(slot, view, r.view)
-                if found is Relation.APART:
+                relation = Relation.SAME if view == other else facts.relation(slot, other, view)
+                if relation is Relation.APART:
                     continue
-                meets = True
-                blocks = blocks or never or found is not Relation.SAME or draft.space != r.space
-    return meets, blocks
+                if relation is not Relation.SAME or "reduce" in (earlier, later):
+                    return False
+                found = True
+    return found
 
 
-def _reduced(draft: Draft, slot: int) -> bool:
-    return any(s == slot for s, _ in draft.reduces)
+def forward_stores(body: Body, facts: Facts) -> Body:
+    """Use the value that was stored in the place of a later load from the same argument."""
+    def forwarded(ops: Ops) -> Iterable[Op]:
+        names: dict[int, int] = {}
+        stored: dict[int, int] = {}
+        for number, op in enumerate(ops):
+            op = _renamed(op, names)
+            if op.kind == "store":
+                stored[op.attribute] = op.args[0]
+            elif op.kind == "load" and op.attribute in stored:
+                names[number] = stored[op.attribute]
+            yield op
+
+    return _each(body, forwarded)
 
 
-def _unread(drafts: list[Draft], temporaries: frozenset[int]) -> set[int]:
-    """Temporaries that no loop reads: dead, nothing is stored or reduced into them."""
-    return set(temporaries) - {slot for d in drafts for slot, _ in d.reads}
+def share_expressions(body: Body, facts: Facts) -> Body:
+    """Use the first of equal ops in the place of the others.  No load that is used follows a store to its
+    argument: such loads are forwarded."""
+    def shared(ops: Ops) -> Iterable[Op]:
+        names: dict[int, int] = {}
+        firsts: dict[Op, int] = {}
+        for number, op in enumerate(ops):
+            op = _renamed(op, names)
+            first = number if op.kind in ("store", "reduce") else firsts.setdefault(op, number)
+            if first != number:
+                names[number] = first
+            yield op
+
+    return _each(body, shared)
 
 
-def _clean(draft: Draft, registers: set[int]) -> list[Op]:
-    """One op list for a loop: loads forwarded, expressions shared, dead ops gone, stores last."""
-    ops: list[Op] = []
-    known: dict[Op, int] = {}
-    current: dict[tuple[int, int], int] = {}
-    stores: dict[tuple[int, int], tuple[Reference, int]] = {}
-    reduces: list[Op] = []
+def drop_dead_stores(body: Body, facts: Facts) -> Body:
+    """Store what is left when a loop ends, and nothing to temporaries that no other loop reads.
 
-    def emit(op: Op) -> int:
-        value = known.get(op)
-        if value is None:
-            ops.append(op)
-            value = known[op] = len(ops) - 1
-        return value
-
-    for fragment in draft.fragments:
-        names: list[int] = []
-        for op in fragment.ops:
-            args = tuple(names[a] for a in op.args)
-            if op.kind == "load":
-                place = (op.attribute.slot, op.attribute.view)
-                value = current.get(place)
-                if value is None:
-                    value = current[place] = emit(op)
-                names.append(value)
-            elif op.kind == "store":
-                place = (op.attribute.slot, op.attribute.view)
-                current[place] = args[0]
-                stores.pop(place, None)
-                stores[place] = (op.attribute, args[0])
-                names.append(-1)
-            elif op.kind == "reduce":
-                reduces.append(op._replace(args=args))
-                names.append(-1)
-            else:
-                names.append(emit(op._replace(args=args)))
-    tail = [Op("store", ops[v].dtype, (v,), r) for r, v in stores.values() if r.slot not in registers]
-    tail += [op for op in reduces if op.attribute[1].slot not in registers]
-    return _live(ops, tail)
+    Since loads are forwarded, stores can wait for the end of the loop, where reductions follow them.
+    """
+    touched = [_touched(body.arguments, loop.ops) for loop in body.loops]
+    loops = Counter(slot for slots in touched for slot in slots)
+    unread = facts.temporaries - {slot for slots in touched for slot, accesses in slots.items()
+                                  if any(kind == "load" for _, kind in accesses)}
+    found = []
+    for loop, slots in zip(body.loops, touched, strict=True):
+        gone = unread | {slot for slot, accesses in slots.items() if loops[slot] == 1
+                         and slot in facts.temporaries and all(kind != "reduce" for _, kind in accesses)}
+        values, stores, reduces = [], dict[int, int](), []
+        for number, op in enumerate(loop.ops):
+            if op.kind == "store":
+                stores.pop(op.attribute, None)
+                if body.arguments[op.attribute].slot not in gone:
+                    stores[op.attribute] = number
+            elif op.kind != "reduce":
+                values.append(number)
+            elif body.arguments[op.attribute[1]].slot not in gone:
+                reduces.append(number)
+        found.append(loop._replace(ops=_picked(loop.ops, [*values, *stores.values(), *reduces])))
+    return _with(body, found)
 
 
-def _live(ops: list[Op], tail: list[Op]) -> list[Op]:
-    """Drop the ops that no store or reduction needs; renumber the rest."""
-    wanted = [False] * len(ops)
-    for op in tail:
-        for a in op.args:
-            wanted[a] = True
-    for number in range(len(ops) - 1, -1, -1):
-        if wanted[number]:
-            for a in ops[number].args:
-                wanted[a] = True
-    names: dict[int, int] = {}
-    kept: list[Op] = []
-    for number, op in enumerate(ops):
-        if wanted[number]:
-            names[number] = len(kept)
-            kept.append(op._replace(args=tuple(names[a] for a in op.args)))
-    return kept + [op._replace(args=tuple(names[a] for a in op.args)) for op in tail]
+def drop_dead_code(body: Body, facts: Facts) -> Body:
+    """Drop the ops that no store or reduction needs, and loops without any."""
+    def needed(ops: Ops) -> Iterable[Op]:
+        wanted = [op.kind in ("store", "reduce") for op in ops]
+        for number in range(len(ops) - 1, -1, -1):
+            if wanted[number]:
+                for a in ops[number].args:
+                    wanted[a] = True
+        return _picked(ops, [number for number, keep in enumerate(wanted) if keep])
+
+    return _each(body, needed)
+
+
+def order_loops(body: Body, facts: Facts) -> Body:
+    """Make the dimension with most unit strides the innermost.
+
+    A reduction's tree is defined on the natural order, so loops that reduce keep it, and so do sparse rows,
+    which go along the rows of their dense operand; a scan runs along its own dimension innermost.
+    """
+    return _with(body, [loop._replace(order=_order(loop.ops, body.spaces[loop.space].rank, body.arguments))
+                        for loop in body.loops])
+
+
+def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...]:
+    """Dimensions from the outermost loop to the innermost."""
+    inner = rank - 1
+    for op in ops:
+        if op.kind in ("reduce", "spmv"):
+            return tuple(range(rank))
+        if op.kind == "scan":
+            inner = op.attribute[1]
+            break
+    else:
+        used = [arguments[op.attribute].classes for op in ops if op.kind in ("load", "store")]
+        if rank > 1:
+            inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
+    return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()
+
+
+PASSES: dict[str, Callable[[Body, Facts], Body]] = {
+    "loop fusion": fuse_loops,
+    "store-to-load forwarding": forward_stores,
+    "common subexpressions": share_expressions,
+    "dead stores": drop_dead_stores,
+    "dead code": drop_dead_code,
+    "loop order": order_loops,
+}
+"""In the order in which they run."""
+
+
+def _each(body: Body, step: Callable[[Ops], Iterable[Op]]) -> Body:
+    return _with(body, [loop._replace(ops=tuple(step(loop.ops))) for loop in body.loops])
+
+
+def _with(body: Body, loops: Iterable[Loop]) -> Body:
+    """The body with these of its loops that are not empty; and those over its spaces are the epilogue."""
+    late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
+    kept = tuple([loop for loop in loops if loop.ops])
+    return Body(body.spaces, body.arguments, body.scalars, kept, sum([loop.space in late for loop in kept]))
+
+
+def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
+    """Some of the ops, in this order, with their values numbered anew."""
+    names = {old: new for new, old in enumerate(numbers) if new != old}
+    return tuple([_renamed(ops[number], names) for number in numbers])
+
+
+def _renamed(op: Op, names: Mapping[int, int]) -> Op:
+    """The op with other values in the place of its arguments."""
+    if names and not names.keys().isdisjoint(op.args):
+        kind, dtype, args, attribute = op
+        return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
+    return op

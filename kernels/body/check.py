@@ -1,0 +1,162 @@
+"""What a well-formed body is, as a table of named rules; each names the breaches that it finds, as sentences.
+
+An operation whose body does not type-check, and a pass that makes of a body what is none, are found here and
+not in the machine code.  `DIFFUSE_CHECK` asks after composition and after each pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from diffuse.ir import ITEMSIZE, Privilege
+from diffuse.kernels.body import operations
+from diffuse.kernels.body.expr import STRUCTURAL, Argument, Body, Loop, Op
+
+Rule = Callable[[Body], Iterator[str]]
+
+
+def check(body: Body, stage: str, numbered: bool = False) -> None:
+    """Raise TypeError, naming the rule, the loop and the op, unless a body is well formed.
+
+    `stage` says what made it.  A body that is `numbered` went through all passes, and more holds of it.
+    """
+    for name, rule in {**RULES, **(NUMBERED if numbered else {})}.items():
+        for sentence in rule(body):
+            raise TypeError(f"{name} after {stage}: {sentence}")
+
+
+def _spaces(body: Body) -> Iterator[str]:
+    for number, (rank, axis, _) in enumerate(body.spaces):
+        if not -1 <= axis < rank:
+            yield f"space {number} of rank {rank} is cut along dimension {axis}: expected one of it, or -1"
+    for number, argument in enumerate(body.arguments):
+        if not 0 <= argument.space < len(body.spaces):
+            yield f"argument {number} is in space {argument.space}: there are {len(body.spaces)}"
+            continue
+        rank = body.spaces[argument.space].rank
+        if len(argument.classes) != rank or not set(argument.classes) <= set("01sc"):
+            yield (f"argument {number} has the classes {argument.classes!r}: expected 0, 1, s or c for "
+                   f"each of {rank} dimensions")
+    for number, loop in enumerate(body.loops):
+        if not 0 <= loop.space < len(body.spaces):
+            yield f"loop {number} is over space {loop.space}: there are {len(body.spaces)}"
+        elif sorted(loop.order) != list(range(body.spaces[loop.space].rank)):
+            yield (f"loop {number} goes in the order {loop.order}: expected each of the "
+                   f"{body.spaces[loop.space].rank} dimensions of its space once")
+
+
+def _types(body: Body) -> Iterator[str]:
+    for number, loop in enumerate(body.loops):
+        for i, op in enumerate(loop.ops):
+            try:
+                inputs = tuple([_value(loop, i, a) for a in op.args])
+                expected = _result(body, loop, op, inputs)
+                if op.dtype != expected or op.dtype not in ITEMSIZE:
+                    raise TypeError(f"it is said to give {op.dtype}: expected {expected}")
+            except TypeError as error:
+                yield f"loop {number}, op {i}, {op.kind}: {error}"
+
+
+def _value(loop: Loop, i: int, a: int) -> str:
+    """The element type of the value `a`, which op `i` uses."""
+    if not 0 <= a < i:
+        raise TypeError(f"it uses v{a}: expected a value that was computed before it")
+    if loop.ops[a].kind in ("store", "reduce"):
+        raise TypeError(f"it uses v{a}: a {loop.ops[a].kind} has no value")
+    return loop.ops[a].dtype
+
+
+def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
+    """The element type of an op's result, for inputs of these; TypeError where something of it is wrong."""
+    if op.kind in STRUCTURAL and len(inputs) != STRUCTURAL[op.kind]:
+        raise TypeError(f"it has {len(inputs)} inputs: expected {STRUCTURAL[op.kind]}")
+    match op.kind, op.attribute:
+        case "load", int(number):
+            return _argument(body, loop, number).dtype
+        case "scalar", int(number) if 0 <= number < len(body.scalars):
+            return body.scalars[number]
+        case "index", int(dimension) if 0 <= dimension < body.spaces[loop.space].rank:
+            return "int64"
+        case ("const", value) if value is not None:
+            return op.dtype
+        case "cast", None:
+            return op.dtype
+        case "store", int(number):
+            expected = _argument(body, loop, number).dtype
+            if inputs[0] != expected:
+                raise TypeError(f"it stores {inputs[0]} in argument {number} of {expected}: cast it before")
+            return expected
+        case "reduce", (operator, int(number)) if operator in operations.INDEXED:
+            _argument(body, loop, number)
+            return inputs[0]
+        case "reduce", (operator, int(number)) if operator in operations.FOLDS:
+            _argument(body, loop, number)
+            return operations.result(operations.FOLDS[operator], (*inputs, *inputs))
+        case "scan", ("sum" | "prod", int(dimension)) if 0 <= dimension < body.spaces[loop.space].rank:
+            return inputs[0]
+        case "spmv", (int(), *_) as numbers if len(numbers) in (1, 3):
+            arguments = [_argument(body, loop, number) for number in numbers]
+            for dtype in (*inputs, *[a.dtype for a in arguments[1:2]]):
+                if dtype[0] not in "iu":
+                    raise TypeError(f"its positions are {dtype}: expected integers")
+            return op.dtype
+        case kind, None if kind not in STRUCTURAL:
+            return operations.result(kind, inputs)
+    raise TypeError(f"its attribute is {op.attribute!r}: expected what expr.py says, within this body")
+
+
+def _argument(body: Body, loop: Loop, number: int) -> Argument:
+    if not 0 <= number < len(body.arguments):
+        raise TypeError(f"it names argument {number}: there are {len(body.arguments)}")
+    if body.arguments[number].space != loop.space:
+        raise TypeError(f"it names argument {number} of space {body.arguments[number].space}: "
+                        f"expected one of the loop's space, {loop.space}")
+    return body.arguments[number]
+
+
+def _privileges(body: Body) -> Iterator[str]:
+    for number, loop in enumerate(body.loops):
+        for op in loop.ops:
+            needed = Privilege.WRITE if op.kind in ("store", "reduce") else Privilege.READ
+            for k in op.arguments:
+                if body.arguments[k].privilege not in (needed, Privilege.READ_WRITE):
+                    yield (f"loop {number} has a {op.kind} of argument {k}, whose privilege is "
+                           f"{body.arguments[k].privilege.name}: expected {needed.name}")
+
+
+def _epilogue(body: Body) -> Iterator[str]:
+    first = len(body.loops) - body.epilogue
+    if first < 0 or body.epilogue < 0:
+        yield f"{body.epilogue} loops are at the end: there are {len(body.loops)}"
+    for number, loop in enumerate(body.loops[max(0, first):], first):
+        if body.spaces[loop.space].axis >= 0 or any(op.kind in ("reduce", "scan", "spmv") for op in loop.ops):
+            yield f"loop {number} is at the end: expected single elements, and nothing that goes over several"
+
+
+def _last(body: Body) -> Iterator[str]:
+    places = {"store": 1, "reduce": 2}
+    for number, loop in enumerate(body.loops):
+        order = [places.get(op.kind, 0) for op in loop.ops]
+        if order != sorted(order) or not order[-1:] or not order[-1]:
+            yield f"loop {number} does not end with its stores and then its reductions: expected it to"
+        stored = [op.attribute for op in loop.ops if op.kind == "store"]
+        if len(set(stored)) != len(stored):
+            yield f"loop {number} stores to the arguments {stored}: expected each once"
+
+
+def _first_use(body: Body) -> Iterator[str]:
+    ops = [op for loop in body.loops for op in loop.ops]
+    used = {"arguments": [number for op in ops for number in op.arguments],
+            "scalars": [op.attribute for op in ops if op.kind == "scalar"],
+            "spaces": [loop.space for loop in body.loops]}
+    for noun, numbers in used.items():
+        if list(dict.fromkeys(numbers)) != list(range(len(getattr(body, noun)))):
+            yield f"{noun} are first used in the order {list(dict.fromkeys(numbers))}: expected 0, 1, 2, ..."
+
+
+RULES: dict[str, Rule] = {
+    "spaces": _spaces, "types": _types, "privileges": _privileges, "epilogue": _epilogue}
+"""Rules for every body, in the order they are asked; a later one relies on those before it."""
+
+NUMBERED: dict[str, Rule] = {"stores last": _last, "numbers by first use": _first_use}
+"""Rules for a body to be compiled."""
