@@ -44,7 +44,7 @@ Value = Any
 """One word of a kernel's block: an integer or a float."""
 
 
-class Native(Protocol):
+class MachineCode(Protocol):
     """Machine code of a kernel: `void k(block, point)` and `void finish(block)` (0: nothing to finish)."""
 
     @property
@@ -58,7 +58,7 @@ class Kernel(Protocol):
     """What a launch runs: machine code when there is some (it may appear at any time), its meaning always."""
 
     @property
-    def native(self) -> Native | None: ...
+    def native(self) -> MachineCode | None: ...
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
         """The block that the machine code reads."""
@@ -122,7 +122,7 @@ class Instance(Protocol):
         ...
 
 
-class Argument(NamedTuple):
+class LaunchArgument(NamedTuple):
     """One argument of a kernel: where its address stands in the block, and which elements it names."""
 
     word: int
@@ -167,7 +167,7 @@ class Layout:
     from it is derived once (`derived` is the runtime's to fill).
     """
 
-    arguments: tuple[Argument, ...]
+    arguments: tuple[LaunchArgument, ...]
     scratch: tuple[Scratch, ...]
     title: str
     """Operations and lines, for profiles."""
@@ -191,7 +191,7 @@ class Launch(NamedTuple):
     """Operations times elements, about."""
 
 
-class Code(Enum):
+class CodeUse(Enum):
     """What machine code is to a runtime."""
 
     UNUSED = "launches run interpreted"
@@ -279,7 +279,7 @@ class Runtime(Protocol):
     order?"""
     host_sees: bool
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
-    code: Code
+    code: CodeUse
     """What machine code is to launches."""
     ranks: int
     """Processes that run the program together, of which each records the same tasks."""

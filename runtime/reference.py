@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Store
+from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import Code, Fate, Instance, Launch
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 
 
-class Memory:
+class HostInstance:
     """An instance that owns, or borrows, a NumPy array of bytes."""
 
     __slots__ = ("address", "array", "nbytes")
@@ -29,7 +30,7 @@ class Memory:
 
     def __init__(self, array: NDArray[np.uint8]) -> None:
         self.array = array
-        self.address: int = array.__array_interface__["data"][0]
+        self.address: int = address(array)
         self.nbytes = array.nbytes
 
 
@@ -48,7 +49,7 @@ class Reference:
     name = "reference"
     addressed = host_sees = True
     pipelines = False
-    code = Code.UNUSED
+    code = CodeUse.UNUSED
     ranks = 1
     exchange = None
 
@@ -57,21 +58,21 @@ class Reference:
         self._shuffle = None if seed is None else Random(seed).shuffle
         self._flags = 0
 
-    def scratch(self, nbytes: int) -> Memory:
+    def scratch(self, nbytes: int) -> HostInstance:
         return self.create(nbytes)
 
-    def create(self, nbytes: int, store: Store | None = None) -> Memory:
+    def create(self, nbytes: int, store: Store | None = None) -> HostInstance:
         # All bits set (NaN, -1): a value read before it was written shows.
-        return Memory(np.full(max(nbytes, 1), 0xFF, dtype=np.uint8)[:nbytes])
+        return HostInstance(np.full(max(nbytes, 1), 0xFF, dtype=np.uint8)[:nbytes])
 
-    def zeroed(self, nbytes: int, store: Store | None = None) -> Memory | None:
+    def zeroed(self, nbytes: int, store: Store | None = None) -> HostInstance | None:
         return None
 
-    def attach(self, array: NDArray[Any], store: Store | None = None) -> Memory:
-        return Memory(attached(array))
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> HostInstance:
+        return HostInstance(attached(array))
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        if not isinstance(instance, Memory):
+        if not isinstance(instance, HostInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")
         return instance.array
 

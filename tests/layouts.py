@@ -11,7 +11,7 @@ import numpy as np
 
 from diffuse.ir import ITEMSIZE, Access, Point, Privilege, Split, Store
 from diffuse.ir import view as views
-from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.instances import normal
 from tests.build import Region, access, split
 
@@ -30,7 +30,7 @@ class Case:
         splits = self.split(inner)
         margins = [tuple((pick.randint(0, 2), pick.randint(0, 2)) for _ in inner) for _ in range(2)]
         kinds = [pick.choice((READ, WRITE, BOTH)) for _ in range(2)]
-        arguments: list[Argument] = []
+        arguments: list[LaunchArgument] = []
         for _ in range(pick.randint(1, 4)):
             slot = pick.randrange(2)
             shape = tuple(a + n + b for n, (a, b) in zip(inner, margins[slot], strict=True))
@@ -45,8 +45,8 @@ class Case:
             store = Store(slot, found.frame, found.dtype)
             privilege = kinds[slot] if pick.random() < 0.6 else READ
             seen = Access(store, found, privilege, None, found.partition(store, cuts))
-            arguments.append(Argument(1 + 9 * len(arguments), slot, normal(shape, plain.dtype.name), seen,
-                                      privilege))
+            arguments.append(LaunchArgument(1 + 9 * len(arguments), slot, normal(shape, plain.dtype.name),
+                                            seen, privilege))
             self.spaces.append(cuts[0])
         self.layout = Layout(tuple(arguments), (), "a case")
 
@@ -113,6 +113,6 @@ def named(shape: Point, points: int, *parts: tuple[Region, Privilege]) -> Layout
     """A launch over these regions, cut along its first dimension."""
     splits = split(shape, points)
     return Layout(tuple(
-        Argument(1 + 9 * k, region.store.id, (region.store.shape, region.store.dtype),
+        LaunchArgument(1 + 9 * k, region.store.id, (region.store.shape, region.store.dtype),
                  access(region.to(shape), shape, splits, privilege), privilege)
         for k, (region, privilege) in enumerate(parts)), (), "")

@@ -13,7 +13,15 @@ import pytest
 from diffuse import settings
 from diffuse.runtime import machine
 from diffuse.runtime.local import allocator as allocator_module
-from diffuse.runtime.local.allocator import ALIGNMENT, HUGE, MAPPED, RESERVE, Allocator, Block, size_class
+from diffuse.runtime.local.allocator import (
+    ALIGNMENT,
+    HUGE,
+    MAPPED,
+    RESERVE,
+    Allocator,
+    MemoryBlock,
+    size_class,
+)
 from tests.moments import interrupted
 
 MIB = 1 << 20
@@ -222,7 +230,7 @@ def test_blocks_come_back_from_any_thread() -> None:
 
     def work(seed: int) -> None:
         choose = random.Random(seed)
-        mine: list[Block] = []
+        mine: list[MemoryBlock] = []
         for _ in range(2000):
             if mine and choose.random() < 0.5:
                 allocator.give(mine.pop())
@@ -340,7 +348,7 @@ class Owner:
         self.allocator, self._block = allocator, None
         allocator.take(nbytes, self)
 
-    _block: Block | None
+    _block: MemoryBlock | None
 
     def give(self) -> None:
         assert self._block is not None

@@ -21,7 +21,7 @@ FLOORS = [
     ["diffuse.settings", "diffuse.interrupts", "diffuse.worker"],
     ["diffuse.ir"],
     ["diffuse.fusion"],
-    ["diffuse.observe"],
+    ["diffuse.observe", "diffuse.memory"],
     ["diffuse.kernels", "diffuse.runtime"],
     ["diffuse.stream"],
     ["diffuse.numpy"],

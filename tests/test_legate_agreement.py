@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from diffuse.runtime.legate import agreement
-from diffuse.runtime.legate.agreement import APART, Stream, form
+from diffuse.runtime.legate.agreement import APART, Agreement, form
 from tests.jobs import RANKS_SECONDS, TINY, job, run
 
-Program = Callable[[Stream], None]
+Program = Callable[[Agreement], None]
 
 
 class Ended(Exception):
@@ -63,7 +63,7 @@ def together(*programs: Program, close: bool = False) -> Ranks:
     ranks = Ranks(len(programs))
 
     def work(rank: int) -> None:
-        stream = Stream(rank, ranks.gather(rank), close)
+        stream = Agreement(rank, ranks.gather(rank), close)
         try:
             programs[rank](stream)
             stream.meet("the end")
@@ -79,7 +79,7 @@ def together(*programs: Program, close: bool = False) -> Ranks:
 
 
 def events(*names: str) -> Program:
-    def program(stream: Stream) -> None:
+    def program(stream: Agreement) -> None:
         for name in names:
             stream.event(name)
     return program
@@ -107,7 +107,7 @@ def test_a_rank_that_does_more_than_others_is_found(more: int, said: dict[str, s
 
 
 def launches(*parts: tuple[bytes, int, bytes]) -> Program:
-    def program(stream: Stream) -> None:
+    def program(stream: Agreement) -> None:
         owners: list[Any] = [SimpleNamespace(number=0) for _ in range(3)]
         for owner in owners:
             stream.launch(b"first", "first", [owner], b"")

@@ -10,7 +10,7 @@ from itertools import product
 import pytest
 
 from diffuse.ir import Point
-from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.requirements import WHOLE, Cut, Need, cut
 from tests.build import access, array, split
 from tests.layouts import READ, REDUCE, WRITE, Case, named, valid
@@ -139,7 +139,7 @@ def test_parts_that_overlap_are_one_box_and_so_are_too_many() -> None:
 def whole_and_frame(shape: Point) -> Layout:
     """Writes a store of 12 by 5 in a frame of another shape."""
     flat = access(array(0, *shape), shape, split(shape, 2), WRITE)
-    return Layout((Argument(1, 0, ((12, 5), "float64"), flat, WRITE),), (), "")
+    return Layout((LaunchArgument(1, 0, ((12, 5), "float64"), flat, WRITE),), (), "")
 
 
 @pytest.mark.parametrize("layout", [
@@ -158,7 +158,7 @@ def test_what_cannot_be_tiled_and_is_written_stays_in_one_piece(layout: Layout) 
 def test_a_frame_that_is_read_goes_whole() -> None:
     layout = named((60,), 2, (array(3, 60), WRITE))
     frame = access(array(0, 60), (60,), split((60,), 2), READ)
-    layout = Layout((Argument(10, 0, ((12, 5), "float64"), frame, READ), *layout.arguments), (), "")
+    layout = Layout((LaunchArgument(10, 0, ((12, 5), "float64"), frame, READ), *layout.arguments), (), "")
     found = cut(layout, 2, 1)
     assert found.spread == 2 and found.needs[0] == Need(0, (0, 0), (12, 5), WHOLE, 0, True, False)
 

@@ -20,7 +20,7 @@ from diffuse import settings
 from diffuse.ir import ONE, Access, Privilege, Store, view
 from diffuse.observe.floaterrors import DIVIDE, INVALID
 from diffuse.runtime import RUNTIMES, make
-from diffuse.runtime.base import Argument, Launch, Layout, Runtime, Scratch
+from diffuse.runtime.base import Launch, LaunchArgument, Layout, Runtime, Scratch
 from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
 
@@ -171,7 +171,7 @@ def touched(extent: int) -> Layout:
             (9, one.broadcast((extent,)), 1, Privilege.READ_WRITE)]):
         store = Store(slot, (n,), "float64")
         access = Access(store, shown, privilege, None, shown.partition(store, ONE[1]))
-        arguments.append(Argument(word, slot, ((n,), "float64"), access, privilege))
+        arguments.append(LaunchArgument(word, slot, ((n,), "float64"), access, privilege))
     return Layout(tuple(arguments), (Scratch(8, 24),), "scale")
 
 

@@ -27,7 +27,7 @@ TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "PYTHON", "LD_LIBRARY_PATH", 
 
 
 @dataclass(frozen=True)
-class Launch:
+class JobOptions:
     """The options of `diffuse run` that say where a program runs."""
 
     ranks: int | None = None
@@ -66,7 +66,7 @@ class Launch:
 
 
 def options(function: Any) -> Any:
-    """The options of `Launch` on a command."""
+    """The options of `JobOptions` on a command."""
     count = click.IntRange(min=1)
     for option in reversed((
         click.option("--ranks", type=count, metavar="N", help="Processes on each machine, under Legate."),
@@ -86,12 +86,12 @@ def options(function: Any) -> Any:
     return function
 
 
-def taken(values: dict[str, Any]) -> Launch:
-    """Take the options of `Launch` out of a command's values."""
-    return Launch(**{field.name: values.pop(field.name) for field in fields(Launch)})
+def taken(values: dict[str, Any]) -> JobOptions:
+    """Take the options of `JobOptions` out of a command's values."""
+    return JobOptions(**{field.name: values.pop(field.name) for field in fields(JobOptions)})
 
 
-def apply(launch: Launch) -> None:
+def apply(launch: JobOptions) -> None:
     """Set what the options ask of this process and, as its environment, of the ranks that it may start."""
     given = {"threads": launch.cpus, "legate_memory": launch.memory, "output": launch.output}
     for name, value in given.items():
@@ -133,7 +133,7 @@ def chosen() -> dict[str, str]:
     return {name: str(int(x)) if isinstance(x, bool) else str(x) for name, x in values.items()}
 
 
-def environment(launch: Launch) -> dict[str, str]:
+def environment(launch: JobOptions) -> dict[str, str]:
     """The environment of the launcher and of every rank."""
     made = {**os.environ, **chosen()}
     # ranks that share a machine share its processors, and have to agree on the memory
@@ -148,7 +148,7 @@ def environment(launch: Launch) -> dict[str, str]:
     return made
 
 
-def command(launch: Launch, words: list[str], variables: dict[str, str]) -> list[str]:
+def command(launch: JobOptions, words: list[str], variables: dict[str, str]) -> list[str]:
     """The launcher's command line; `words` follow `python -m diffuse run`."""
     extra = [word for one in launch.launcher_extra for word in shlex.split(one)]
     program = [sys.executable, "-m", "diffuse", "run", *words]
@@ -172,7 +172,7 @@ def found(launcher: str) -> str:
     return str(beside) if beside.exists() else shutil.which(launcher) or launcher
 
 
-def become(launch: Launch, words: list[str]) -> int:
+def become(launch: JobOptions, words: list[str]) -> int:
     """Replace this process by the launcher of a program; 0 if that was only shown."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         raise click.UsageError(f"this process is already one of {prepare.ranks()} ranks: leave out "

@@ -6,6 +6,7 @@ where a single operation of the task could have raised it; else the warning name
 
 from __future__ import annotations
 
+import platform
 import sys
 import warnings
 from collections.abc import Callable, Iterable
@@ -15,6 +16,11 @@ from diffuse.ir import IndexTask, Where
 
 DIVIDE, OVERFLOW, UNDERFLOW, INVALID = 1, 2, 4, 8
 """Floating-point exceptions, with the bits that `numpy.seterrcall` uses."""
+
+STATUS = ({INVALID: 1, DIVIDE: 4, OVERFLOW: 8, UNDERFLOW: 16}
+          if platform.machine() in ("x86_64", "AMD64", "i686") else
+          {INVALID: 1, DIVIDE: 2, OVERFLOW: 4, UNDERFLOW: 8})
+"""The bit of each in this processor's floating-point status, as C's <fenv.h> reads it."""
 
 
 class Kind(NamedTuple):
@@ -36,6 +42,11 @@ Suspects = dict[int, tuple[tuple[str, Where], ...]]
 
 _registries: dict[str, dict[Any, Any]] = {}
 """What was said already, per file without a module, in the form that Python's warning filters keep it."""
+
+
+def raised(status: int) -> int:
+    """The exceptions in a floating-point status."""
+    return sum(flag for flag, bit in STATUS.items() if status & bit)
 
 
 def suspects(tasks: Iterable[IndexTask], errors: Callable[[str, tuple[str, ...]], tuple[str, int]]

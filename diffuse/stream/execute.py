@@ -14,7 +14,7 @@ from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import Code, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair
@@ -157,9 +157,9 @@ class Forwarder:
         assert plan.kernel is not None
         compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
         code = self.stores.runtime.code
-        if code is Code.NEEDED:
+        if code is CodeUse.NEEDED:
             plan.kernel.wait(None)
-        elif code is Code.PREFERRED:
+        elif code is CodeUse.PREFERRED:
             seconds = plan.work(tasks) * INTERPRETED
             if seconds > WORTH_WAITING:
                 plan.kernel.wait(seconds)

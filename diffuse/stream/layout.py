@@ -15,7 +15,7 @@ from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
-from diffuse.runtime.base import Argument, Layout, Plane, Scratch
+from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
 from diffuse.stream.plan import Plan
 
 MOST = 256
@@ -55,7 +55,7 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store
                                                                  places.arguments, strict=True)):
         access = tasks[number].accesses[position]
         storage = storages[access.store.id]
-        arguments.append(Argument(word, argument.slot, (storage.shape, storage.dtype), access,
+        arguments.append(LaunchArgument(word, argument.slot, (storage.shape, storage.dtype), access,
                                   Privilege.REDUCE if k in folded else argument.privilege,
                                   argument.space in late))
     scratch = tuple(

@@ -19,12 +19,13 @@ from diffuse import settings, worker
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.abi import Division
 from diffuse.kernels.body.expr import Body
+from diffuse.observe.floaterrors import KINDS
 
 MOST = 4096
 """Kernels that are kept for the next plan with the same body.  A plan keeps its own."""
 
-FLAGS = {"divide by zero": 1, "overflow": 2, "underflow": 4, "invalid value": 8}
-"""NumPy's bits of the errors that it names so."""
+FLAGS = {kind.words: flag for flag, kind in KINDS.items()}
+"""Floating-point errors by NumPy's names."""
 
 
 class Kernel:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, guarded
-from diffuse.kernels.targets.vectormath import INVALID, OVERFLOW, UNDERFLOW
+from diffuse.kernels.targets.vectormath import MXCSR_INVALID, MXCSR_OVERFLOW, MXCSR_UNDERFLOW
 
 
 @contextmanager
@@ -32,7 +32,7 @@ def unflagged(code: Code, block: Block) -> Iterator[None]:
     _read(code, behind)
     words = [code.let(f"load i32, ptr {at}, align 4") for at in (before, behind)]
     changed = code.let(f"xor i32 {words[0]}, {words[1]}")
-    raised = code.let(f"and i32 {changed}, {INVALID | OVERFLOW | UNDERFLOW}")
+    raised = code.let(f"and i32 {changed}, {MXCSR_INVALID | MXCSR_OVERFLOW | MXCSR_UNDERFLOW}")
     with guarded(code, code.let(f"icmp ne i32 {raised}, 0")):
         code.declare("declare void @llvm.x86.sse.ldmxcsr(ptr)")
         code.do(f"call void @llvm.x86.sse.ldmxcsr(ptr {before})")

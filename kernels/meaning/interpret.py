@@ -1,8 +1,8 @@
 """What a body means: one point of it, evaluated by NumPy on blocks that stay in cache.
 
 This is the cold path of the product, run until the compiled kernel is ready, and the oracle for every
-compiled kernel: the same values in (`Launch` reads them in the order of the kernel's argument block), the
-same bits out.  Each loop's ops become steps `function(*inputs, out=...)` (see `steps`); every step
+compiled kernel: the same values in (`LaunchValues` reads them in the order of the kernel's argument block),
+the same bits out.  Each loop's ops become steps `function(*inputs, out=...)` (see `steps`); every step
 runs on one block before the next block starts, so that intermediate values never leave the cache.
 """
 
@@ -24,6 +24,7 @@ from diffuse.kernels.build.routines import Routine, flags
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Plan, Step, plan
+from diffuse.memory import Span
 
 Values = Sequence[int | float]
 Collector = Callable[[str, str], None]
@@ -32,19 +33,10 @@ CACHE_BYTES = 1024 * 1024
 """What the arrays of one block may take together: about a second-level cache."""
 
 
-class Memory:
-    """Addresses as NumPy arrays, without a copy."""
-
-    __slots__ = ("__array_interface__",)
-
-    def __init__(self, address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None) -> None:
-        self.__array_interface__ = {
-            "version": 3, "data": (address, False), "typestr": np.dtype(dtype).str, "shape": tuple(shape),
-            "strides": None if strides is None else tuple(strides)}
-
-
 def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
-    return np.asarray(Memory(address, dtype, shape, strides))
+    """An array over memory at an address."""
+    return np.asarray(Span(address, tuple(shape), np.dtype(dtype).str,
+                           strides=None if strides is None else tuple(strides)))
 
 
 def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
@@ -52,7 +44,7 @@ def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, 
     return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
 
 
-class Launch:
+class LaunchValues:
     """The values of one launch, in the order of the kernel's argument block, taken apart."""
 
     def __init__(self, body: Body, values: Values) -> None:
@@ -112,7 +104,7 @@ class Watch:
 
 def point(body: Body, values: Values, p: int, errors: Collector | None = None) -> None:
     """Run point `p`.  `errors(kind, op)` is told of floating point errors as NumPy names them."""
-    launch = Launch(body, values)
+    launch = LaunchValues(body, values)
     watch = Watch(errors) if errors else None
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for number in range(len(body.loops) - body.epilogue):
@@ -130,7 +122,7 @@ def ready(body: Body) -> bool:
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
     """Combine the partial results of a launch of several points and store the results; then the epilogue.
     `errors` is told of floating point errors."""
-    launch = Launch(body, values)
+    launch = LaunchValues(body, values)
     if launch.points == 1:
         return
     watch = Watch(errors) if errors else None
@@ -151,7 +143,7 @@ def _reductions(body: Body) -> tuple[tuple[int, int], ...]:
                  for i, op in enumerate(loop.ops) if op.kind == "reduce")
 
 
-def _partials(launch: Launch, place: int, fold: Fold, dtype: str) -> tuple[Array, Array | None]:
+def _partials(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> tuple[Array, Array | None]:
     """The partial buffer (see `abi`) with its dimensions in the order of `Fold.leaves`."""
     counts = fold.counts
     order = fold.kept + fold.reduced if fold.dim == len(counts) - 1 else fold.reduced + fold.kept
@@ -165,7 +157,7 @@ def _partials(launch: Launch, place: int, fold: Fold, dtype: str) -> tuple[Array
     return values, memory(address + plane, "int64", shape).transpose(back)
 
 
-def _deliver(launch: Launch, argument: int, fold: Fold) -> None:
+def _deliver(launch: LaunchValues, argument: int, fold: Fold) -> None:
     out = launch.view(argument, fold.kept)
     if out.size:
         np.copyto(out, fold.result(), casting="unsafe")
@@ -197,7 +189,7 @@ class Scan:
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
-    def __init__(self, launch: Launch, loop: Loop, recipe: Plan, p: int) -> None:
+    def __init__(self, launch: LaunchValues, loop: Loop, recipe: Plan, p: int) -> None:
         self.launch, self.loop, self.recipe = launch, loop, recipe
         self.box = launch.box(loop.space, p)
         self.order = tuple(range(len(self.box))) if recipe.natural else loop.order
@@ -298,7 +290,7 @@ def _plan(body: Body, number: int) -> Plan:
     return plan(body, number)
 
 
-def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
+def _run(launch: LaunchValues, number: int, p: int, watch: Watch | None) -> None:
     """One loop of one point."""
     loop, recipe = launch.body.loops[number], _plan(launch.body, number)
     frame = Frame(launch, loop, recipe, p)
@@ -324,7 +316,7 @@ def _run(launch: Launch, number: int, p: int, watch: Watch | None) -> None:
             _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)
 
 
-def _keep(launch: Launch, place: int, fold: Fold, dtype: str) -> None:
+def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
     """Put a point's leaves into the partial buffer."""
     values, indices = _partials(launch, place, fold, dtype)
     at = cut(list(zip(fold.first, fold.last, strict=True)), [0] * len(fold.first))

@@ -28,8 +28,10 @@ BINARY = ("pow", "atan2", "hypot")
 EXPANDED = ("exp", "log")
 """Functions of float64 whose ordinary arguments need no library (expansion.py)."""
 
-INVALID, ZERODIVIDE, OVERFLOW, UNDERFLOW = 1, 4, 8, 16
-"""Bits of MXCSR."""
+MXCSR_INVALID, MXCSR_DIVIDE, MXCSR_OVERFLOW, MXCSR_UNDERFLOW = 1, 4, 8, 16
+"""Bits of the status register of SSE."""
+MXCSR_REPORTED = MXCSR_INVALID | MXCSR_DIVIDE | MXCSR_OVERFLOW | MXCSR_UNDERFLOW
+"""All that NumPy reports."""
 
 ALWAYS = (math.inf, 0.0)
 NUMBERS = (0.0, 1e38)
@@ -171,7 +173,7 @@ def _believed(code: Code, symbol: str, kind: str, dtype: str, operands: int,
             result = inner.let(f"call {kind} @{symbol}({parameters})")
         inner.do(f"call void @llvm.x86.sse.stmxcsr(ptr {at})")
         states.append(inner.let(f"load i32, ptr {at}, align 4"))
-    kept = inner.let(f"or i32 {states[0]}, {~(INVALID | ZERODIVIDE | OVERFLOW | UNDERFLOW) & 0x3F}")
+    kept = inner.let(f"or i32 {states[0]}, {~MXCSR_REPORTED & 0x3F}")
     raised = inner.let(f"and i32 {states[1]}, {inner.let(f'xor i32 {kept}, -1')}")
     with guarded(inner, inner.let(f"icmp ne i32 {raised}, 0")):
         warranted = _warranted(inner, dtype, result, [f"%x{i}" for i in range(operands)])
@@ -219,7 +221,8 @@ def _warranted(code: Code, dtype: str, result: str, operands: list[str]) -> str:
         over = code.let(f"and {truth} {over}, {finite}")
     flags = "0"
     under = code.let(f"fcmp olt {kind} {size}, {least}")
-    for condition, bits in ((invalid, INVALID), (over, ZERODIVIDE | OVERFLOW), (under, UNDERFLOW)):
+    for condition, bits in ((invalid, MXCSR_INVALID), (over, MXCSR_DIVIDE | MXCSR_OVERFLOW),
+                            (under, MXCSR_UNDERFLOW)):
         some = code.let(f"select i1 {anywhere(code, condition)}, i32 {bits}, i32 0")
         flags = code.let(f"or i32 {flags}, {some}")
     return flags

@@ -27,7 +27,7 @@ APART = 64
 """Events after which ranks meet in any case, before one of them waits because Legate has so much to do."""
 
 
-class Stream:
+class Agreement:
     """What this rank submitted so far, as numbers that other ranks can compare with theirs.
 
     `gather` takes this rank's word to those of all ranks, and waits for all.  With `close` ranks meet before

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point
-from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.requirements import Cut, Need
 
 RUN, FOLD, GET, PUT = range(4)
@@ -116,7 +116,7 @@ def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Seq
     return found
 
 
-def _field(argument: Argument, place: int) -> list[int]:
+def _field(argument: LaunchArgument, place: int) -> list[int]:
     """Where the argument's address and strides come from."""
     access, view = argument.access, argument.access.map
     rank = len(view.strides)  # type: ignore[attr-defined]

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Point
+from diffuse.memory import address
 from diffuse.runtime.legate import message, prepare
-from diffuse.runtime.legate.agreement import Stream
+from diffuse.runtime.legate.agreement import Agreement
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.mpi import Gather
 from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
@@ -57,13 +58,13 @@ class Placement:
         self.alone = self.processors == 1 and prepare.inline()
         self.code, self._library, self._number = _registered()
         self.pool: Pool | None = None
-        self.stream: Stream | None = None
+        self.agreement: Agreement | None = None
         """What this rank submits, to compare with what others do; None with one rank."""
         self.gather: Gather | None = None
         """From this rank's word to those of all; None with one rank."""
         if self.ranks > 1:
             self.gather = Gather(self.rank, self.ranks)
-            self.stream = Stream(self.rank, self.gather, config.digest)
+            self.agreement = Agreement(self.rank, self.gather, config.digest)
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
@@ -97,8 +98,8 @@ class Placement:
         if self.alone and self.pool is not None:
             self.pool.fence()
         else:
-            if self.stream is not None:
-                self.stream.meet("waiting for everything submitted")
+            if self.agreement is not None:
+                self.agreement.meet("waiting for everything submitted")
             self.legate.issue_execution_fence(block=True)
             if self.gather is not None:
                 for flags in self.gather(self.code.flags()):
@@ -129,8 +130,8 @@ class Placement:
 
     def _made(self, shape: Point, dtype: str) -> Any:
         """A new store of Legate's."""
-        if self.stream is not None:
-            self.stream.meet(f"making a store of shape {shape}, {dtype}")
+        if self.agreement is not None:
+            self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
 
     def store(self, owner: LegateInstance) -> Any:
@@ -180,8 +181,8 @@ class Placement:
         if found is None:
             if len(piece.parts) >= MOST_PARTS:
                 piece.parts.clear()
-            if self.stream is not None:
-                self.stream.meet(f"dividing a store of shape {owner.shape}, {owner.dtype}")
+            if self.agreement is not None:
+                self.agreement.meet(f"dividing a store of shape {owner.shape}, {owner.dtype}")
             found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)
         return found
 
@@ -236,22 +237,21 @@ class Placement:
         """The address of an instance's host memory, which stays as it is until the next fence."""
         if owner.memory is None:  # never written, or no elements: whatever is there
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
-        elif need is not None and self.stream is not None and self.stream.close:
+        elif need is not None and self.agreement is not None and self.agreement.close:
             part = tuple(map(slice, need.low, need.high))
             whole = owner.memory[:owner.nbytes].view(owner.dtype).reshape(owner.shape)
-            self.stream.event(f"taking an array of shape {owner.shape}, {owner.dtype} from the host",
+            self.agreement.event(f"taking an array of shape {owner.shape}, {owner.dtype} from the host",
                               whole[part].tobytes())
         owner.lent = self.launched + 1
-        address: int = owner.memory.__array_interface__["data"][0]
-        return address
+        return address(owner.memory)
 
     def move(self, order: int, instance: LegateInstance) -> None:
         """Submit a copy between Legate's store and the host's memory, which is the same on all ranks."""
         assert instance.memory is not None
-        if self.stream is not None:
+        if self.agreement is not None:
             what = "reading" if order == message.GET else "writing"
-            content = instance.memory if order == message.PUT and self.stream.close else b""
-            self.stream.event(f"{what} an array of shape {instance.shape}, {instance.dtype}", content)
+            content = instance.memory if order == message.PUT and self.agreement.close else b""
+            self.agreement.event(f"{what} an array of shape {instance.shape}, {instance.dtype}", content)
         if order == message.PUT:
             self.lend(instance)
         self._copy(order, instance, instance.memory)
@@ -261,7 +261,7 @@ class Placement:
     def _copy(self, order: int, owner: LegateInstance, memory: NDArray[Any]) -> None:
         shape, spread = owner.shape, self.processors
         words = message.moving(order, self.processors // self.ranks, shape, ITEMSIZE[owner.dtype],
-                               (0,) * len(shape), memory.__array_interface__["data"][0])
+                               (0,) * len(shape), address(memory))
         store = self.store(owner)
         if self.alone:
             self.wait()

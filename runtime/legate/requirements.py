@@ -17,7 +17,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
-from diffuse.runtime.base import Argument, Layout
+from diffuse.runtime.base import LaunchArgument, Layout
 
 WHOLE = -1
 MOST_BOXES = 8
@@ -75,7 +75,7 @@ def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
     return _one(layout.arguments, points, whole)
 
 
-def _one(arguments: Sequence[Argument], points: int, whole: bool) -> Cut:
+def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
     """One Legate point, with an argument for each part of a store that lies apart from the others.
 
     A box around all of them may be the whole store, as where one task reads the first and the last row.
@@ -84,7 +84,7 @@ def _one(arguments: Sequence[Argument], points: int, whole: bool) -> Cut:
     of = [-1] * len(arguments)
     index = {id(a): k for k, a in enumerate(arguments)}
     for group in _groups(arguments):
-        parts: dict[Box, list[Argument]] = {}
+        parts: dict[Box, list[LaunchArgument]] = {}
         for a in group:
             box = None if whole else _box(a, 1, tiled=False)
             parts.setdefault(box or (*_all(group), WHOLE, 0), []).append(a)
@@ -98,7 +98,7 @@ def _one(arguments: Sequence[Argument], points: int, whole: bool) -> Cut:
     return Cut(1, points, points, tuple(needs), tuple(of), ())
 
 
-def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) -> Cut | None:
+def _spread(arguments: Sequence[LaunchArgument], points: int, spread: int, span: int) -> Cut | None:
     """Several Legate points; None where what one of them writes might meet what another touches."""
     needs: list[Need] = []
     results: list[Need] = []
@@ -113,7 +113,7 @@ def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) 
             results.append(_need(last, *_bounds(last), WHOLE, 0))
         if not group:
             continue
-        parts: dict[tuple[Point, Point, int, int], list[Argument]] = {}
+        parts: dict[tuple[Point, Point, int, int], list[LaunchArgument]] = {}
         writes = any(a.privilege is not Privilege.READ for a in group)
         for a in group:
             box = _box(a, span)
@@ -134,12 +134,12 @@ def _spread(arguments: Sequence[Argument], points: int, spread: int, span: int) 
     return Cut(spread, span, points, tuple(needs), tuple(of), tuple(results))
 
 
-def _all(group: Sequence[Argument]) -> tuple[Point, Point]:
+def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     shape = group[0].storage[0]
     return (0,) * len(shape), shape
 
 
-def _bounds(group: Sequence[Argument]) -> tuple[Point, Point]:
+def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     """The smallest box with everything that these arguments of one store touch."""
     boxes = [_box(a, 1, tiled=False) for a in group]
     if None in boxes:
@@ -151,7 +151,7 @@ def _bounds(group: Sequence[Argument]) -> tuple[Point, Point]:
 Box = tuple[Point, Point, int, int]
 
 
-def _box(argument: Argument, span: int, tiled: bool = True) -> Box | None:
+def _box(argument: LaunchArgument, span: int, tiled: bool = True) -> Box | None:
     """The tiling of an argument in Legate's terms; None where Legate cannot cut it so."""
     access = argument.access
     if (access.store.shape, access.store.dtype) != argument.storage:
@@ -172,7 +172,7 @@ def _box(argument: Argument, span: int, tiled: bool = True) -> Box | None:
     raise TypeError(f"{access.partition!r} is no partition")
 
 
-def _merged(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]] | None:
+def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]] | None:
     """Boxes of one store that is written: tiled alike they become one; apart they stay; else None."""
     boxes = list(parts)
     if len(boxes) == 1:
@@ -185,7 +185,7 @@ def _merged(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]] | Non
     return {(*_around(*boxes), axis, tile): [a for members in parts.values() for a in members]}
 
 
-def _replicated(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]]:
+def _replicated(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]]:
     """Boxes of one store that is only read: what all points get takes in every box that it overlaps.
 
     Legate 26.1 now and then runs a point before it has all of a box that others get as well, if the point
@@ -193,7 +193,7 @@ def _replicated(parts: dict[Box, list[Argument]]) -> dict[Box, list[Argument]]:
     """
     for a, b in permutations(parts, 2):
         if a[2] == WHOLE and not _apart(a, b):
-            joined: dict[Box, list[Argument]] = {}
+            joined: dict[Box, list[LaunchArgument]] = {}
             for box, same in parts.items():
                 joined.setdefault((*_around(a, b), WHOLE, 0) if box in (a, b) else box, []).extend(same)
             return _replicated(joined)
@@ -211,7 +211,7 @@ def _apart(a: Box, b: Box) -> bool:
                for alow, ahigh, blow, bhigh in zip(a[0], a[1], b[0], b[1], strict=True))
 
 
-def _need(members: Sequence[Argument], low: Point, high: Point, axis: int, tile: int) -> Need:
+def _need(members: Sequence[LaunchArgument], low: Point, high: Point, axis: int, tile: int) -> Need:
     """One argument of a Legate task for these of a kernel.  What is not certain to be written in full is
     read as well: Legate may otherwise hand out memory without the store's elements."""
     writes = any(a.privilege is not Privilege.READ for a in members)
@@ -237,9 +237,9 @@ def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) 
             and all(b == (x, y) for b, x, y in zip(access.partition.bounds, low, high, strict=True)))
 
 
-def _groups(arguments: Iterable[Argument]) -> list[list[Argument]]:
+def _groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:
     """Arguments by store, in order of first use."""
-    groups: dict[int, list[Argument]] = {}
+    groups: dict[int, list[LaunchArgument]] = {}
     for a in arguments:
         groups.setdefault(a.slot, []).append(a)
     return list(groups.values())

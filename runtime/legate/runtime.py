@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from diffuse import settings
 from diffuse.ir import Privilege, Store
+from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import Code, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, prepare, ranks
 from diffuse.runtime.legate.agreement import form
 from diffuse.runtime.legate.exchange import LegateExchange
@@ -28,7 +29,7 @@ from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
 from diffuse.runtime.local.pool import Pool
-from diffuse.runtime.reference import Memory, attached
+from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
 """Pieces of host memory, of stores that are gone, that launches may use: with more the runtime waits."""
@@ -58,7 +59,7 @@ class Legate:
 
     name = "legate"
     addressed = host_sees = False
-    code = Code.NEEDED
+    code = CodeUse.NEEDED
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
@@ -87,8 +88,8 @@ class Legate:
 
     # -- stores --------------------------------------------------------------------------------------------
 
-    def scratch(self, nbytes: int) -> Memory:
-        return Memory(np.empty(nbytes, np.uint8))
+    def scratch(self, nbytes: int) -> HostInstance:
+        return HostInstance(np.empty(nbytes, np.uint8))
 
     def create(self, nbytes: int, store: Store | None = None) -> LegateInstance:
         return LegateInstance(store or Store(-1, (nbytes,), "uint8"))
@@ -212,8 +213,9 @@ class Legate:
         place, native, spread = self.placement, launch.kernel.native, prepared.cut.spread
         assert native is not None
         block = launch.kernel.pack(launch.values)
-        if place.stream is not None:
-            place.stream.launch(prepared.form, prepared.layout.title, launch.instances, block + bytes(hosted))
+        if place.agreement is not None:
+            place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
+                                   block + bytes(hosted))
         task = place.task(spread)
         pointers = []
         for need, owner, at_home in zip(prepared.cut.needs, owners, hosted, strict=True):
@@ -275,16 +277,16 @@ class Legate:
         """Run a launch that has no machine code over host memory, on every rank alike."""
         layout, kernel = launch.layout, launch.kernel
         assert layout is not None
-        if self.placement.stream is not None:
-            self.placement.stream.event(f"{layout.title}, interpreted", repr(launch.values).encode())
+        if self.placement.agreement is not None:
+            self.placement.agreement.event(f"{layout.title}, interpreted", repr(launch.values).encode())
         self.fence()
         block = list(launch.values)
         for argument, instance in zip(layout.arguments, launch.instances, strict=True):
             memory = self.host(instance, argument.privilege is not Privilege.READ)
-            block[argument.word] += memory.__array_interface__["data"][0]
+            block[argument.word] += address(memory)
         scratch = [np.empty(max(piece.nbytes, 8), np.uint8) for piece in layout.scratch]
         for piece, memory in zip(layout.scratch, scratch, strict=True):
-            block[piece.word] = memory.__array_interface__["data"][0]
+            block[piece.word] = address(memory)
         with np.errstate(all="call", call=self._note):
             for p in range(launch.points):
                 kernel.point(tuple(block), p)
@@ -358,7 +360,7 @@ def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
     found = []
     for piece in layout.scratch:
         found.append(np.empty(max(piece.nbytes, 8), np.uint8))
-        block[piece.word] = found[-1].__array_interface__["data"][0]
+        block[piece.word] = address(found[-1])
     return found
 
 

@@ -6,8 +6,8 @@ import ctypes
 from pathlib import Path
 from typing import Any
 
+from diffuse.observe.floaterrors import raised
 from diffuse.runtime.legate import libraries
-from diffuse.runtime.local import native
 from diffuse.runtime.local.pool import Pool
 
 COMPLAINTS = {
@@ -50,7 +50,7 @@ class Trampoline:
 
     def flags(self) -> int:
         """Floating-point exceptions of kernels since last asked, the pool's too."""
-        seen = native.exceptions(int(self._library.diffuse_flags()))
+        seen = raised(int(self._library.diffuse_flags()))
         return seen | (self._pool.flags() if self._pool is not None else 0)
 
     def complaint(self) -> str | None:

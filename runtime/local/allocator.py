@@ -40,7 +40,7 @@ RESERVE = 64 << 20
 """Available bytes that are never handed out: the program's other needs."""
 
 
-class Stream(Protocol):
+class Progress(Protocol):
     """How far a runtime is: numbers of launches."""
 
     @property
@@ -53,7 +53,7 @@ class Stream(Protocol):
 
 
 class Still:
-    """The stream of a runtime that finishes each launch before it returns."""
+    """The progress of a runtime that finishes each launch before it returns."""
 
     submitted = completed = 0
 
@@ -61,7 +61,7 @@ class Still:
         pass
 
 
-class Block:
+class MemoryBlock:
     """Memory from `address` on.  `stamp`: launches submitted when it was handed out, then when given back."""
 
     __slots__ = ("address", "mapped", "size", "stamp")
@@ -94,28 +94,28 @@ def size_class(nbytes: int) -> int:
 class Allocator:
     """Blocks for one stream."""
 
-    def __init__(self, stream: Stream | None = None, kept: int = KEPT,
+    def __init__(self, progress: Progress | None = None, kept: int = KEPT,
                  available: Callable[[], int] = machine.memory_available) -> None:
-        self._stream = stream or Still()
+        self._progress = progress or Still()
         self._kept = kept
         self._available = available
-        self._free: dict[int, deque[Block]] = {}    # by size, oldest first
-        self._order: dict[int, Block] = {}          # free blocks by address, oldest first
-        self._returned: deque[Block] = deque()      # given back, not yet sorted into the two above
+        self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
+        self._order: dict[int, MemoryBlock] = {}          # free blocks by address, oldest first
+        self._returned: deque[MemoryBlock] = deque()      # given back, not yet sorted into the two above
         self._untouched: deque[tuple[int, int]] = deque()   # (stamp, bytes) mapped for launches to come
         self._in_use = self._peak = self._cached = self._unchecked = 0
         self._total = 0
         """Bytes of all blocks, in use and free."""
-        self._moving: Block | None = None
+        self._moving: MemoryBlock | None = None
         """On its way from the free blocks to its owner or to the system."""
         self._torn = False
         """Did an exception, an interrupt for one, end a change halfway?"""
         self._lock = threading.Lock()
         _allocators.add(self)
-        last = weakref.finalize(self, _give_back_all, self._stream, self._order, self._returned)
+        last = weakref.finalize(self, _give_back_all, self._progress, self._order, self._returned)
         last.atexit = False  # launches may still run then, and the process gives everything back anyway
 
-    def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> Block:
+    def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> MemoryBlock:
         """A block of at least `nbytes`, contents undefined (of MAPPED bytes or more, zero if asked); `owner`
         has it as its `_block` from the moment on that it is no longer ours."""
         with self._lock:
@@ -127,7 +127,7 @@ class Allocator:
                 raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
-            block.stamp = self._stream.submitted
+            block.stamp = self._progress.submitted
             self._in_use += block.size
             self._peak = max(self._peak, self._in_use)
             if owner is None:
@@ -136,9 +136,9 @@ class Allocator:
                 owner._block, self._moving, self._torn = block, None, False
             return block
 
-    def give(self, block: Block) -> None:
+    def give(self, block: MemoryBlock) -> None:
         """Take a block back; launches submitted so far may still use it.  Safe in any finalizer."""
-        block.stamp = self._stream.submitted
+        block.stamp = self._progress.submitted
         self._returned.append(block)
         if block.mapped and not self._lock.locked():  # after a call of `acquire` an interrupt may come
             with self._lock:
@@ -186,7 +186,7 @@ class Allocator:
         self._in_use = self._total - self._cached
         self._torn = False
 
-    def _reuse(self, size: int) -> Block | None:
+    def _reuse(self, size: int) -> MemoryBlock | None:
         blocks = self._free.get(size)
         if not blocks and size >= MAPPED:  # mappings differ by little more often than they agree
             near = [s for s, found in self._free.items() if found and size <= s <= size + size // 8]
@@ -199,10 +199,10 @@ class Allocator:
         self._cached -= block.size
         return block
 
-    def _cleared(self, size: int) -> Block | None:
+    def _cleared(self, size: int) -> MemoryBlock | None:
         """A mapped block whose pages go back to the system, which gives fresh ones to who touches them."""
         blocks = self._free.get(size)
-        if not blocks or blocks[0].stamp > self._stream.completed:
+        if not blocks or blocks[0].stamp > self._progress.completed:
             return None
         if _libc().madvise(blocks[0].address, size, getattr(mmap, "MADV_DONTNEED", 4)):
             return None
@@ -212,7 +212,7 @@ class Allocator:
         self._cached -= size
         return block
 
-    def _make(self, size: int, nbytes: int) -> Block:
+    def _make(self, size: int, nbytes: int) -> MemoryBlock:
         """A block from the system, or MemoryError when even an empty cache does not leave room for it."""
         self._unchecked += size
         checked = size >= MAPPED or self._unchecked >= KEPT // 4
@@ -222,17 +222,17 @@ class Allocator:
             if attempt == 1:
                 self._trim(0)
             if attempt == 2:  # everything in flight done: its memory is touched, what it used can go
-                self._stream.fence()
+                self._progress.fence()
                 self._untouched.clear()
                 self._trim(0)
             if not checked or self._room() >= self._unchecked:
                 if address := _map(size) if size >= MAPPED else _allocate(size):
                     if checked:
                         self._unchecked = 0
-                    block = Block(address, size, size >= MAPPED)
+                    block = MemoryBlock(address, size, size >= MAPPED)
                     self._moving, self._total = block, self._total + size
                     if size >= MAPPED:
-                        self._untouched.append((self._stream.submitted, size))
+                        self._untouched.append((self._progress.submitted, size))
                     return block
         room = self._room()
         self._unchecked -= size
@@ -241,13 +241,13 @@ class Allocator:
 
     def _room(self) -> int:
         """Bytes that can be handed out without touching more than there is."""
-        done, untouched = self._stream.completed, self._untouched
+        done, untouched = self._progress.completed, self._untouched
         while untouched and untouched[0][0] < done:
             untouched.popleft()
         return self._available() - RESERVE - sum(size for _, size in untouched)
 
     def _trim(self, keep: int) -> int:
-        done, before, libc, torn = self._stream.completed, self._cached, _libc(), self._torn
+        done, before, libc, torn = self._progress.completed, self._cached, _libc(), self._torn
         while self._order and self._cached > keep:
             block = next(iter(self._order.values()))
             if block.stamp > done:  # and so are all that follow
@@ -345,15 +345,15 @@ def _map(size: int) -> int:
     return address
 
 
-def _give_back(block: Block) -> None:
+def _give_back(block: MemoryBlock) -> None:
     if block.mapped:
         _libc().munmap(block.address, block.size)
     else:
         _libc().free(block.address)
 
 
-def _give_back_all(stream: Stream, order: dict[int, Block], returned: deque[Block]) -> None:
-    stream.fence()
+def _give_back_all(progress: Progress, order: dict[int, MemoryBlock], returned: deque[MemoryBlock]) -> None:
+    progress.fence()
     for block in [*order.values(), *returned]:
         _give_back(block)
     order.clear()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import platform
 
-from diffuse.observe.floaterrors import DIVIDE, INVALID, OVERFLOW, UNDERFLOW
 from diffuse.runtime.local import driver
 
 LINE = 128
@@ -44,17 +43,6 @@ WAIT, WAKE = 128, 129  # FUTEX_WAIT, FUTEX_WAKE | FUTEX_PRIVATE_FLAG
 def size(depth: int) -> int:
     """Bytes of a pool whose ring holds `depth` launches."""
     return FIELDS["ring"] + depth * SLOT_BYTES
-
-
-def exception_bits() -> dict[int, int]:
-    """This machine's floating-point exception bits -> `base`'s."""
-    invalid, divide, overflow, underflow = (1, 4, 8, 16) if platform.machine() == "x86_64" else (1, 2, 4, 8)
-    return {invalid: INVALID, divide: DIVIDE, overflow: OVERFLOW, underflow: UNDERFLOW}
-
-
-def exceptions(raw: int) -> int:
-    """This machine's floating-point exception bits as `base`'s."""
-    return sum(ours for theirs, ours in exception_bits().items() if raw & theirs)
 
 
 def text(portable: bool = False) -> str:

@@ -22,6 +22,7 @@ from functools import cache
 from typing import Any
 
 from diffuse import worker
+from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
@@ -263,7 +264,7 @@ class Pool:
         """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
         raw = int(self.threads.flags.value)
         self.threads.flags.value = 0
-        return native.exceptions(raw)
+        return raised(raw)
 
     def close(self) -> None:
         """Finish everything and end the threads; a later submit starts them again."""

@@ -15,15 +15,16 @@ from numpy.typing import NDArray
 
 from diffuse.interrupts import deferred
 from diffuse.ir import Store
+from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import Code, Divisible, Fate, Instance, Launch
+from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Launch
 from diffuse.runtime.local.ahead import Ahead
-from diffuse.runtime.local.allocator import MAPPED, Allocator, Block, Usage
+from diffuse.runtime.local.allocator import MAPPED, Allocator, MemoryBlock, Usage
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import attached
 
 
-class Memory:
+class Lease:
     """Owns a block: it goes back to the allocator when the last instance or array on it is gone."""
 
     __slots__ = ("_allocator", "_block", "nbytes")
@@ -31,7 +32,7 @@ class Memory:
     def __init__(self, allocator: Allocator, nbytes: int, zero: bool = False) -> None:
         self.nbytes = nbytes
         self._allocator = allocator
-        self._block: Block
+        self._block: MemoryBlock
         allocator.take(nbytes, self, zero)
 
     @property
@@ -54,12 +55,12 @@ class LocalInstance:
 
     handed = scattered = False
 
-    def __init__(self, memory: Memory | None, array: NDArray[np.uint8] | None) -> None:
+    def __init__(self, memory: Lease | None, array: NDArray[np.uint8] | None) -> None:
         self._memory, self._array = memory, array
         if memory is not None:
             self.address, self.nbytes = memory.address, memory.nbytes
         elif array is not None:
-            self.address, self.nbytes = array.__array_interface__["data"][0], array.nbytes
+            self.address, self.nbytes = address(array), array.nbytes
 
     @property
     def private(self) -> bool:
@@ -89,7 +90,7 @@ class Local:
 
     name = "local"
     addressed = host_sees = pipelines = True
-    code = Code.PREFERRED
+    code = CodeUse.PREFERRED
     ranks = 1
     exchange = None
 
@@ -113,13 +114,13 @@ class Local:
         return self.create(nbytes)
 
     def create(self, nbytes: int, store: Store | None = None) -> LocalInstance:
-        return LocalInstance(Memory(self._allocator, nbytes), None)
+        return LocalInstance(Lease(self._allocator, nbytes), None)
 
     def zeroed(self, nbytes: int, store: Store | None = None) -> LocalInstance | None:
         if nbytes < MAPPED:
             return None
         try:
-            return LocalInstance(Memory(self._allocator, nbytes, zero=True), None)
+            return LocalInstance(Lease(self._allocator, nbytes, zero=True), None)
         except MemoryError:  # whoever fills it says so
             return None
 

@@ -6,9 +6,8 @@ NumPy says about the mirror (slices, transposes, reshapes, errors) is what it wo
 
 from __future__ import annotations
 
-import ctypes
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -16,6 +15,8 @@ from typing import Any
 import numpy
 
 from diffuse.ir import Point, view
+from diffuse.memory import Span as Span
+from diffuse.memory import address as address
 
 Mirror = numpy.ndarray[Any, numpy.dtype[Any]]
 
@@ -25,18 +26,6 @@ NATIVE: dict[numpy.dtype[Any], str] = {
                  "float16", "float32", "float64", "complex64", "complex128")
 }
 """Element types that kernels compute in; arrays of any other type stay NumPy's."""
-
-
-class Span:
-    """A piece of memory that NumPy may look at, with what keeps it alive."""
-
-    __slots__ = ("__array_interface__", "keep", "__weakref__")
-
-    def __init__(self, address: int, shape: Point, typestr: str, keep: object = None,
-                 strides: Point | None = None) -> None:
-        self.__array_interface__ = {"data": (address, False), "shape": shape, "typestr": typestr,
-                                    "strides": strides, "version": 3}
-        self.keep = keep
 
 
 EXTENT = 1 << 42
@@ -56,7 +45,7 @@ def _reserve() -> Mirror:
         mapping = mmap.mmap(-1, EXTENT, flags=private | reserve, prot=mmap.PROT_READ)
     except (OSError, OverflowError, ValueError):
         return numpy.asarray(Span(NOWHERE, (EXTENT,), "|u1"))
-    start = numpy.frombuffer(mapping, numpy.uint8).__array_interface__["data"][0]
+    start = address(numpy.frombuffer(mapping, numpy.uint8))
     # declared writeable, so that views carry NumPy's read-only flags; nothing ever writes
     return numpy.asarray(Span(start, (EXTENT,), "|u1", mapping))
 
@@ -64,20 +53,6 @@ def _reserve() -> Mirror:
 RESERVE = _reserve()
 
 
-def _slow_address(array: Mirror) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _address_reader() -> Callable[[Mirror], int]:
-    """Read the data pointer out of the array object (a tenth of the cost of asking), if it is there."""
-    at, place = ctypes.c_ssize_t.from_address, object.__basicsize__
-    probe = numpy.zeros(7)[2:]
-    if at(id(probe) + place).value == _slow_address(probe):
-        return lambda array: at(id(array) + place).value
-    return _slow_address
-
-
-address = _address_reader()
 BASE = address(RESERVE)
 
 
