@@ -24,6 +24,7 @@ FLOORS = [
     ["diffuse.observe", "diffuse.memory"],
     ["diffuse.kernels", "diffuse.runtime"],
     ["diffuse.stream"],
+    ["diffuse.library"],
     ["diffuse.numpy"],
     ["diffuse"],
     ["diffuse.scipy"],
@@ -134,6 +135,17 @@ def test_there_are_no_cycles() -> None:
 def test_a_wrong_import_is_found(source: str, complaint: str) -> None:
     (found,) = violations("diffuse.fusion.constraints", ast.parse(source))
     assert complaint in found
+
+
+LIBRARIES = [name for name in MODULES if room(name) in ("diffuse.numpy", "diffuse.scipy")]
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_array_libraries_use_the_public_way_in(name: str) -> None:
+    allowed = ("diffuse.library", "diffuse.settings", "diffuse.numpy", "diffuse.scipy")
+    found = [target for target in imports(ast.parse(MODULES[name].read_text()))
+             if target.startswith("diffuse.") and not target.startswith(allowed)]
+    assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"
 
 
 def test_kernels_and_runtime_do_not_meet() -> None:

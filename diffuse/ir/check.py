@@ -24,7 +24,7 @@ from diffuse.ir import (
     relation,
     tiling,
 )
-from diffuse.ir.template import template
+from diffuse.ir.task import WHOLE
 from diffuse.ir.text import access_text, head_text, partition_text
 
 Rule = Callable[[IndexTask], str | None]
@@ -33,21 +33,26 @@ Rule = Callable[[IndexTask], str | None]
 def check(task: IndexTask) -> None:
     """Raise TypeError or ValueError, naming thing, rule and next step, unless `task` is well formed.
 
-    A task without a decomposition is looked at as one point would run it.
+    What is not decomposed is looked at as one point would run it.
     """
     for name, rule in RULES.items():
-        if name == "partition" and task.decomposition is None:
-            task = alone(task)
+        if name == "partition":  # its maps are known to be good
+            task = divided(task)
         sentence = rule(task)
         if sentence is not None:
             where = f" ({task.where})" if task.where is not None else ""
             raise (TypeError if name in TYPE_RULES else ValueError)(f"{name}: {sentence}{where}")
 
 
-def alone(task: IndexTask) -> IndexTask:
-    """The task on one point."""
-    made, recorded = template(task)
-    return made.under(ONE).task(recorded)
+def divided(task: IndexTask) -> IndexTask:
+    """The task with the partitions that follow from its decomposition, where it has none of its own; on one
+    point, where it has no decomposition."""
+    decomposition = task.decomposition or ONE
+    accesses = tuple([
+        access if access.partition is not WHOLE
+        else access._replace(partition=tiling(access.store, access.map, task.shape, decomposition.splits))
+        for access in task.accesses])
+    return task._replace(decomposition=decomposition, accesses=accesses)
 
 
 def _parts(task: IndexTask) -> str | None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from diffuse.ir.partition import Partition, covers, disjoint, tiling
+from diffuse.ir.partition import Partition, covers, disjoint
 from diffuse.ir.task import (
     WHOLE,
     Access,
-    AccessMap,
     Decomposition,
     IndexTask,
     Point,
@@ -24,7 +23,7 @@ from diffuse.ir.task import (
     Store,
     volume,
 )
-from diffuse.ir.view import View
+from diffuse.ir.view import View, located
 
 
 class Use(NamedTuple):
@@ -33,7 +32,7 @@ class Use(NamedTuple):
     frame: Point
     """Shape of the store's frame that the map gives coordinates of."""
     dtype: str
-    map: AccessMap
+    map: View
     privilege: Privilege
     operator: str | None = None
     partition: Partition = WHOLE
@@ -72,13 +71,19 @@ class Template:
         found = self.decomposed.get(decomposition)
         if found is None:
             domain, splits = decomposition
-            uses = tuple([use._replace(partition=_partition(use, self.shape, splits)) for use in self.uses])
+            uses = tuple([use._replace(partition=use.map.partition(use.access(-1).store, splits))
+                          for use in self.uses])
             if volume(domain) <= 1:
                 uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
                               if use.privilege is Privilege.REDUCE else use for use in uses])
             found = Template(self.operation, self.signature, self.shape, uses, decomposition)
             self.decomposed[decomposition] = found
         return found
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All that it is made of, by value."""
+        return self.operation, self.signature, self.shape, self.uses, self.decomposition
 
     @property
     def domain(self) -> Point:
@@ -116,16 +121,13 @@ class Recorded(NamedTuple):
     where: Any
 
 
-def _partition(use: Use, shape: Point, splits: tuple[Split, ...]) -> Partition:
-    """The canonical partition of a use when `splits` cut the iteration space."""
-    store = Store(-1, use.frame, use.dtype)
-    if isinstance(use.map, View):
-        return use.map.partition(store, splits)
-    return tiling(store, use.map, shape, splits)
+def template(task: IndexTask) -> Template:
+    """The template of an index task that somebody built."""
+    uses = tuple([Use(a.store.shape, a.store.dtype, located(a.map, a.store, task.shape), *a[2:])
+                  for a in task.accesses])
+    return Template(task.operation, task.signature, task.shape, uses, task.decomposition)
 
 
-def template(task: IndexTask) -> tuple[Template, Recorded]:
-    """An index task that somebody built as a template, and what is its own."""
-    uses = tuple([Use(a.store.shape, a.store.dtype, *a[1:]) for a in task.accesses])
-    made = Template(task.operation, task.signature, task.shape, uses, task.decomposition)
-    return made, Recorded(made, tuple([a.store.id for a in task.accesses]), task.scalars, task.where)
+def recorded(task: IndexTask, made: Template) -> Recorded:
+    """What is an index task's own beside its template."""
+    return Recorded(made, tuple([access.store.id for access in task.accesses]), task.scalars, task.where)

@@ -103,6 +103,20 @@ class View(AccessMap):
         return View(rows, self.frame, self.dtype, shape, self.offset, tuple(strides))
 
 
+def located(map: AccessMap, store: Store, shape: Point) -> View:
+    """An access map over `shape` to a frame of a row-major store, as a view."""
+    if isinstance(map, View):
+        return map
+    item = ITEMSIZE[store.dtype]
+    offset, strides = 0, [0] * len(shape)
+    for d, (start, terms) in enumerate(map.rows):
+        pitch = item * prod(store.shape[d + 1:])
+        offset += start * pitch
+        for k, step in terms:
+            strides[k] += step * pitch
+    return View(map.rows, store.shape, store.dtype, shape, offset, tuple(strides), map.free)
+
+
 _views: dict[tuple[object, ...], View] = {}
 
 

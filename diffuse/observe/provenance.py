@@ -1,4 +1,4 @@
-"""Whose call this is: the nearest frame outside this package, as a `Where` that is made once per line."""
+"""Whose call this is: the nearest frame outside of array libraries, as a `Where` made once per line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 from diffuse.ir import Where
 
-PACKAGE = __name__.partition(".")[0]
+LIBRARIES = {__name__.partition(".")[0]}
+"""Packages whose calls are not the program's: this one, and array libraries that join the stream."""
 NOWHERE = Where("?", 0)
 NEAREST = 8
 """Calls of the user's that tell one way to a line from another."""
@@ -63,6 +64,6 @@ def _look(frame: Any) -> tuple[CodeType, dict[int, Where] | None]:
     if len(_known) >= _REMEMBERED:  # a program that makes code as it goes
         _known.clear()
     name = frame.f_globals.get("__name__") or ""
-    ours = name == PACKAGE or name.startswith(PACKAGE + ".")
+    ours = any(name == library or name.startswith(library + ".") for library in LIBRARIES)
     entry = _known[id(frame.f_code)] = (frame.f_code, None if ours else {})
     return entry

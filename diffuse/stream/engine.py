@@ -8,14 +8,15 @@ window (window.py); when the window is full, or the program wants a value, group
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import ONE, Point, Privilege, Relation, Scalar, Store, relation
+from diffuse.ir import ONE, IndexTask, Point, Privilege, Relation, Scalar, Store, relation
 from diffuse.ir.check import check
-from diffuse.ir.template import Recorded, Template, Use
+from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.view import View
+from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
@@ -23,7 +24,7 @@ from diffuse.runtime.base import Exchange, Runtime
 from diffuse.settings import config, watch
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
-from diffuse.stream.stores import Operand, Storage, Stores
+from diffuse.stream.stores import Operand, Storage, Stores, nbytes
 from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
@@ -165,13 +166,47 @@ class Engine:
                 if storage.exported:
                     exported = True
             name = tuple(key)
-            template = self._templates.get(name)
-            if template is None:
+            found = self._templates.get(name)
+            if found is None:
                 uses = _uses(inputs, outputs, operator)
-                template = self._remembered(name, Template(operation, signature, shape, uses))
-            self._submit(_tuple(Recorded, (template, tuple(stores), tuple(scalars), where())))
+                found = self._remembered(name, Template(operation, signature, shape, uses))
+            self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
+
+    def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
+        """Add an index task to the stream; `storages` are the handles of the stores that it names.
+
+        Raises TypeError or ValueError for a task that is not well formed (ir/check.py), for an operation that
+        nobody declared, and for a store whose handle is not there.
+        """
+        handles = {storage.id: storage for storage in storages}
+        check(task)
+        for access in task.accesses:
+            held = handles.get(access.store.id)
+            if held is None or nbytes(access.store) > held.nbytes:
+                raise ValueError(f"store {access.store.id} of task {task.operation!r} is {_missing(held)}: "
+                                 "hand over what `create` or `attach` returned, and name its shape")
+        if not operations.known(task.operation):
+            raise ValueError(f"task {task.operation!r} is of no known operation: declare it first, or record "
+                             "a host function with `call`")
+        with self._lock:
+            if self._modes is not None:
+                self._report_other_modes()
+            made = template(task)
+            key = (*made.key, "submitted")
+            made = self._templates.get(key) or self._remembered(key, made)
+            operands = [(handles[access.store.id], use.map)
+                        for access, use in zip(task.accesses, made.uses, strict=True)]
+            for (storage, _), use in zip(operands, made.uses, strict=True):
+                storage.touched = self.epoch
+                if use.privilege is not READ:
+                    storage.written = self.epoch
+                    storage.version += 1
+            own = recorded(task, made)
+            self._submit(own if own.where is not None else own._replace(where=where()))
+            if any(storage.exported for storage, _ in operands):
+                self._expose(tuple(operands))
 
     def _remembered(self, key: tuple[Any, ...], template: Template) -> Template:
         if len(self._templates) >= REMEMBERED:
@@ -187,11 +222,11 @@ class Engine:
                 self._report_other_modes()
             operands = (*inputs, *outputs)
             key = (operation, len(inputs), *[id(view) for _, view in operands])
-            template = self._templates.get(key)
-            if template is None:
+            found = self._templates.get(key)
+            if found is None:
                 # each view is over its own space; the largest stands for the task
                 shape = max((v.shape for _, v in operands), key=len, default=())
-                template = self._remembered(key, Template(operation, (), shape, _uses(inputs, outputs)))
+                found = self._remembered(key, Template(operation, (), shape, _uses(inputs, outputs)))
             exported = False
             for storage, _ in operands:
                 storage.touched = self.epoch
@@ -199,7 +234,7 @@ class Engine:
             for storage, _ in outputs:
                 storage.written = self.epoch
                 storage.version += 1
-            self._submit(Recorded(template, tuple([storage.id for storage, _ in operands]),
+            self._submit(Recorded(found, tuple([storage.id for storage, _ in operands]),
                                   (Scalar(-1, "function", function),), where()))
             if exported:
                 self._expose(operands)
@@ -229,19 +264,19 @@ class Engine:
             found = self._overlaps[name] = _overlap(view, theirs), view, theirs
         return found[0]
 
-    def _submit(self, recorded: Recorded) -> None:
+    def _submit(self, task: Recorded) -> None:
         trace.counters["recorded"] += 1
-        if config.check and not opaque(recorded.template):
-            check(recorded.template.task(recorded))
+        if config.check and not opaque(task.template):
+            check(task.template.task(task))
         window = self.window
         if self._torn:
             self._mend()
         try:
             held = self.zeros.held
-            if ((recorded[0].fills or (held and not held.keys().isdisjoint(recorded[1])))
-                    and self.zeros.hold(recorded)):
+            if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
+                    and self.zeros.hold(task)):
                 return
-            window.add(recorded)
+            window.add(task)
             if config.window != "auto":
                 if window.held >= int(config.window):
                     self.flush("the window is full")
@@ -339,6 +374,10 @@ def _use(view: View, privilege: Privilege, operator: str | None = None) -> Use:
     return Use(view.frame, view.dtype, view, privilege, operator)
 
 
+def _missing(held: Storage | None) -> str:
+    return "not among the handles" if held is None else f"larger than the store of shape {held.store.shape}"
+
+
 def _overlap(view: View, theirs: View) -> str:
     """How two views of one store meet; see `Engine.overlap`."""
     if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
@@ -359,6 +398,7 @@ aliased = _engine.aliased
 busy = _engine.busy
 look = _engine.look
 record = _engine.record
+submit = _engine.submit
 call = _engine.call
 overlap = _engine.overlap
 flush = _engine.flush

@@ -18,7 +18,7 @@ import numpy as np
 
 from diffuse.ir import Privilege
 from diffuse.kernels.body import operations
-from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address as address
@@ -26,17 +26,18 @@ from diffuse.observe.floaterrors import KINDS, STATUS
 
 
 def body(name: str, dtypes: Sequence[str], result: str) -> Body:
-    """Load, op, store over contiguous arrays of rank 1."""
+    """Load, operation, store over contiguous arrays of rank 1."""
     count = len(dtypes)
     arguments = [Argument(k, 0, d, 0, "1", Privilege.READ) for k, d in enumerate(dtypes)]
     arguments.append(Argument(count, 0, result, 0, "1", Privilege.WRITE))
-    ops = [Op("load", d, (), k) for k, d in enumerate(dtypes)]
-    ops += [Op(name, result, tuple(range(count))), Op("store", result, (count,), count)]
-    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(ops)),))
+    loads = tuple([Op("load", d, (), k) for k, d in enumerate(dtypes)])
+    builder = Builder(loads, (Output(result, count, 1),), (*dtypes, result))
+    operations.find(name).write(builder)
+    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
 
 
 class Routine:
-    """A compiled op: `routine(*inputs, out=...)`, of the compiled element types and any shapes."""
+    """A compiled operation: `routine(*inputs, out=...)`, of the compiled element types and any shapes."""
 
     def __init__(self, name: str, dtypes: tuple[str, ...], result: str) -> None:
         from diffuse.kernels.body import abi
@@ -92,6 +93,8 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
+        if operations.find(name).body is not None:  # not NumPy's
+            raise
         warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last place "
                       f"from compiled code: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
         return functions.function(name)

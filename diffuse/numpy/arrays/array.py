@@ -254,6 +254,15 @@ class ndarray(Methods, metaclass=Kind):
     def __dlpack_device__(self) -> Any:
         return numpy.empty(0).__dlpack_device__()
 
+    def __diffuse__(self) -> Any:
+        """The store and the view that other libraries on the stream work with (diffuse.library); of a copy,
+        where no view names the elements."""
+        try:
+            view = base.view_of(self)
+        except base.Unaddressable:
+            return elementwise.duplicate(self).__diffuse__()
+        return self.storage, view
+
     @property
     def __legate_data_interface__(self) -> Any:
         """Legate's store of the array; where Legate has no name for it (steps, another frame), a copy's."""

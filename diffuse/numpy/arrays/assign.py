@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Scalar
+from diffuse.library import Scalar, trace
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
-from diffuse.observe import trace
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
 

@@ -12,10 +12,20 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Point, view
-from diffuse.numpy.arrays.forms import BASE, Form, Mirror, Span, address, form, form_of
+from diffuse import library
+from diffuse.library import Point, view
+from diffuse.numpy.arrays.forms import (
+    BASE,
+    RESERVE,
+    Form,
+    Mirror,
+    Span,
+    address,
+    form,
+    form_of,
+    row_major,
+)
 from diffuse.numpy.arrays.lending import lender
-from diffuse.stream import engine
 
 Operand = tuple[Any, view.View]
 
@@ -75,7 +85,7 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
 def recorded(shape_form: Form) -> Any:
     """A fresh array that a task is about to write."""
     x = _allocate(array_class)
-    x.storage = engine.create(shape_form.frame, shape_form.name)
+    x.storage = library.create(shape_form.frame, shape_form.name)
     x.form = shape_form
     x.part = shape_form.root
     x.meta = shape_form.mirror
@@ -112,6 +122,17 @@ def viewing(parent: Array, meta: Mirror) -> Any:
     return x
 
 
+def showing(storage: Any, part: view.View) -> Any:
+    """A fresh array of the elements of a store that a view shows."""
+    dtype = numpy.dtype(storage.store.dtype)
+    whole = holding(storage, row_major(storage.store.shape, dtype))
+    if part is whole.part:
+        return whole
+    x = viewing(whole, numpy.ndarray(part.shape, part.dtype, RESERVE, part.offset, part.strides))
+    x.part = part
+    return x
+
+
 _attaching = RLock()
 """Held while an array gets its store: one each for two threads would not wait for each other."""
 
@@ -127,7 +148,7 @@ def storage_of(x: Array) -> Any:
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
-                root.storage = engine.attach(memory)
+                root.storage = library.attach(memory)
         storage = x.storage = root.storage
     return storage
 
@@ -190,7 +211,7 @@ def ready(x: Array) -> bool:
         if x.owner is None or x.owner.storage is None:
             return True
         storage = x.storage = x.owner.storage
-    return not engine.busy(storage)
+    return not library.busy(storage)
 
 
 def at_hand(x: Array) -> Mirror | None:
@@ -204,9 +225,9 @@ def at_hand(x: Array) -> Mirror | None:
         if owner is None or owner.storage is None:
             return x.memory
         storage = x.storage = owner.storage
-    if not engine.busy(storage):
+    if not library.busy(storage):
         return host(x)
-    memory = engine.look(storage)
+    memory = library.look(storage)
     if memory is not None and x.memory is None:
         x.memory = over(x, memory)
     return None if memory is None else x.memory
@@ -214,7 +235,7 @@ def at_hand(x: Array) -> Mirror | None:
 
 def distant(x: Array) -> bool:
     """Would reading one element fetch a large store from somewhere else?"""
-    return (not engine.current().runtime.host_sees and x.storage is not None and engine.busy(x.storage)
+    return (not library.current().runtime.host_sees and x.storage is not None and library.busy(x.storage)
             and x.storage.nbytes > NEAR)
 
 
@@ -223,7 +244,7 @@ def host(x: Array) -> Mirror:
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)
-    memory = engine.fetch(storage)
+    memory = library.fetch(storage)
     if x.memory is None:
         x.memory = over(x, memory)
     if storage.handed:  # a copy; writing there would be lost
@@ -244,7 +265,7 @@ def owned(x: Array) -> Mirror:
     """The memory of an array, for code that holds it and may write to it at some time."""
     memory = host(x)
     if x.storage is not None:
-        engine.own(x.storage)
+        library.own(x.storage)
     return memory
 
 
@@ -262,7 +283,7 @@ def writable(x: Array) -> Mirror:
 def wrote(x: Array) -> None:
     """The host wrote into the memory of an array."""
     if x.storage is not None:
-        engine.put_back(x.storage)
+        library.put_back(x.storage)
 
 
 def put(x: Array, index: Any, value: Any) -> None:
@@ -270,7 +291,7 @@ def put(x: Array, index: Any, value: Any) -> None:
     memory: Any = writable(x)
     memory[index] = value
     if x.storage is not None and x.storage.handed:
-        engine.put_back(x.storage)
+        library.put_back(x.storage)
 
 
 def unboxed(x: Any) -> Any:

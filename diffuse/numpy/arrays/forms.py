@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Point, view
-from diffuse.memory import Span as Span
-from diffuse.memory import address as address
+from diffuse.library import Point, view
+from diffuse.library import Span as Span
+from diffuse.library import address as address
 
 Mirror = numpy.ndarray[Any, numpy.dtype[Any]]
 

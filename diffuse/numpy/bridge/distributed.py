@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, host, hosted
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import legate
 from diffuse.numpy.ops import elementwise
 from diffuse.settings import config
-from diffuse.stream import engine
 
 REFUSALS = (NotImplementedError, TypeError)
 """What cuPyNumeric raises for arguments that NumPy would take."""
@@ -34,7 +34,7 @@ NAMED = {"eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """What NumPy's function `name` gives, by cuPyNumeric, in a tuple; None where NumPy should compute."""
-    if engine.current().runtime.ranks == 1 or not name.startswith("numpy.") or name in WRITERS:
+    if library.current().runtime.ranks == 1 or not name.startswith("numpy.") or name in WRITERS:
         return None
     if kwargs.get("out") is not None:
         return None
@@ -57,7 +57,7 @@ def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any]
 
 def most() -> int:
     """Bytes of arguments that each rank may have by itself."""
-    return engine.current().exchange.room // 2 if config.gather is None else int(config.gather)
+    return library.current().exchange.room // 2 if config.gather is None else int(config.gather)
 
 
 @cache

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
+from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise
-from diffuse.observe import floaterrors, provenance
-from diffuse.stream import engine
 
 EAGER = frozenset(("raise", "call", "print", "log"))
 SERVANTS = ("diffuse-", "Dummy-")
 """Names of threads that record nothing: the compiler's, and those that Python did not start."""
-PACKAGE = os.path.dirname(os.path.dirname(engine.__file__)) + os.sep
+PACKAGE = os.path.dirname(library.__file__) + os.sep
 
 _main = threading.main_thread().ident
 _eager: set[int] = set()
@@ -43,7 +43,7 @@ class ErrorModes:
     def set(self, value: Any) -> Token[Any]:
         serving = _serving()
         if not serving:
-            engine.current().modes_change()
+            library.current().modes_change()
         token = self._variable.set(value)
         if not serving:
             try:
@@ -57,7 +57,7 @@ class ErrorModes:
         try:
             serving = _serving()
             if not serving:
-                engine.current().modes_change()
+                library.current().modes_change()
         finally:
             self._variable.reset(token)
         if not serving:
@@ -75,13 +75,13 @@ def _follow() -> None:
 
 def _serving() -> bool:
     """Is this thread at work for the engine, and not for the program?"""
-    return engine.current().entered() or (
+    return library.current().entered() or (
         threading.get_ident() != _main and threading.current_thread().name.startswith(SERVANTS))
 
 
 def _settle() -> None:
-    if engine.current().unreported and not _serving():
-        engine.fence()
+    if library.current().unreported and not _serving():
+        library.fence()
 
 
 def _settling(function: Callable[..., Any]) -> Callable[..., Any]:

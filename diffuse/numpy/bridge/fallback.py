@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
+from diffuse.library import trace
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
@@ -22,9 +24,7 @@ from diffuse.numpy.arrays.lending import owned
 from diffuse.numpy.bridge import distributed, overrides
 from diffuse.numpy.ops.operands import answering, refused, shared, wrap
 from diffuse.numpy.ops.readers import reads
-from diffuse.observe import trace
 from diffuse.settings import config
-from diffuse.stream import engine
 
 SILENT = {
     "description": "asks for shape or type only: NumPy looks at the array's description, and nothing waits",
@@ -148,7 +148,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = distributed.call(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
-    distant = not engine.current().runtime.host_sees
+    distant = not library.current().runtime.host_sees
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
@@ -190,12 +190,12 @@ def caller() -> FrameType | None:
 
 def _report(name: str) -> None:
     trace.count("fallbacks")
-    mode, library = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
+    mode, peer = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
     if mode == "silent":
         return
     if mode == "error":
         raise NotImplementedError(f"{name} is not implemented by Diffuse and DIFFUSE_FALLBACK=error forbids "
-                                  f"running it by {library}; expected a function that Diffuse has, or "
+                                  f"running it by {peer}; expected a function that Diffuse has, or "
                                   f"DIFFUSE_FALLBACK=warn")
     frame = caller()
     if frame is None:
@@ -205,7 +205,7 @@ def _report(name: str) -> None:
         return
     _warned.add(site)
     warnings.warn_explicit(
-        f"{name} runs by {library} here: it waits for pending work and is not fused. "
+        f"{name} runs by {peer} here: it waits for pending work and is not fused. "
         f"Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
         RuntimeWarning, site[0], site[1], module=frame.f_globals.get("__name__"),
         registry=frame.f_globals.setdefault("__warningregistry__", {}))

@@ -17,17 +17,18 @@ from weakref import WeakValueDictionary
 
 import numpy
 
+from diffuse import library
+from diffuse.library import Storage, start
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, hosted
 from diffuse.numpy.arrays.forms import Mirror, row_major
-from diffuse.runtime import start
 from diffuse.settings import config
-from diffuse.stream import engine
-from diffuse.stream.stores import Storage
 
 VERSION = 1
 """Of the interface."""
 INTERFACE = "__legate_data_interface__"
+PROTOCOL = "__diffuse__"
+"""What an object shows a store of the stream's by (library.py)."""
 
 _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 """Stores that others hold, by Legate's name for them: the same store twice is one store of ours."""
@@ -60,7 +61,7 @@ def described(store: Any) -> dict[str, Any]:
 def hand_out(x: Array) -> Any:
     """Legate's store of an array, with what was recorded for it done, for others to read and write; None for
     a part of a store that Legate cannot name."""
-    running = engine.current()
+    running = library.current()
     exchange = running.runtime.exchange
     if exchange is None:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no stores of Legate's; "
@@ -79,9 +80,9 @@ def hand_out(x: Array) -> Any:
         return None
     if not exchange.nameable(view, storage.store):
         return None
-    engine.settle("another library takes a store")
+    library.settle("another library takes a store")
     if storage.id in running.stores.lost:
-        engine.fetch(storage)  # raises why
+        library.fetch(storage)  # raises why
     store = exchange.hand_out(running.stores.instance(storage.id))
     storage.exported, storage.touched = True, running.epoch
     name = exchange.name(store)
@@ -92,7 +93,7 @@ def hand_out(x: Array) -> Any:
 
 def take_back(x: Array) -> None:
     """Nobody holds an array's store any more that was handed out for the length of a call."""
-    running, storage = engine.current(), base.storage_of(x)
+    running, storage = library.current(), base.storage_of(x)
     running.exchange.take_back(running.stores.instance(storage.id))
     for name in [name for name, known in _known.items() if known is storage]:
         del _known[name]
@@ -100,9 +101,10 @@ def take_back(x: Array) -> None:
 
 
 def shares(x: Any) -> bool:
-    """Is this an object of another library that shows a store of Legate's?"""
-    return (hasattr(type(x), INTERFACE) and not isinstance(x, Array)
-            and engine.current().runtime.exchange is not None)
+    """Is this an object of another library that shows a store, one of the stream's or of Legate's?"""
+    kind = type(x)
+    return not isinstance(x, Array) and (hasattr(kind, PROTOCOL) or (
+        hasattr(kind, INTERFACE) and library.current().runtime.exchange is not None))
 
 
 def adopt(x: Any) -> Any:
@@ -111,7 +113,9 @@ def adopt(x: Any) -> Any:
     What is no store with memory (results of reductions), has no elements, or elements of a type that Diffuse
     does not compute in, is copied.
     """
-    exchange = engine.current().exchange
+    if hasattr(type(x), PROTOCOL):
+        return base.showing(*x.__diffuse__())
+    exchange = library.current().exchange
     array = import_module("legate.core.data_interface").as_logical_array(x)
     if array.nested or array.nullable:
         raise TypeError(f"{type(x).__name__} of type {array.type} with missing or nested elements: expected "
@@ -130,7 +134,7 @@ def adopt(x: Any) -> Any:
 
 def over(store: Any, dtype: str) -> Any:
     """The Diffuse array over a store of Legate's that somebody else holds."""
-    running = engine.current()
+    running = library.current()
     exchange, stores = running.exchange, running.stores
     shape, name = tuple(store.extents), exchange.name(store)
     storage = None if name is None else _known.get(name)
@@ -145,5 +149,5 @@ def over(store: Any, dtype: str) -> Any:
 def _copied(store: Any, dtype: str | None) -> Any:
     if not store.volume and dtype is not None:
         return hosted(numpy.empty(tuple(store.extents), dtype))
-    found: Mirror = engine.current().exchange.value(store)
+    found: Mirror = library.current().exchange.value(store)
     return hosted(found) if dtype is not None else found

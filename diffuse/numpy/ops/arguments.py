@@ -9,8 +9,7 @@ from typing import Any
 import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
-from diffuse.ir import Point
-from diffuse.kernels.body.operations import FOLDS
+from diffuse.library import FOLDS, Point
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, host
 from diffuse.numpy.ops import elementwise

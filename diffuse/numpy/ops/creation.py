@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Scalar
-from diffuse.kernels.meaning.quiet import quiet
+from diffuse import library
+from diffuse.library import Scalar, quiet
 from diffuse.numpy.arrays.base import Array, element_type, host, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
     NATIVE,
@@ -33,7 +33,6 @@ from diffuse.numpy.ops.conversion import (
     elsewhere,
 )
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
-from diffuse.stream import engine
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
@@ -246,7 +245,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     x = recorded(row_major((int(length),), kind))
     name = kind.name
-    engine.record("arange", (name, name, name), x.form.shape,
+    library.record("arange", (name, name, name), x.form.shape,
                   (Scalar(0, name, first.item()), Scalar(1, name, delta)), ((x.storage, x.part),))
     return x
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Point, Scalar
+from diffuse import library
+from diffuse.library import Point, Scalar
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
 from diffuse.settings import config, watch
-from diffuse.stream import engine
 
 eager_errors = False
 """True while floating-point errors raise or call: then NumPy computes everything, at once."""
@@ -81,7 +81,7 @@ def record(operation: str, signature: tuple[str, ...], shape: Point,
         shape, axes = found
         inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])
         outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
-    engine.record(operation, signature, shape, inputs, outputs)
+    library.record(operation, signature, shape, inputs, outputs)
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
@@ -214,7 +214,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (), (), {})
     out = recorded(form)
-    issued = record if rule.turned else engine.record
+    issued = record if rule.turned else library.record
     issued(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
     return out if shape else base.scalar_class.of(out)
 
@@ -239,7 +239,7 @@ def unary(function: Any, a: Any) -> Any:
         except base.Unaddressable:
             return function.at_once((a,), (), (), {})
     out = recorded(form)
-    issued = record if rule.turned else engine.record
+    issued = record if rule.turned else library.record
     issued(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
     return out if form.shape else base.scalar_class.of(out)
 
@@ -255,7 +255,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
         if right is not None and ready(a):
             memory = host(a)
             if a.storage is not None:
-                engine.own(a.storage)
+                library.own(a.storage)
                 a.storage.version += 1
             function.host(memory, right, out=memory)
             return a
@@ -302,7 +302,7 @@ def apart(source: base.Operand, target: base.Operand) -> base.Operand:
     if ours.frame == theirs.frame and ours.dtype == theirs.dtype:
         if ours.shape == theirs.shape and ours == theirs:
             return source
-        if ours.frame == source[0].store.shape and engine.overlap(source, target) != "overlap":
+        if ours.frame == source[0].store.shape and library.overlap(source, target) != "overlap":
             return source
     return copied(source)
 
@@ -312,14 +312,14 @@ def meets(one: Any, other: Any) -> bool:
     if one is other or not (one.exported and other.exported):
         return one is other
     if one.handed or other.handed:
-        return one.handed and other.handed and engine.aliased(one, other)
-    return numpy.may_share_memory(engine.fetch(one), engine.fetch(other))
+        return one.handed and other.handed and library.aliased(one, other)
+    return numpy.may_share_memory(library.fetch(one), library.fetch(other))
 
 
 def scratch(shape: tuple[int, ...], name: str) -> base.Operand:
     """A fresh store for elements that only the next tasks see."""
     form = row_major(shape, numpy.dtype(name))
-    return engine.create(shape, name), form.root
+    return library.create(shape, name), form.root
 
 
 def copied(source: base.Operand) -> base.Operand:

@@ -10,11 +10,8 @@ from typing import Any
 import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
-from diffuse.ir import Point, view
-from diffuse.ir.launch import ROWS
-from diffuse.kernels.body.operations import FOLDS
-from diffuse.kernels.build import small_folds
-from diffuse.kernels.meaning.quiet import quiet
+from diffuse import library
+from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
@@ -22,7 +19,6 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
-from diffuse.stream import engine
 
 _NoValue = numpy._NoValue
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
@@ -43,7 +39,7 @@ def immediate(x: Array) -> bool:
     """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
     size = x.form.size
     if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
-                                      or not engine.current().runtime.host_sees):
+                                      or not library.current().runtime.host_sees):
         return False
     return ready(x)
 
@@ -113,7 +109,7 @@ def small_total(operator: str, x: Array) -> Any:
 
 def glance(operator: str, x: Array) -> Any:
     """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
-    if not elementwise.SMALL or not engine.current().runtime.host_sees or elementwise.eager_errors:
+    if not elementwise.SMALL or not library.current().runtime.host_sees or elementwise.eager_errors:
         return None
     memory = base.at_hand(x)
     if memory is None:
@@ -251,7 +247,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     form, part = _result(shape, axes, wanted, keepdims, source)
     out = recorded(form)
     operator = "sum" if operation == "dot" else operation
-    engine.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
+    library.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
     return out if form.shape or keepdims else base.scalar_class.of(out)
 
 
@@ -332,6 +328,6 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
     result = recorded(like([x.meta], x.form.shape, wanted))
     name = wanted.name
-    engine.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
+    library.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
                   ((result.storage, result.part),))
     return result if target is None else into(target, result, out)

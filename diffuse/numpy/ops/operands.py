@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, exported, host, hosted, spanned, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, form_of
 from diffuse.numpy.arrays.lending import borrow, held
 from diffuse.numpy.bridge import legate
 from diffuse.numpy.ops import elementwise
-from diffuse.stream import engine
 
 PLAIN = {*elementwise.WEAK, *elementwise.STRONG, numpy.ndarray, list, tuple}
 """Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
@@ -40,7 +40,7 @@ def shared(array: Any) -> Any:
     x = wrap(ours)
     if not isinstance(x, Array):  # its elements are not aligned
         return array
-    if engine.current().runtime.host_sees:
+    if library.current().runtime.host_sees:
         storage_of(x).show_while(partial(held, span))
     else:  # several ranks may run the program: what one of them holds must not decide what all do
         storage_of(x).show(None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.kernels.body.operations import EXPONENTS
+from diffuse.library import EXPONENTS
 from diffuse.numpy.arrays.base import ARRAYS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops import ufuncs

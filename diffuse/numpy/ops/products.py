@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, recorded, storage_of, view_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
@@ -19,7 +20,6 @@ from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks, named
 from diffuse.numpy.ops.operands import foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
-from diffuse.stream import engine
 
 
 def _plain(x: Any, y: Any) -> bool:
@@ -62,7 +62,7 @@ def product(x: Any, y: Any) -> Any:
 
 def _submit(x: Any, y: Any, out: Any) -> None:
     operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
-    engine.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
+    library.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
 
 
 def _matmul(x: Any, y: Any, out: Any) -> None:

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir import Scalar
-from diffuse.kernels.body import operations
-from diffuse.kernels.build import routines
+from diffuse.library import Scalar, operations, routines
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like

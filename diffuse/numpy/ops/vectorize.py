@@ -23,9 +23,14 @@ from typing import Any
 
 import numpy
 
-from diffuse.kernels.body.user import UserFunction
-from diffuse.kernels.build import numba_frontend, routines
-from diffuse.kernels.build.numba_frontend import Refused
+from diffuse.library import (
+    UserFunction,
+    floaterrors,
+    numba_frontend,
+    provenance,
+    routines,
+    trace,
+)
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, host
 from diffuse.numpy.arrays.forms import NATIVE, like
@@ -33,7 +38,6 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.functions import recordable, small
 from diffuse.numpy.ops.operands import adopt, foreign
-from diffuse.observe import floaterrors, provenance, trace
 from diffuse.settings import config
 
 PYTHON = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "c": "complex128"}
@@ -45,7 +49,7 @@ Translation = tuple[UserFunction, routines.Routine]
 class vectorize(numpy.vectorize):
     """`numpy.vectorize`, compiled: calls are recorded and fuse with the operations around them."""
 
-    _known: dict[tuple[str, ...], Translation | Refused]
+    _known: dict[tuple[str, ...], Translation | numba_frontend.Refused]
     """Translations by the element types of the arguments; none before the first call."""
     _seen: list[Any] | None = None
     """The values of the function's global and enclosing variables that these go by."""
@@ -60,7 +64,7 @@ class vectorize(numpy.vectorize):
                 return fallback.call(super().__call__, args, kwargs, silent="inspection")
             function, routine = self._translated(tuple([_python(x) for x in operands]))
             dtype = self._result(function)
-        except Refused as refusal:
+        except numba_frontend.Refused as refusal:
             self._refused(str(refusal))
             return fallback.call(super().__call__, args, kwargs, silent="inspection")
         if recordable(*operands) and not small(*operands):
@@ -85,36 +89,36 @@ class vectorize(numpy.vectorize):
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """One operand for each parameter; None for what the function does not take, an error of Python's."""
         if self.signature is not None or self.excluded:
-            raise Refused("its signature or excluded parameters make it work on whole arrays")
+            raise numba_frontend.Refused("its signature or excluded parameters make it work on whole arrays")
         if self._parameters is None:
-            raise Refused("it is no Python function")
+            raise numba_frontend.Refused("it is no Python function")
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError:
             return None
         bound.apply_defaults()
         if bound.kwargs or not bound.args:
-            raise Refused("it has keyword-only parameters, or none")
+            raise numba_frontend.Refused("it has keyword-only parameters, or none")
         if any(foreign(x) for x in bound.args):
-            raise Refused("an argument is neither a number nor an array of numbers")
+            raise numba_frontend.Refused("an argument is neither a number nor an array of numbers")
         return tuple([adopt(x) for x in bound.args])
 
     def _translated(self, types: tuple[str, ...]) -> Translation:
         """The function for arguments of these element types, translated at the first call."""
         function = getattr(self.pyfunc, "py_func", self.pyfunc)  # of what Numba has compiled
         if type(function) is not FunctionType:
-            raise Refused("it is no Python function")
+            raise numba_frontend.Refused("it is no Python function")
         values = _outside(function)
         if self._seen is None or any(a is not b for a, b in zip(self._seen, values, strict=True)):
-            self._seen, self._known = values, dict[tuple[str, ...], Translation | Refused]()
+            self._seen, self._known = values, dict[tuple[str, ...], Translation | numba_frontend.Refused]()
         found = self._known.get(types)
         if found is None:
             try:
                 found = numba_frontend.translate(function, types)
-            except Refused as refusal:
+            except numba_frontend.Refused as refusal:
                 found = refusal
             self._known[types] = found
-        if isinstance(found, Refused):
+        if isinstance(found, numba_frontend.Refused):
             raise found
         return found
 
@@ -124,10 +128,10 @@ class vectorize(numpy.vectorize):
         if self.otypes is None:
             return natural
         if len(self.otypes) != 1:
-            raise Refused("it has several results")
+            raise numba_frontend.Refused("it has several results")
         dtype = numpy.dtype(self.otypes[0])
         if dtype not in NATIVE or natural.kind == "c" and dtype.kind != "c":
-            raise Refused(f"otypes asks for {dtype}, and its results are {natural}")
+            raise numba_frontend.Refused(f"otypes asks for {dtype}, and its results are {natural}")
         return dtype
 
     def _at_once(self, function: UserFunction, routine: routines.Routine, operands: tuple[Any, ...],
@@ -167,10 +171,10 @@ vectorize.__module__ = "diffuse"
 def _python(x: Any) -> str:
     """The element type of the Python numbers that an operand's elements are given as."""
     if not isinstance(x, Array) and type(x) not in elementwise.WEAK and type(x) not in elementwise.STRONG:
-        raise Refused("an argument is neither a number nor an array of numbers")
+        raise numba_frontend.Refused("an argument is neither a number nor an array of numbers")
     dtype = numpy.dtype(elementwise.type_of(x))
     if dtype == numpy.uint64 or type(x) is int and not -1 << 63 <= x < 1 << 63:
-        raise Refused("an argument may have integers beyond int64")
+        raise numba_frontend.Refused("an argument may have integers beyond int64")
     return PYTHON[dtype.kind]
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
+from diffuse import library
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
 from diffuse.scipy.sparse.state import Name, Sparse, put
-from diffuse.stream import engine
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
 """Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""
@@ -179,5 +179,5 @@ def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
 
     operands = tuple([(base.storage_of(part), base.view_of(part))
                       for part in (*[a._part(name) for name in names], x)])
-    engine.call("sparse_product", run, operands, ((base.storage_of(out), base.view_of(out)),))
+    library.call("sparse_product", run, operands, ((base.storage_of(out), base.view_of(out)),))
     return out

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy
 
-from diffuse.ir.view import View
+from diffuse import library
+from diffuse.library import View
 from diffuse.numpy.arrays.base import recorded, storage_of, view_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.ops.creation import zeros
-from diffuse.stream import engine
 
 
 def recordable(*dtypes: Any) -> bool:
@@ -74,7 +74,7 @@ def spmv(rows: Rows, dense: Any) -> Any:
     if not rows.stored or 0 in shape:
         return zeros(shape, dtype)
     out = recorded(row_major(shape, dtype))
-    engine.record("spmv", signature, shape, (*rows.inputs(shape), _gathered(dense, shape)),
+    library.record("spmv", signature, shape, (*rows.inputs(shape), _gathered(dense, shape)),
                   ((out.storage, out.part),))
     return out
 
@@ -91,7 +91,7 @@ def totals(positions: Any, values: Any) -> Any:
         return zeros(rows, dtype)
     out, shape = recorded(row_major((rows,), dtype)), (rows,)
     inputs = (_along(positions[:-1], shape), _along(positions[1:], shape), _gathered(values, shape))
-    engine.record("reduceat", ("int64", "int64", NATIVE[values.dtype], NATIVE[dtype]), shape, inputs,
+    library.record("reduceat", ("int64", "int64", NATIVE[values.dtype], NATIVE[dtype]), shape, inputs,
                   ((storage_of(out), view_of(out)),))
     return out
 

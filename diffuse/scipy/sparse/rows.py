@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy
 import scipy.sparse
 
+from diffuse import library
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse.state import Kept, Name, Sparse
-from diffuse.stream import engine
 
 
 class Order(NamedTuple):
@@ -79,7 +79,7 @@ def _ordered(values: Any, order: Any) -> Any:
     """`values[order]`, in stream order."""
     out = base.recorded(row_major(order.shape, values.dtype))
     operands = tuple([(base.storage_of(x), base.view_of(x)) for x in (values, order)])
-    engine.call("take", _take, operands, ((base.storage_of(out), base.view_of(out)),))
+    library.call("take", _take, operands, ((base.storage_of(out), base.view_of(out)),))
     return out
 
 

@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from diffuse.kernels.body.expr import Builder
-from diffuse.kernels.body.operations import Operation, declare
+from diffuse.library import Builder, Operation, declare
 
 PREFIX = "special."
 """What the names of the operations begin with."""

@@ -7,19 +7,13 @@ long double and object arrays are SciPy's.
 
 from __future__ import annotations
 
-import ctypes
 from functools import cache
 from typing import Any
 
 import numpy
 import scipy.special
 
-from diffuse.ir import Privilege
-from diffuse.kernels.body import abi, operations
-from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
-from diffuse.kernels.build import jit
-from diffuse.kernels.build.routines import Routine
-from diffuse.kernels.meaning import interpret
+from diffuse.library import operations, routines
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, host
 from diffuse.numpy.arrays.forms import like
@@ -116,7 +110,8 @@ class special_ufunc(ufunc):
         if out is None or out.dtype != types[-1] or out.shape != shape:
             target = numpy.empty_like(like(arrays, shape, types[-1]).mirror)
         if target.size:
-            fragment(self.operation, tuple([t.name for t in types]))(*arrays, out=target)
+            names = [t.name for t in types]
+            routines.routine(self.operation, tuple(names[:-1]), names[-1])(*arrays, out=target)
         if out is not None and target is not out:
             numpy.copyto(out, target, casting="same_kind")
         return target if out is None else out
@@ -125,43 +120,6 @@ class special_ufunc(ufunc):
 def _kind(value: Any) -> Any:
     kind = type(value)
     return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
-
-
-class Fragment(Routine):
-    """A compiled operation of the table on whole arrays: `fragment(*inputs, out=...)`."""
-
-    def __init__(self, source: Body) -> None:
-        self.strides = [numpy.dtype(a.dtype).itemsize for a in source.arguments]
-        self.pack = abi.layout(source).pack
-        self.kernel = _compiled(source)
-
-
-def _compiled(source: Body) -> Any:
-    """The machine code of a body, or what it means where it does not compile here."""
-    try:
-        native = jit.compile(source)
-    except Exception:
-        layout = abi.layout(source)
-        return lambda block, point: interpret.point(source, layout.unpack(block), point)
-    kernel: Any = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(native.address)
-    kernel.native = native
-    return kernel
-
-
-@cache
-def fragment(operation: str, signature: tuple[str, ...]) -> Fragment:
-    return Fragment(body(operation, signature))
-
-
-def body(operation: str, signature: tuple[str, ...]) -> Body:
-    """Load, the operation's fragment, store over contiguous arrays of rank 1."""
-    count = len(signature) - 1
-    arguments = [Argument(k, 0, d, 0, "1", Privilege.READ if k < count else Privilege.WRITE)
-                 for k, d in enumerate(signature)]
-    loads = tuple([Op("load", d, (), k) for k, d in enumerate(signature[:count])])
-    builder = Builder(loads, (Output(signature[-1], count, 1),), signature)
-    operations.find(operation).write(builder)
-    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
 
 
 def find(name: str) -> special_ufunc:

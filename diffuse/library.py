@@ -1,0 +1,122 @@
+"""How an array library joins the stream.
+
+`diffuse.numpy` and `diffuse.scipy` are two such libraries and use nothing of Diffuse below this module; a
+third one is `apps/lattice.py`.  A library
+
+* says once what each of its operations computes: `declare(Operation(name, arity, body=...))`, with a body
+  that is written in the operations that are there (`Builder`);
+* keeps a handle (`Storage`) for each of its arrays, made by `create`, or by `attach` over a NumPy array.  A
+  store that no handle and no pending task refers to is gone; one that nobody else can see never has memory;
+* shows parts of stores as views (`whole`, `part`): affine maps from the task's iteration space;
+* hands over what its users call: it can `record` an operation on views, or `submit` an `IndexTask` of its own
+  making, whose decomposition is given or left to the stream.  Both return at once; operations of NumPy and of
+  other libraries fuse with these where no data has to move between points;
+* reads values with `value`, which waits for them, and runs functions of NumPy with `call`, in their turn.
+
+An object with a method `__diffuse__` that returns `(Storage, View)` is an array to `diffuse.numpy`, on the
+same memory, and its arrays have that method, too.  A library calls `join(__name__)` so that its users' lines,
+rather than its own, stand in explanations, warnings and errors.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from diffuse.ir import (
+    Access,
+    AccessMap,
+    Decomposition,
+    IndexTask,
+    Point,
+    Privilege,
+    Scalar,
+    Split,
+    Store,
+    view,
+)
+from diffuse.ir.launch import ROWS
+from diffuse.ir.view import View
+from diffuse.kernels.body import operations
+from diffuse.kernels.body.expr import Builder
+from diffuse.kernels.body.operations import EXPONENTS, FOLDS, Operation, declare
+from diffuse.kernels.body.user import UserFunction
+from diffuse.kernels.build import numba_frontend, routines, small_folds
+from diffuse.kernels.meaning.quiet import quiet
+from diffuse.memory import Span, address
+from diffuse.observe import floaterrors, provenance, trace
+from diffuse.runtime import start
+from diffuse.stream import warmup
+from diffuse.stream.engine import (
+    aliased,
+    attach,
+    busy,
+    call,
+    create,
+    current,
+    fence,
+    fetch,
+    flush,
+    look,
+    overlap,
+    own,
+    put_back,
+    record,
+    settle,
+    submit,
+)
+from diffuse.stream.stores import Operand, Storage
+
+# What every library needs
+__all__ = [
+    "Access", "AccessMap", "Builder", "Decomposition", "IndexTask", "Operand", "Operation", "Point",
+    "Privilege", "Scalar", "Split", "Storage", "Store", "View", "attach", "call", "create", "declare",
+    "fence", "flush", "join", "part", "record", "submit", "value", "whole",
+]
+# Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
+__all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
+# Operations that are written by the user, as a scalar function of Python
+__all__ += ["UserFunction", "numba_frontend"]
+# The memory of stores, for libraries whose arrays the program reads and writes element by element
+__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "put_back",
+            "settle", "start", "view", "warmup"]
+# What is told to people
+__all__ += ["floaterrors", "provenance", "trace"]
+
+
+def join(package: str) -> None:
+    """Take the calls of this package (its `__name__`) for a library's, not for the user's."""
+    provenance.LIBRARIES.add(package)
+
+
+def whole(storage: Storage) -> View:
+    """All elements of a store, over an iteration space of its own shape."""
+    return part(storage, ...)
+
+
+def part(storage: Storage, index: Any) -> View:
+    """The elements that NumPy's basic indexing picks, over an iteration space of their shape.
+
+    `index` holds slices, integers and ellipses; IndexError as NumPy raises it.
+    """
+    import numpy
+
+    shape, dtype = storage.store.shape, numpy.dtype(storage.store.dtype)
+    mirror = numpy.broadcast_to(numpy.empty((), dtype), shape)
+    strides = tuple([dtype.itemsize * int(numpy.prod(shape[d + 1:])) for d in range(len(shape))])
+    mirror = numpy.lib.stride_tricks.as_strided(mirror, shape, strides)
+    shown = mirror[index]
+    if not isinstance(shown, numpy.ndarray):
+        shown = mirror[(*index, ...) if isinstance(index, tuple) else (index, ...)]
+    offset = shown.__array_interface__["data"][0] - mirror.__array_interface__["data"][0]
+    return view.of(shape, dtype.name, dtype.name, dtype.itemsize, offset, shown.strides, shown.shape)
+
+
+def value(storage: Storage) -> Any:
+    """The elements of a store as a NumPy array that must not be written to, when all that was recorded for
+    them is done.  Raises what kept them from being computed."""
+    import numpy
+
+    found = fetch(storage).view(storage.store.dtype).reshape(storage.store.shape)
+    found = numpy.asarray(found).view()
+    found.flags.writeable = False
+    return found
