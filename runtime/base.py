@@ -171,6 +171,8 @@ class Layout:
     scratch: tuple[Scratch, ...]
     title: str
     """Operations and lines, for profiles."""
+    domain: Point = (1,)
+    """The launch domain."""
     derived: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,11 @@ class Case:
         self.reducing: set[int] = set()
         self.scanning: set[int] = set()
         loops = tuple(self._loop() for _ in range(self.random.choice([1, 1, 2, 3])))
-        self.axis, self.tile, self.points = self._split()
-        flat = self.rank > 1 and 1 < self.extents[-1] <= SHORT and self.axis != self.rank - 1
-        self.body = Body((Space(self.rank, self.axis, int(flat)),), tuple(self.arguments),
+        cuts = self._split()
+        self.axes, self.tiles, self.domain = (tuple(x) for x in zip(*cuts, strict=True))
+        self.points = prod(self.domain)
+        flat = self.rank > 1 and 1 < self.extents[-1] <= SHORT and self.rank - 1 not in self.axes
+        self.body = Body((Space(self.rank, self.axes, int(flat)),), tuple(self.arguments),
                          tuple(d for d, _ in self.scalars), loops)
 
     def _extents(self) -> tuple[int, ...]:
@@ -91,16 +94,21 @@ class Case:
             outer[r.randrange(self.rank)] = 2
         return tuple(int(n) for n in outer)
 
-    def _split(self) -> tuple[int, int, int]:
-        """An axis to cut and a tile that cuts no leaf of a reduction."""
+    def _split(self) -> list[tuple[int, int, int]]:
+        """For each launch dimension the axis that it cuts, a tile that cuts no leaf of a reduction, and how
+        many points: now and then some without iterations, and a dimension that cuts nothing."""
         r = self.random
         free = [d for d in range(self.rank) if d not in self.scanning]
         if not free or r.random() < 0.3 or 0 in self.extents:
-            return -1, 0, 1
-        axis = r.choice(free)
-        unit = 1 if axis not in self.reducing else 1024 if axis == self.rank - 1 else 32
-        tile = unit * r.choice([1, 2, 7])
-        return axis, tile, -(-self.extents[axis] // tile)
+            return [(-1, 0, 1)]
+        cuts = []
+        for axis in r.sample(free, r.randint(1, len(free))):
+            unit = 1 if axis not in self.reducing else 1024 if axis == self.rank - 1 else 32
+            tile = unit * r.choice([1, 2, 7])
+            cuts.append((axis, tile, -(-self.extents[axis] // tile) + r.choice([0, 0, 2])))
+        if r.random() < 0.1:
+            cuts.insert(r.randint(0, len(cuts)), (-1, 0, 2))
+        return cuts
 
     # memory
 
@@ -285,8 +293,10 @@ class Case:
     # running
 
     def values(self, points: int, partials: Sequence[Array]) -> list[int | float]:
-        tile = self.tile if points > 1 else max(1, *self.extents, 1)
-        words: list[int | float] = [points, tile, *self.extents]
+        many = len(self.domain)
+        words: list[int | float] = [*self.domain, *self.tiles, *self.extents]
+        if points == 1:
+            words[:2 * many] = [1] * many + [max(1, *self.extents, 1)] * many
         for argument, view in zip(self.arguments, self.views, strict=True):
             words.append(view.ctypes.data)
             words += [0 if c == "0" else s for c, s in zip(argument.classes, view.strides, strict=True)]

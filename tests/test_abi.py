@@ -20,13 +20,13 @@ def reducing(classes: str, operator: str = "sum", dtype: str = "float64") -> Bod
     rank = len(classes)
     ops = (Op("load", dtype, (), 0), Op("reduce", dtype, (0,), (operator, 1)))
     arguments = (Argument(0, 0, dtype, 0, "s" * rank, R), Argument(1, 0, dtype, 0, classes, W))
-    return Body((Space(rank, -1),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+    return Body((Space(rank, (-1,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
 
 
 def test_words_follow_each_other_in_the_order_of_the_block() -> None:
     ops = (Op("load", "bool", (), 0), Op("reduce", "bool", (0,), ("any", 1)))
     arguments = Argument(0, 0, "bool", 0, "s1", R), Argument(1, 0, "bool", 0, "00", W)
-    body = Body((Space(2, 0), Space(0, -1)), arguments,
+    body = Body((Space(2, (0,)), Space(0, (-1,))), arguments,
                 ("complex64", "int8", "float32", "complex128"), (Loop(0, (0, 1), ops),))
     words = abi.words(body)
     assert words.spaces == (1, 4)
@@ -34,6 +34,23 @@ def test_words_follow_each_other_in_the_order_of_the_block() -> None:
     assert words.scalars == (11, 13, 14, 15)
     assert words.partials == (17,)
     assert abi.layout(body).size == 8 * 18
+
+
+def test_each_launch_dimension_has_its_extent_and_each_space_a_tile_for_it() -> None:
+    arguments = Argument(0, 0, "float64", 0, "s1", R), Argument(1, 0, "float64", 1, "", W)
+    body = Body((Space(2, (1, -1, 0)), Space(0, (-1, -1, -1))), arguments, (), ())
+    words = abi.words(body)
+    assert body.launch_rank == 3 and words.spaces == (3, 8) and words.arguments == (11, 14)
+    assert abi.layout(body).size == 8 * 15
+
+
+def test_points_are_counted_in_row_major_order_and_uncut_dimensions_have_work_for_the_first() -> None:
+    values = (2, 3, 2, 5, 0, 4, 10, 7)  # domain, tiles, extents
+    launch = interpret.LaunchValues(Body((Space(2, (0, -1, 1)),), (), (), ()), values)
+    assert launch.points == 12 and [launch.coordinates(p) for p in (0, 1, 2, 11)] == [
+        [0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 2, 1]]
+    assert [p for p in range(12) if launch.runs(0, p)] == [0, 1, 6, 7]
+    assert [launch.box(0, p) for p in (0, 1, 7)] == [[(0, 5), (0, 4)], [(0, 5), (4, 7)], [(5, 10), (4, 7)]]
 
 
 @pytest.mark.parametrize("dtype, value, packed", [
@@ -69,36 +86,39 @@ def test_pairs_have_a_plane_of_indices_at_a_multiple_of_eight() -> None:
 
 def test_reductions_come_in_the_order_of_their_ops() -> None:
     one, two = reducing("0").loops[0], reducing("0", "max", "int32").loops[0]
-    body = Body((Space(1, -1),), reducing("0").arguments, (), (one, two))
+    body = Body((Space(1, (-1,)),), reducing("0").arguments, (), (one, two))
     assert [r[:3] for r in abi.reductions(body)] == [(0, 1, "sum"), (1, 1, "max")]
 
 
-@pytest.mark.parametrize("shape, axis", [((700, 30), 0), ((50000,), 0), ((3, 9000), 1)])
+@pytest.mark.parametrize("shape, axes", [((700, 30), (0,)), ((50000,), (0,)), ((3, 9000), (1,)),
+                                         ((700, 30), (0, 1)), ((3, 9000), (1, 0)), ((40, 50, 20), (1, 2, 0))])
 @pytest.mark.parametrize("taken", [0, 1, 2, 7])
-def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], axis: int, taken: int,
-                                                       monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some small points interpreted, the rest compiled over two points: every element exactly once."""
+def test_machine_code_finishes_what_small_points_began(shape: tuple[int, ...], axes: tuple[int, ...],
+                                                       taken: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some small points interpreted, the rest compiled, two points along each launch dimension: every element
+    exactly once."""
     monkeypatch.setattr(abi, "PIECE", 1000)
-    body = Body((Space(len(shape), axis),),
+    body = Body((Space(len(shape), axes),),
                 tuple(Argument(k, 0, "float64", 0, "s" * (len(shape) - 1) + "1", p)
                       for k, p in enumerate((Privilege.READ, Privilege.READ_WRITE))),
                 (), (Loop(0, tuple(range(len(shape))), (
                     Op("load", "float64", (), 0), Op("load", "float64", (), 1), Op("add", "float64", (0, 1)),
                     Op("store", "float64", (2,), 1))),))
     x, y = np.arange(float(np.prod(shape))).reshape(shape), np.zeros(shape)
-    tile = -(-shape[axis] // 2 // 1024) * 1024 if axis == len(shape) - 1 else -(-shape[axis] // 2)
-    values = (2, tile, *shape, *(v for a in (x, y) for v in (a.ctypes.data, *a.strides)))
+    tiles = [-(-shape[axis] // 2 // 1024) * 1024 if axis == len(shape) - 1 else -(-shape[axis] // 2)
+             for axis in axes]
+    values = (*[2] * len(axes), *tiles, *shape, *(v for a in (x, y) for v in (a.ctypes.data, *a.strides)))
     division = abi.divide(body, values)
     assert division is not None and division.points > 2
     for p in range(taken):
         interpret.point(body, division.values, p)
-    abi.run(jit.compile(body), body, division.rest(taken), 2)
+    abi.run(jit.compile(body), body, division.rest(taken), 2 ** len(axes))
     np.testing.assert_array_equal(y, x)
 
 
 def test_a_launch_is_divided_by_its_work() -> None:
     """A piece costs some Python: a small launch keeps its points, a large one has as many as pay."""
-    body = Body((Space(1, 0),), (Argument(0, 0, "float64", 0, "1", Privilege.WRITE),
+    body = Body((Space(1, (0,)),), (Argument(0, 0, "float64", 0, "1", Privilege.WRITE),
                                  Argument(1, 0, "float64", 0, "1", Privilege.READ)), (),
                 (Loop(0, (0,), (Op("load", "float64", (), 1), Op("negative", "float64", (0,)),
                                 Op("store", "float64", (1,), 0))),))

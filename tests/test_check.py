@@ -60,6 +60,7 @@ def beyond(region: Region, by: int) -> Region:
     (cut(Decomposition((4,), (Split(1, 2),))), "splits", "cuts axis 1 of shape (8,)"),
     (cut(Decomposition((4,), (Split(0, 1),))), "splits", "4 tiles of 1 must reach 8"),
     (cut(Decomposition((4,), (Split(0, 0),))), "splits", "leaves out indices of axis 0"),
+    (cut(Decomposition((2, 2), (Split(0, 4), Split(0, 4)))), "splits", "cut axis 0 twice"),
     (changed(0, map=rows()), "map dimensions", "0 rows for 1 dimensions"),
     (changed(0, map=rows((0, ((1, 1),)))), "map dimensions", "[1] of an iteration space of rank 1"),
     (changed(0, map=rows((0, ((0, 1), (0, 1))))), "map dimensions", "give each dimension once"),

@@ -15,7 +15,7 @@ from tests.bodies import Case
 READ, WRITE = Privilege.READ, Privilege.WRITE
 
 GOOD = Body(
-    (Space(1, 0), Space(0, -1)),
+    (Space(1, (0,)), Space(0, (-1,))),
     (Argument(0, 0, "float64", 0, "1", READ), Argument(1, 0, "int64", 0, "1", READ),
      Argument(2, 0, "bool", 0, "1", WRITE), Argument(3, 0, "float64", 0, "0", WRITE),
      Argument(3, 0, "float64", 1, "", Privilege.READ_WRITE)),
@@ -52,7 +52,9 @@ def with_argument(number: int, **fields: Any) -> Body:
 OPS = GOOD.loops[0].ops
 
 BREACHES = [
-    (replace(GOOD, spaces=(Space(1, 1), GOOD.spaces[1])), "spaces", "rank 1 is cut along dimension 1"),
+    (replace(GOOD, spaces=(Space(1, (1,)), GOOD.spaces[1])), "spaces", "rank 1 is cut along (1,)"),
+    (replace(GOOD, spaces=(Space(1, (0, 0)), Space(0, (-1, -1)))), "spaces", "each once"),
+    (replace(GOOD, spaces=(GOOD.spaces[0], Space(0, (-1, -1)))), "spaces", "expected 1, as the first"),
     (with_argument(1, space=2), "spaces", "argument 1 is in space 2: there are 2"),
     (with_argument(1, classes="11"), "spaces", "argument 1 has the classes '11'"),
     (with_argument(1, classes="x"), "spaces", "expected 0, 1, s or c for each of 1 dimensions"),

@@ -81,7 +81,7 @@ def test_a_sum_of_negative_zeros_keeps_the_sign() -> None:
 
 def body(ops: tuple[Op, ...], *arguments: tuple[str, Privilege, int]) -> Body:
     """One loop over one space of rank 1; `arguments` are (element type, privilege, slot)."""
-    return Body((Space(1, 0),), tuple(Argument(slot, 0, dtype, 0, "1", privilege)
+    return Body((Space(1, (0,)),), tuple(Argument(slot, 0, dtype, 0, "1", privilege)
                                       for dtype, privilege, slot in arguments), (), (Loop(0, (0,), ops),))
 
 
@@ -133,7 +133,7 @@ def test_a_load_of_a_reduction_sees_its_result() -> None:
     arguments = tuple(Argument(slot, 0, "float64", 0, c, p) for slot, c, p in (
         (0, "1", Privilege.READ), (1, "0", Privilege.WRITE),
         (1, "0", Privilege.READ), (2, "1", Privilege.WRITE)))
-    source = Body((Space(1, 0),), arguments, (), (Loop(0, (0,), first), Loop(0, (0,), second)))
+    source = Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), first), Loop(0, (0,), second)))
     x, total, out = np.random.default_rng(0).random(n), np.zeros(()), np.empty(n)
     partials = np.zeros(16)
     words = [w for a, s in ((x, 8), (total, 0), (total, 0), (out, 8), (partials, None))

@@ -34,7 +34,7 @@ def plus(constant: float, dtype: str = "float64") -> Body:
            Op("store", dtype, (2,), 1), Op("reduce", dtype, (2,), ("max", 2)))
     arguments = tuple(Argument(k, 0, dtype, 0, c, p) for k, (c, p) in enumerate(
         [("1", Privilege.READ), ("1", Privilege.WRITE), ("0", Privilege.WRITE)]))
-    return Body((Space(1, 0),), arguments, (), (Loop(0, (0,), ops),))
+    return Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),))
 
 
 def works(native: jit.Native, constant: float) -> bool:
@@ -71,7 +71,7 @@ def test_a_damaged_entry_is_compiled_again_and_mended(folder: Path) -> None:
 
 def test_object_code_of_another_body_is_compiled_again() -> None:
     body = plus(1.0)
-    jit.disk().put(jit.key_of(body), jit.object_code(Body((Space(0, -1),), (), (), ())))
+    jit.disk().put(jit.key_of(body), jit.object_code(Body((Space(0, (-1,)),), (), (), ())))
     assert works(jit.compile(body), 1.0)
 
 
@@ -114,7 +114,7 @@ def test_the_key_holds_the_body_and_the_machine(monkeypatch: pytest.MonkeyPatch)
 
 def test_an_operation_without_a_rule_is_refused() -> None:
     ops = Op("const", "float64", (), 1.0), Op("juggle", "float64", (0,))
-    body = Body((Space(0, -1),), (), (), (Loop(0, (), ops),))
+    body = Body((Space(0, (-1,)),), (), (), (Loop(0, (), ops),))
     with pytest.raises(NotImplementedError, match="juggle"):
         jit.compile(body)
 

@@ -38,7 +38,7 @@ def build(*ops: Op, views: Sequence[str], dtype: str = "float64", scalars: tuple
     rank = len(views[0]) - 1
     arguments = tuple(Argument(k, 0, dtype, 0, v[1:], R if v[0] == "R" else W) for k, v in enumerate(views))
     loop = Loop(0, tuple(range(rank)) if order is None else order, ops)
-    return Body((Space(rank, axis if rank else -1),), arguments, scalars, (loop,))
+    return Body((Space(rank, (axis if rank else -1,)),), arguments, scalars, (loop,))
 
 
 def run(body: Body, extents: Sequence[int], arrays: Sequence[Array], points: int = 1, tile: int | None = None,
@@ -336,12 +336,12 @@ BODIES = {
     "columns": build(LOAD[0], Op("reduce", "float64", (0,), ("max", 1)), views=["Rs1", "W01"]),
     "scan": build(LOAD[0], Op("scan", "float64", (0,), ("sum", 0)), put(1, 1),
                   views=["R1", "W1"], axis=-1),
-    "epilogue": Body((Space(1, 0), Space(0, -1)), (
+    "epilogue": Body((Space(1, (0,)), Space(0, (-1,))), (
         Argument(0, 0, "float64", 0, "1", R), Argument(1, 0, "float64", 0, "0", Privilege.READ_WRITE),
         Argument(1, 0, "float64", 1, "", Privilege.READ_WRITE), Argument(2, 0, "float64", 1, "", W)), (), (
         Loop(0, (0,), (LOAD[0], Op("reduce", "float64", (0,), ("sum", 1)))),
         Loop(1, (), (LOAD[2], do("sqrt", 0), put(1, 3)))), 1),
-    "spmv": Body((Space(1, 0),), tuple(
+    "spmv": Body((Space(1, (0,)),), tuple(
         Argument(k, 0, dtype, 0, letter, R if k < 5 else W)
         for k, (dtype, letter) in enumerate([("int32", "1"), ("int32", "1"), ("float64", "0"), ("int32", "0"),
                                              ("float64", "0"), ("float64", "1")])), (), (

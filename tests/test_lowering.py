@@ -142,7 +142,7 @@ def body(results: list[str], inputs: tuple[str, ...], ops: list[tuple[str, str, 
         text.append(Op("store", dtype, (len(text) - 1,), len(arguments)))
         arguments.append(Argument(len(arguments), 0, dtype, 0, "1", Privilege.WRITE))
     assert [a.dtype for a in arguments[len(inputs):]] == results
-    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(text)),))
+    return Body((Space(1, (0,)),), tuple(arguments), (), (Loop(0, (0,), tuple(text)),))
 
 
 def run(kernel: Body, inputs: list[Array], results: list[str], native: jit.Native | None = None

@@ -13,6 +13,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.kernels.build.compiler import compiler
 from diffuse.stream import engine
+from tests.test_fuzz_stream import stream
 
 DTYPES = ["float64", "float32", "float16", "int32", "int8", "bool", "complex64", "complex128"]
 
@@ -102,6 +103,15 @@ def test_long_rows_and_few_rows_run_by_rows() -> None:
         engine.fence()
         del y
     assert not any(loops())
+
+
+@pytest.mark.local_only("its launches have as many points as there are processors")
+def test_a_point_behind_the_last_row_writes_nothing() -> None:
+    """Seven points of five rows for 29: the last one begins behind them, and may touch no element."""
+    a, row = numpy.arange(87.0).reshape(29, 3), numpy.array([1.0, 10.0, 100.0])
+    with stream(points=7, min_chunk=8, compile="wait"):
+        found = numpy.asarray(np.array(a) * np.array(row) + 1)
+    assert (found == a * row + 1).all()
 
 
 def test_lanes_beyond_the_last_element_raise_no_flag() -> None:

@@ -103,6 +103,9 @@ def _splits(task: IndexTask) -> str | None:
         if not -1 <= axis < len(task.shape):
             return (f"split {d} of task {head_text(task)} cuts axis {axis} of shape {task.shape}: "
                     "name an axis of it")
+        if axis >= 0 and axis in [other for other, _ in task.splits[:d]]:
+            return (f"splits of task {head_text(task)} cut axis {axis} twice: "
+                    "give each launch dimension its own")
         if axis >= 0 and (tile < 1 or tile * task.domain[d] < task.shape[axis]):
             return (f"split {d} of task {head_text(task)} leaves out indices of axis {axis}: "
                     f"{task.domain[d]} tiles of {tile} must reach {task.shape[axis]}")

@@ -26,7 +26,7 @@ def flat(shape: Point, splits: tuple[Split, ...]) -> int:
     """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
     eight elements that a row takes; else 0."""
     if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not shared
-            or splits[0].axis == len(shape) - 1):
+            or any(split.axis == len(shape) - 1 for split in splits)):
         return 0
     vectors = -(-shape[-1] // 8)
     return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0

@@ -4,6 +4,9 @@ Chosen when the task stands behind others in the window, from what they are.  On
 extents, so that operations over equal spaces are cut alike and can fuse: small spaces stay whole; others are
 cut along the first dimension long enough to give every processor a share.  A small task whose rows are those
 of a large task beside it is cut as that one is, so that borders fuse with the interior.
+
+Launches that are chosen here have one dimension.  A task that brings its own decomposition may have any
+number: a grid of tiles.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from functools import lru_cache
 from math import prod
 
-from diffuse.ir import ONE, Decomposition, Point, Privilege, Split
+from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
 from diffuse.ir.launch import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
@@ -21,10 +24,12 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
     """The template with the decomposition of a task that follows others.
 
     `beside` is how the last task before it was cut that several points share by rows, in the same group;
-    a point is worth `chunk` elements at least.
+    a point is worth `chunk` elements at least.  ValueError if the task brings a decomposition that no kernel
+    can follow.
     """
-    if template.decomposition is not None:  # whoever submitted the task chose it
-        return template.under(template.decomposition)
+    own = template.decomposition
+    if own is not None:  # whoever submitted the task chose it
+        return template.decomposed.get(own) or _own(template, own)
     key = beside, processors, chunk
     found = template.chosen.get(key)
     if found is None:
@@ -44,23 +49,59 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
     return found
 
 
+def _own(template: Template, own: Decomposition) -> Template:
+    """The template as whoever submitted the task decomposed it."""
+    several = volume(own.domain) > 1 and operations.known(template.operation)
+    sentence = refusal(template, own) if several else None
+    if sentence is not None:
+        task = f"{template.operation}[{'x'.join(map(str, own.domain))}]"
+        raise ValueError(f"decomposition: task {task} over {template.shape} {sentence}")
+    found = template.decomposed[own] = template.under(own if several else ONE)
+    return found
+
+
+def refusal(template: Template, decomposition: Decomposition) -> str | None:
+    """Why no kernel can run a task of several points so, and what to do; None if it can."""
+    whole, leaves = _constraints(template)
+    for axis, tile in decomposition.splits:
+        if axis in whole:
+            return f"accumulates along dimension {axis}: do not cut that one"
+        unit = SEGMENT if axis == len(template.shape) - 1 else ROWS
+        if axis >= 0 and axis == leaves and tile % unit and tile < template.shape[axis]:
+            return (f"reduces along dimension {axis}, which tiles of {tile} cut within leaves of the "
+                    f"reduction tree: give it a multiple of {unit}")
+    if not template.under(decomposition).valid:
+        return "has several points write the same elements: cut dimensions that the output follows"
+    return None
+
+
+def _constraints(template: Template) -> tuple[frozenset[int], int]:
+    """The dimensions that must not be cut (a scan's), and the one whose tiles must be whole leaves of the
+    reduction tree: the innermost reduced one, or -1."""
+    _, _, attribute = template.operation.partition(":")
+    result = template.uses[-1]
+    reduced = [k for k in range(len(template.shape))
+               if result.privilege is Privilege.REDUCE and not result.map.follows(k)]
+    return frozenset({int(attribute)}) if attribute else frozenset(), reduced[-1] if reduced else -1
+
+
+def leading(decomposition: Decomposition) -> bool:
+    """Are the first dimensions cut, in their order, as rows are?"""
+    return all(axis == d for d, (axis, _) in enumerate(decomposition.splits))
+
+
 def adapts(template: Template, beside: Decomposition) -> bool:
     """Has an elementwise task as many rows as `beside` cuts?"""
-    if not operations.find(template.operation).elementwise:
+    if not operations.find(template.operation).elementwise or not leading(beside):
         return False
-    (points,), ((axis, tile),) = beside
-    return axis == 0 and bool(template.shape) and (points - 1) * tile < template.shape[0] <= points * tile
+    return len(beside.domain) <= len(template.shape) and all(
+        (points - 1) * tile < size <= points * tile
+        for points, (_, tile), size in zip(*beside, template.shape, strict=False))
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     """What a task is cut like when nothing is said about others: by its extents and what it reduces."""
-    _, _, attribute = template.operation.partition(":")
-    whole = frozenset({int(attribute)}) if attribute else frozenset()
-    result = template.uses[-1]
-    rank = len(template.shape)
-    reduced = [k for k in range(rank) if result.privilege is Privilege.REDUCE and not result.map.follows(k)]
-    leaves = reduced[-1] if reduced and reduced[-1] != rank - 1 else -1
-    return by_extents(template.shape, processors, chunk, whole, leaves)
+    return by_extents(template.shape, processors, chunk, *_constraints(template))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -69,7 +110,7 @@ def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] 
     """The decomposition of a task over `shape`.
 
     `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
-    between leaves of the reduction tree (the innermost reduced one, when the last dimension is kept).
+    between leaves of the reduction tree (the innermost reduced one); cuts of the last one always do.
     """
     points = min(processors, prod(shape) // chunk)
     if points <= 1:

@@ -25,7 +25,7 @@ MOST = 256
 def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
     """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
     composition = plan.composition
-    key: list[object] = [(tasks[t].shape, tasks[t].splits) for t in composition.spaces]
+    key: list[object] = [tasks[0].domain, *[(tasks[t].shape, tasks[t].splits) for t in composition.spaces]]
     for number, position in composition.arguments:
         store, view, *_ = tasks[number].accesses[position]
         storage = storages[store.id]
@@ -60,10 +60,10 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store
                                   argument.space in late))
     scratch = tuple(
         Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
-                if many else ())
+                if many and body.launch_rank == 1 else ())
         for word, nbytes, reduction in zip(places.partials, plan.partial_bytes(tasks), abi.reductions(body),
                                            strict=True))
-    return Layout(tuple(arguments), scratch, plan.title)
+    return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
 
 
 def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],
@@ -79,7 +79,7 @@ def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence
         shifts = [begins[0]] * len(first.arguments) + [begins[1]] * len(second.arguments)
         arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
             (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
-        return Layout(tuple(arguments), (), f"{first.title} and {second.title}")
+        return Layout(tuple(arguments), (), f"{first.title} and {second.title}", second.domain)
 
     return _remembered(memory, ("pass", first, second, begins, slots), make)
 

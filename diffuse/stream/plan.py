@@ -106,9 +106,9 @@ class Plan:
 
 
 def _rowwise(body: Body) -> bool:
-    """Are the kernel's loops plain, and all cut into points by rows (pipeline.py)?"""
+    """Are the kernel's loops plain, and all cut into points by rows and nothing else (pipeline.py)?"""
     return bool(body.loops) and all(
-        body.spaces[loop.space].axis == 0 and loop.order == tuple(range(body.spaces[loop.space].rank))
+        body.spaces[loop.space].axes == (0,) and loop.order == tuple(range(body.spaces[loop.space].rank))
         and not any(op.kind in ("reduce", "scan", "index") for op in loop.ops)
         for loop in body.loops)
 

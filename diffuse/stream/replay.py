@@ -36,10 +36,12 @@ class Replay:
         ])
         """The plan's, as slots."""
         self.work = plan.cost(tasks)
-        self._fixed: list[Any] = [self.points]
+        domain = tasks[0].domain
+        self._fixed: list[Any] = [*domain]
         """The block, with offsets in the place of addresses and 0 in that of numbers."""
-        for number in composition.spaces:
-            self._fixed += (tasks[number].splits[0].tile, *tasks[number].shape)
+        for task in [tasks[number] for number in composition.spaces]:
+            tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
+            self._fixed += (*tiles, *task.shape)
         for access in arguments:
             view: Any = access.map
             self._fixed += (view.offset, *view.strides)

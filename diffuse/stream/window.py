@@ -21,7 +21,7 @@ from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
-from diffuse.stream.decompose import decompose
+from diffuse.stream.decompose import decompose, leading
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.stores import Stores
 
@@ -211,9 +211,9 @@ class Window:
             trace.count("refusals")
             trace.event("refusal", lambda: str(edge))
             return edge
-        by_rows = template.domain != ONE.domain and template.splits[0].axis == 0
-        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain,
-                     template.decomposition if by_rows else group.trail.beside)
+        assert template.decomposition is not None
+        beside = template.decomposition if leading(template.decomposition) else group.trail.beside
+        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside)
 
     def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
         """Where small tasks come before a large one: the trail on which they are cut as that one is, so that

@@ -3,15 +3,17 @@
 A kernel is `void k(ptr block, i64 point)`; a body with reductions or an epilogue has `void k_finish(ptr
 block)` too, run once after all points of a launch.  The block is a row of 8-byte words:
 
-    points
-    per space       tile, then the extents of its iteration dimensions
+    domain          the extents of the launch domain
+    per space       one tile for each launch dimension, then the extents of its iteration dimensions
     per argument    address, then its byte stride along each iteration dimension (0: not followed)
     per scalar      its value; two words if complex; float16 and float32 as a float in the first 4 bytes
     per reduction   address of its partials
 
-Point p runs, in each loop, the indices [p * tile, (p + 1) * tile) of the space's split axis and all of the
-other dimensions.  A space without a split axis, or of rank 0, is run by point 0 alone.  With one point a
-reduction is combined right after its loop, so that later loops may load its result; with more, by `k_finish`.
+`point` is the row-major number of a point of the launch domain.  The point with coordinates p runs, in each
+loop, the indices [p[d] * tile[d], (p[d] + 1) * tile[d]) of the axis that launch dimension d cuts, for each d,
+and all of the other dimensions.  Where a launch dimension cuts nothing, points with p[d] = 0 alone run the
+loop.  With one point a reduction is combined right after its loop, so that later loops may load its result;
+with more, by `k_finish`.
 
 Partials hold one accumulator per leaf of the reduction tree (see `Reduction`):
 
@@ -71,9 +73,10 @@ class Words(NamedTuple):
 
 
 def words(body: Body) -> Words:
-    at = 1
+    at = body.launch_rank
     begins: list[list[int]] = [[], [], [], []]
-    sizes = ([1 + s.rank for s in body.spaces], [1 + body.spaces[a.space].rank for a in body.arguments],
+    sizes = ([len(s.axes) + s.rank for s in body.spaces],
+             [1 + body.spaces[a.space].rank for a in body.arguments],
              [2 if s.startswith("complex") else 1 for s in body.scalars], [1] * len(reductions(body)))
     for begin, group in zip(begins, sizes, strict=True):
         for size in group:
@@ -84,8 +87,8 @@ def words(body: Body) -> Words:
 
 def layout(body: Body) -> struct.Struct:
     """Packs the values of a launch, in the order above, into its block."""
-    form = ["<q"]
-    form += [f"{1 + s.rank}q" for s in body.spaces]
+    form = [f"<{body.launch_rank}q"]
+    form += [f"{len(s.axes) + s.rank}q" for s in body.spaces]
     form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
     form += [_SCALAR[s] for s in body.scalars]
     form += ["Q"] * len(reductions(body))
@@ -159,29 +162,30 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     """Cut the points of a launch into smaller ones, or None.
 
     That needs a body of one loop that neither folds nor counts: then iterations are independent, and those
-    from some index of the cut dimension on are a launch of their own, with later addresses and a smaller
-    extent.
+    from some index on, of the dimension that the first launch dimension cuts, are a launch of their own, with
+    later addresses and a smaller extent.  Small points are cut along that dimension alone.
     """
     if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
         return None
     if any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops):
         return None
-    at = words(body)
-    axis, rank = max(body.spaces[0].axis, 0), body.spaces[0].rank
-    extent, unit = values[2 + axis], SEGMENT if axis == rank - 1 else 1
-    if body.spaces[0].axis < 0:
+    (rank, axes, _), many = body.spaces[0], body.launch_rank
+    if -1 in axes:
         return None
-    work = prod(values[2:2 + rank]) * len(body.loops[0].ops)
-    pieces = max(values[0], min(PIECES, work // PIECE))
+    axis, begin, end = axes[0], 2 * many, 2 * many + rank
+    domain, extents = values[:many], values[begin:end]
+    extent, unit = extents[axis], SEGMENT if axis == rank - 1 else 1
+    work = prod(extents) * len(body.loops[0].ops)
+    pieces = max(prod(domain), min(PIECES, work // PIECE))
     tile = max(unit, extent // pieces // unit * unit)
     points = -(-extent // tile)
-    small = (points, tile, *values[2:])
+    small = (points, *[1] * (many - 1), tile, *[extents[d] for d in axes[1:]], *values[begin:])
 
     def rest(piece: int) -> tuple[Any, ...]:
         start, left = piece * tile, list(values)
-        left[2 + axis] = extent - start
-        left[1] = -(-left[2 + axis] // values[0] // unit) * unit
-        for word in at.arguments:
+        left[begin + axis] = extent - start
+        left[many] = -(-left[begin + axis] // domain[0] // unit) * unit
+        for word in words(body).arguments:
             left[word] += start * values[word + 1 + axis]
         return tuple(left)
 

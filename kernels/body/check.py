@@ -26,9 +26,14 @@ def check(body: Body, stage: str, numbered: bool = False) -> None:
 
 
 def _spaces(body: Body) -> Iterator[str]:
-    for number, (rank, axis, _) in enumerate(body.spaces):
-        if not -1 <= axis < rank:
-            yield f"space {number} of rank {rank} is cut along dimension {axis}: expected one of it, or -1"
+    for number, (rank, axes, _) in enumerate(body.spaces):
+        if len(axes) != body.launch_rank:
+            yield (f"space {number} has {len(axes)} launch dimensions: expected "
+                   f"{body.launch_rank}, as the first")
+        cut = [axis for axis in axes if axis != -1]
+        if len(set(cut)) != len(cut) or not set(cut) <= set(range(rank)):
+            yield (f"space {number} of rank {rank} is cut along {axes}: expected dimensions of it, each "
+                   "once, and -1 where a launch dimension cuts nothing")
     for number, argument in enumerate(body.arguments):
         if not 0 <= argument.space < len(body.spaces):
             yield f"argument {number} is in space {argument.space}: there are {len(body.spaces)}"
@@ -129,7 +134,8 @@ def _epilogue(body: Body) -> Iterator[str]:
     if first < 0 or body.epilogue < 0:
         yield f"{body.epilogue} loops are at the end: there are {len(body.loops)}"
     for number, loop in enumerate(body.loops[max(0, first):], first):
-        if body.spaces[loop.space].axis >= 0 or any(op.kind in ("reduce", "scan", "spmv") for op in loop.ops):
+        cut = max(body.spaces[loop.space].axes) >= 0
+        if cut or any(op.kind in ("reduce", "scan", "spmv") for op in loop.ops):
             yield f"loop {number} is at the end: expected single elements, and nothing that goes over several"
 
 

@@ -130,11 +130,10 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
     """
     names = _Names(tasks)
     loops = tuple([_loop(names, number, equal) for number in range(len(tasks))])
-    many = volume(tasks[0].domain) > 1
-    spaces = tuple([Space(len(shape), splits[0].axis if many else -1, flat(shape, splits))
-                    for shape, splits in names.spaces])
+    domain = tasks[0].domain
+    spaces = tuple([_space(tasks[number], domain) for number in names.owners])
     body = Body(spaces, tuple(names.arguments), tuple([tasks[t].scalars[k].dtype for t, k in names.scalars]),
-                loops, sum([task.domain != tasks[0].domain for task in tasks]))
+                loops, sum([task.domain != domain for task in tasks]))
     gone = frozenset([names.slots[i] for i in temporaries if i in names.slots])
     facts = passes.Facts(names.relation, gone)
     if config.check:
@@ -147,6 +146,13 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
     if config.check:
         check(found.body, "numbering", numbered=True)
     return found
+
+
+def _space(task: IndexTask, domain: Point) -> Space:
+    """The iteration space of a task of a launch; one point, and the epilogue, cut nothing."""
+    several = volume(domain) > 1 and task.domain == domain
+    axes = tuple([split.axis for split in task.splits]) if several else (-1,) * len(domain)
+    return Space(len(task.shape), axes, flat(task.shape, task.splits))
 
 
 def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:

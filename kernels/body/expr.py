@@ -88,11 +88,11 @@ class Argument(NamedTuple):
 
 
 class Space(NamedTuple):
-    """An iteration space.  Its extents, and the tile of the split axis, arrive at launch."""
+    """An iteration space.  Its extents, and one tile for each launch dimension, arrive at launch."""
 
     rank: int
-    axis: int
-    """The dimension that the (one-dimensional) launch domain cuts; -1: none."""
+    axes: tuple[int, ...]
+    """For each dimension of the launch domain the iteration dimension that it cuts; -1: none."""
     flat: int = 0
     """Where the last dimension is so short that loops had better run over the last two as one: the vectors
     that a row takes (launch.flat)."""
@@ -116,6 +116,11 @@ class Body:
     epilogue: int = 0
     """How many of the last loops, over single elements, run once instead: when all points are done and their
     reductions are combined."""
+
+    @property
+    def launch_rank(self) -> int:
+        """Dimensions of the launch domain."""
+        return len(self.spaces[0].axes) if self.spaces else 1
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -183,7 +188,7 @@ class Output(NamedTuple):
 
 def _lines(body: Body) -> list[str]:
     """A body as text: one line per op, the form of traces and golden files."""
-    lines = [f"space {i}: rank {s.rank}, cut along {s.axis}{', flat' if s.flat else ''}"
+    lines = [f"space {i}: rank {s.rank}, cut along {','.join(map(str, s.axes))}{', flat' if s.flat else ''}"
              for i, s in enumerate(body.spaces)]
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]

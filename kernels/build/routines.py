@@ -33,7 +33,7 @@ def body(name: str, dtypes: Sequence[str], result: str) -> Body:
     loads = tuple([Op("load", d, (), k) for k, d in enumerate(dtypes)])
     builder = Builder(loads, (Output(result, count, 1),), (*dtypes, result))
     operations.find(name).write(builder)
-    return Body((Space(1, 0),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
+    return Body((Space(1, (0,)),), tuple(arguments), (), (Loop(0, (0,), tuple(builder.ops)),))
 
 
 class Routine:

@@ -46,7 +46,7 @@ def body(operator: str, dtype: str, rank: int, axes: Sequence[int]) -> Body:
     arguments = (Argument(0, 0, dtype, 0, "s" * (rank - 1) + "1", Privilege.READ),
                  Argument(1, 0, dtype, 0, into, Privilege.WRITE))
     ops = Op("load", dtype, (), 0), Op("reduce", dtype, (0,), (operator, 1))
-    return Body((Space(rank, 0),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+    return Body((Space(rank, (0 if rank else -1,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
 
 
 class SmallFold:

@@ -24,11 +24,27 @@ class Block:
     def word(self, word: int) -> str:
         return self.code.let(f"load i64, ptr {self._pointer(word)}, align 8")
 
-    def tile(self, space: int) -> str:
-        return self.word(self.words.spaces[space])
+    def points(self) -> str:
+        """How many points the launch has."""
+        count = self.word(0)
+        for d in range(1, self.body.launch_rank):
+            count = self.code.let(f"mul i64 {count}, {self.word(d)}")
+        return count
+
+    def coordinates(self) -> list[str]:
+        """The coordinates of `%point`, which counts the points of the launch domain in row-major order."""
+        rest, found = "%point", []
+        for d in range(self.body.launch_rank - 1, 0, -1):
+            extent = self.word(d)
+            found.append(self.code.let(f"urem i64 {rest}, {extent}"))
+            rest = self.code.let(f"udiv i64 {rest}, {extent}")
+        return [rest, *reversed(found)]
+
+    def tile(self, space: int, launch_dimension: int) -> str:
+        return self.word(self.words.spaces[space] + launch_dimension)
 
     def extent(self, space: int, dimension: int) -> str:
-        return self.word(self.words.spaces[space] + 1 + dimension)
+        return self.word(self.words.spaces[space] + self.body.launch_rank + dimension)
 
     def address(self, argument: int) -> str:
         return self.code.let(f"load ptr, ptr {self._pointer(self.words.arguments[argument])}, align 8")

@@ -12,7 +12,7 @@ nothing else), at the head of a row (what does not change along it), or in the i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.launch import SEGMENT
@@ -45,7 +45,7 @@ def emit(body: Body, target: Target) -> str:
         _Nest(code, block, body, number, loop).write()
         mine = [name for name, r in zip(combines, abi.reductions(body), strict=True) if r.loop == number]
         if mine:
-            with guarded(code, code.let(f"icmp eq i64 {block.word(0)}, 1")):
+            with guarded(code, code.let(f"icmp eq i64 {block.points()}, 1")):
                 for name in mine:
                     code.do(f"call void @{name}(ptr %block)")
     code.do("ret void")
@@ -135,21 +135,29 @@ class _Nest:
         scans = any(op.kind == "scan" for op in self.loop.ops)
         with with_lanes(self.code, 1 if scans or not self.order else self.code.module.target.lanes):
             if self.number >= len(self.body.loops) - self.body.epilogue:
-                self._bounded()
-            elif self.space.axis < 0 or not self.order:
-                with guarded(self.code, self.code.let("icmp eq i64 %point, 0")):
-                    self._bounded()
-            else:
-                self._bounded()
+                self._bounded([])
+                return
+            point = self.block.coordinates()
+            along = [p for p, axis in zip(point, self.space.axes, strict=True) if axis < 0]
+            with self._at_origin(along) if along else nullcontext():
+                self._bounded(point)
 
-    def _bounded(self) -> None:
-        """Find the bounds of each dimension; enter unless the innermost one is empty."""
+    def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
+        """Enter where these coordinates of the point are all 0."""
+        bits, *others = coordinates
+        for other in others:
+            bits = self.code.let(f"or i64 {bits}, {other}")
+        return guarded(self.code, self.code.let(f"icmp eq i64 {bits}, 0"))
+
+    def _bounded(self, point: list[str]) -> None:
+        """Find the bounds of each dimension at these coordinates; enter unless the inner loop is empty."""
         code, space = self.code, self.loop.space
         self.bounds = {d: ("0", self.block.extent(space, d)) for d in range(self.space.rank)}
-        axis = self.space.axis
-        if axis >= 0 and self.order:
-            tile = self.block.tile(space)
-            low = code.let(f"mul nsw i64 %point, {tile}")
+        for d, (coordinate, axis) in enumerate(zip(point, self.space.axes, strict=False)):
+            if axis < 0:
+                continue
+            tile = self.block.tile(space, d)
+            low = code.let(f"mul nsw i64 {coordinate}, {tile}")
             high = code.let(f"add nsw i64 {low}, {tile}")
             extent = self.bounds[axis][1]
             less = code.let(f"icmp slt i64 {high}, {extent}")
@@ -162,7 +170,8 @@ class _Nest:
         if not self.order:
             self._head(bases)
             return
-        low, high = self.bounds[self.inner]
+        # a point behind the last row has none: low > high
+        low, high = self.bounds[self.order[-2] if self.flat else self.inner]
         with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
             self._head(bases)
 

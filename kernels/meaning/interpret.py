@@ -50,8 +50,9 @@ class LaunchValues:
     def __init__(self, body: Body, values: Values) -> None:
         word = iter(values)
         self.body = body
-        self.points = int(next(word))
-        self.spaces = [(int(next(word)), [int(next(word)) for _ in range(s.rank)]) for s in body.spaces]
+        self.domain = [int(next(word)) for _ in range(body.launch_rank)]
+        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)])
+                       for s in body.spaces]
         self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
                           for a in body.arguments]
         self.scalars = [
@@ -59,12 +60,31 @@ class LaunchValues:
             for d in body.scalars]
         self.partials = [int(a) for a in word]
 
+    @property
+    def points(self) -> int:
+        return prod(self.domain)
+
+    def coordinates(self, p: int) -> list[int]:
+        """Of point `p` of the launch domain, which are counted in row-major order."""
+        found = []
+        for n in reversed(self.domain):
+            p, coordinate = divmod(p, n)
+            found.append(coordinate)
+        return found[::-1]
+
+    def runs(self, space: int, p: int) -> bool:
+        """Has point `p` anything to do there?  Along a launch dimension that cuts nothing, only the first."""
+        return not any(c and axis < 0 for c, axis in
+                       zip(self.coordinates(p), self.body.spaces[space].axes, strict=True))
+
     def box(self, space: int, p: int) -> Ranges:
-        """The iterations of point `p`.  What no axis cuts is run by point 0 alone."""
-        tile, extents = self.spaces[space]
-        axis = self.body.spaces[space].axis
-        return [(min(p * tile, n), min((p + 1) * tile, n)) if d == axis else (0, n)
-                for d, n in enumerate(extents)]
+        """The iterations of point `p`."""
+        tiles, extents = self.spaces[space]
+        box = [(0, n) for n in extents]
+        for c, axis, tile in zip(self.coordinates(p), self.body.spaces[space].axes, tiles, strict=True):
+            if axis >= 0:
+                box[axis] = min(c * tile, extents[axis]), min((c + 1) * tile, extents[axis])
+        return box
 
     def view(self, argument: int, dims: Sequence[int]) -> Array:
         """All that the argument touches, over these iteration dimensions."""
@@ -293,10 +313,10 @@ def _plan(body: Body, number: int) -> Plan:
 def _run(launch: LaunchValues, number: int, p: int, watch: Watch | None) -> None:
     """One loop of one point."""
     loop, recipe = launch.body.loops[number], _plan(launch.body, number)
+    if not launch.runs(loop.space, p):
+        return
     frame = Frame(launch, loop, recipe, p)
     folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]
-    if p and launch.body.spaces[loop.space].axis < 0:
-        return
     busy = all(a < b for a, b in frame.box)
     if busy:
         _execute(recipe.prologue, frame.env, watch)

@@ -295,9 +295,9 @@ class Legate:
 
     def _prepare(self, layout: Layout, points: int) -> Prepared:
         arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
-        layout = Layout(arguments, layout.scratch, layout.title)
-        alone = self.placement.alone
-        found = cut(layout, points, points if alone else self.threads, whole=alone)
+        layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
+        alone, grid = self.placement.alone, len(layout.domain) > 1
+        found = cut(layout, points, points if alone or grid else self.threads, whole=alone)
         places: dict[int, int] = {}
         for k, a in enumerate(arguments):
             places.setdefault(a.slot, k)

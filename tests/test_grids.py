@@ -1,0 +1,166 @@
+"""Launch domains of several dimensions: programs over grids of tiles have the bits of NumPy, or of one point,
+whatever the grid."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy
+from diffuse import settings
+from diffuse.ir import ONE, Decomposition, Privilege, Split, view
+from diffuse.ir.template import Recorded, Template, Use
+from diffuse.ir.view import View
+from diffuse.stream import decompose, engine
+from tests.test_fuzz_stream import Loops, near, same, stream
+
+
+def grid(pick: random.Random, template: Template) -> Decomposition:
+    """A random decomposition: some dimensions, in any order, in tiles that may leave points without work."""
+    cut = pick.sample(range(len(template.shape)), pick.randint(1, len(template.shape)))
+    domain, splits = [], []
+    for axis in cut if pick.random() < 0.3 else sorted(cut):
+        size = template.shape[axis]
+        tile = pick.choice([-(-size // 2), -(-size // 3), 32, 512])
+        domain.append(-(-size // tile) + pick.choice([0, 0, 0, 1]))
+        splits.append(Split(axis, tile))
+    return Decomposition(tuple(domain), tuple(splits))
+
+
+@contextmanager
+def grids(seed: int, made: set[int] | None = None) -> Iterator[None]:
+    """Tasks over equal extents have equal random grids, where they can; `made` gets the ranks of these."""
+    def alone(template: Template, processors: int, chunk: int) -> Decomposition:
+        for attempt in range(8 if template.shape else 0):
+            found = grid(random.Random(f"{seed} {template.shape} {attempt}"), template)
+            if decompose.refusal(template, found) is None:
+                if made is not None:
+                    made.add(sum(n > 1 for n in found.domain))
+                return found
+        return ONE
+
+    current = engine.current()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decompose, "alone", alone)
+        current._templates.clear()
+        yield
+        engine.fence()
+    current._templates.clear()
+    current.forget_decompositions()
+
+
+VARIANTS: tuple[dict[str, Any], ...] = (
+    dict(window=1, compile="off", seed=3), dict(window="auto", compile="off", seed=5, check=True),
+    dict(window="auto", compile="wait", seed=None), dict(window=7, compile="background", seed=None),
+    dict(window=1, compile="wait", seed=None, check=True),
+)
+
+
+def trial(seed: int, exact: bool, made: set[int]) -> None:
+    """A random program on one point, then on grids: the same bits; exact ones have NumPy's."""
+    program = Loops(seed, exact)
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = program.run(numpy)
+        if not exact:
+            with stream(points=1, small=0, compile="off", window=1):
+                found = program.run(diffuse.numpy)
+            assert not near(expected, found)
+            expected = found
+        for k in random.Random(seed).sample(range(len(VARIANTS)), 2):
+            with stream(points=3, small=0, **VARIANTS[k]), grids(seed + k, made):
+                found = program.run(diffuse.numpy)
+            problem = same(expected, found)
+            assert not problem, f"{problem}\nseed {seed}, exact={exact}, {VARIANTS[k]}\n{program.text()}"
+
+
+def test_programs_over_random_grids_have_the_same_bits() -> None:
+    made: set[int] = set()
+    for seed in range(5):
+        trial(seed, bool(seed % 2), made)
+    assert {1, 2} <= made
+
+
+# -- tasks that bring their own decomposition ---------------------------------------------------------------
+
+GRID = Decomposition((2, 3), (Split(0, 50), Split(1, 40)))
+SHAPE = (100, 110)
+F = "float64"
+
+
+def whole(*shape: int) -> View:
+    strides = tuple(8 * int(numpy.prod(shape[d + 1:])) for d in range(len(shape)))
+    return view.of(shape, F, F, 8, 0, strides, shape)
+
+
+def submit(operation: str, read: Any, written: Any, part: View, own: Decomposition,
+           operator: str | None = None) -> None:
+    """One input, one output, over the input's space."""
+    privilege = Privilege.REDUCE if operator else Privilege.WRITE
+    uses = (Use(SHAPE, F, whole(*SHAPE), Privilege.READ),
+            Use(written.store.shape, F, part, privilege, operator))
+    template = Template(operation, (F, F), SHAPE, uses, own)
+    engine.current()._submit(Recorded(template, (read.id, written.id), (), None))
+    written.touched = written.written = engine.current().epoch
+
+
+def values(storage: Any) -> Any:
+    return engine.fetch(storage).view(F).reshape(storage.store.shape)
+
+
+@pytest.mark.parametrize("compile", ["wait", "off"])
+def test_a_task_runs_as_its_own_decomposition_says(compile: str) -> None:
+    """An elementwise task and the reduction of its result over the same grid: one launch of six points."""
+    data = numpy.random.default_rng(1).standard_normal(SHAPE)
+    own = Decomposition((2, 3), (Split(0, 64), Split(1, 40)))
+    with settings.using(compile=compile):
+        x, y, total = engine.attach(data), engine.create(SHAPE, F), engine.create((110,), F)
+        submit("negative", x, y, whole(*SHAPE), own)
+        submit("max", y, total, whole(110).kept(SHAPE, (1,)), own, "max")
+        numpy.testing.assert_array_equal(values(total), (-data).max(axis=0))
+        numpy.testing.assert_array_equal(values(y), -data)
+    plan = engine.current().plans[-1]
+    assert plan.tasks == 2 and plan.composition.body.spaces[0].axes == (0, 1)
+
+
+def test_a_decomposition_of_one_point_is_that_of_all_such_tasks() -> None:
+    template = Template("negative", (F, F), SHAPE, (Use(SHAPE, F, whole(*SHAPE), Privilege.WRITE),),
+                        Decomposition((1, 1), (Split(0, 100), Split(1, 110))))
+    assert decompose.decompose(template, None, 4, 1).decomposition == ONE
+
+
+@pytest.mark.parametrize("operation, kept, own, words", [
+    ("sum", (0,), GRID, "tiles of 40 cut within leaves of the reduction tree: give it a multiple of 512"),
+    ("sum", (1,), GRID, "along dimension 0, which tiles of 50 cut .*: give it a multiple of 32"),
+    ("negative", (0, 1), Decomposition((2, 2), (Split(0, 50), Split(-1, 0))), "several points write"),
+    ("cumsum:1", (0, 1), GRID, "accumulates along dimension 1"),
+])
+def test_a_decomposition_that_no_kernel_can_follow_is_refused(operation: str, kept: tuple[int, ...],
+                                                              own: Decomposition, words: str) -> None:
+    """At the call, by a sentence that names task and rule; the session goes on."""
+    x = engine.attach(numpy.ones(SHAPE))
+    shape = tuple(SHAPE[d] for d in kept)
+    out = engine.create(shape, F)
+    operator = "sum" if operation == "sum" else None
+    with pytest.raises(ValueError, match=rf"task {operation}\[2x.\] over \(100, 110\) .*{words}"):
+        submit(operation, x, out, whole(*shape).kept(SHAPE, kept), own, operator)
+    y = engine.create(SHAPE, F)
+    submit("negative", x, y, whole(*SHAPE), GRID)
+    assert (values(y) == -1).all()
+
+
+def test_border_tasks_follow_a_grid_beside_them() -> None:
+    """What has as many rows and columns as the grid cuts is cut as the grid is, else not at all."""
+    def chosen(*shape: int) -> Decomposition | None:
+        use = Use(shape, F, whole(*shape), Privilege.WRITE)
+        template = Template("negative", (F, F), shape, (use, use))
+        return decompose.decompose(template, GRID, 4, 1 << 20).decomposition
+
+    assert chosen(*SHAPE) == chosen(100, 90) == chosen(60, 120) == chosen(100, 110, 4) == GRID
+    assert chosen(100) == chosen(100, 80) == chosen(50, 110) == ONE
