@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from diffuse.fusion.canonical import Numbering
 from diffuse.ir import (
     Access,
     AccessMap,
@@ -143,3 +145,10 @@ def over(shape: Point, operation: str, reads: Iterable[Region | float],
     domain = (points,) if isinstance(points, int) else points
     return IndexTask(operation, signature, shape, tuple(accesses), tuple(scalars),
                      Decomposition(domain, splits), where)
+
+
+def key(window: Sequence[IndexTask], live: Container[int] = ()) -> tuple[Any, ...]:
+    """The name of a window: equal for isomorphic windows whose corresponding stores are equally live."""
+    numbering = Numbering()
+    rows = tuple([numbering.row(task) for task in window])
+    return rows, tuple([id in live for id in numbering.slots])

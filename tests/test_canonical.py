@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from diffuse.fusion import canonical
-from diffuse.fusion.canonical import Numbering, key
+from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import AccessMap, IndexTask, Privilege, Relation
 from diffuse.ir.text import key_text, window_text
 from tests import windows
-from tests.build import Region, array, over, reduction, task
+from tests.build import Region, array, key, over, reduction, task
 
 Key = tuple[Any, ...]
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from diffuse.fusion.constraints import Effects, admit, fuse, prefix
-from diffuse.ir import IndexTask, Privilege
+from diffuse.fusion.constraints import Effects, admit, prefix
+from diffuse.ir import IndexTask
 from diffuse.ir.text import window_text
 from tests.build import Region, array, reduction, task
 
@@ -183,18 +183,3 @@ def test_the_longest_prefix_is_a_slice_of_the_window() -> None:
     head, why = prefix(window)
     assert list(head) == window[:2] and why is not None and why.later is window[2]
     assert prefix([]) == ([], None)
-
-
-#   a ── copy ── b ── exp ── b      b is written, then read and written: READ_WRITE (section 4.2.2)
-def test_the_fused_task_has_all_accesses_with_all_rights() -> None:
-    window = [task("multiply", [a, 2.0], b, points=4), task("exp", [b], b, points=4), rd("sum"), rd("sum")]
-    fused = fuse(window)
-    assert [(x.store.id, x.privilege, x.operator) for x in fused.accesses] == [
-        (0, Privilege.READ, None), (1, Privilege.READ_WRITE, None), (3, Privilege.REDUCE, "sum")]
-    assert fused.operation == "multiply+exp+sum+sum" and fused.domain == (4,)
-    assert [s.value for s in fused.scalars] == [2.0]
-
-
-def test_a_reduction_read_on_the_same_point_is_promoted_too() -> None:
-    fused = fuse([rd("sum", 1), task("add", [b, s], c)])
-    assert {x.store.id: x.privilege for x in fused.accesses}[3] is Privilege.READ_WRITE

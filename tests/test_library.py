@@ -143,6 +143,32 @@ def test_bad_tasks_are_refused_at_the_call() -> None:
     numpy.testing.assert_array_equal(library.value(out), numpy.arange(N) + 2.0)
 
 
+@pytest.mark.parametrize("name, words", [
+    ("untyped", "float64 in argument 1 of int32"), ("short", "takes 2 inputs, not 1"),
+    ("unknown", "'no_such_op' is no op"), ("greedy", "its body is not well formed")])
+def test_a_body_that_does_not_type_check_is_refused_at_the_call(name: str, words: str) -> None:
+    def body(b: library.Builder) -> None:
+        x = b.input(0)
+        match name:
+            case "untyped":
+                b.emit("store", "float64", b.emit("exp", "float64", x), attribute=b.outputs[0].argument)
+            case "short":
+                b.store(b.emit("add", "float64", x))
+            case "unknown":
+                b.store(b.emit("no_such_op", "float64", x))
+            case "greedy":
+                b.store(b.input(7))
+
+    declared(name, body=body)
+    x, out = vector(numpy.ones(N)), library.create((N,), "int32" if name == "untyped" else "float64")
+    for _ in range(2):
+        with pytest.raises(TypeError) as raised:
+            library.record(f"test_library.{name}", ("float64", "float64"), (N,), ((x, library.whole(x)),),
+                           ((out, library.whole(out)),))
+        assert words in str(raised.value) and f"test_library.{name}" in str(raised.value), str(raised.value)
+    numpy.testing.assert_array_equal(library.value(x), 1.0)     # the session goes on
+
+
 def test_an_operation_is_declared_once() -> None:
     row = declared("axpy", arity=3, body=axpy)
     with pytest.raises(ValueError, match="'test_library.axpy' is declared already.*choose another name"):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from diffuse.fusion.canonical import key
 from diffuse.fusion.constraints import prefix
 from diffuse.ir.text import key_text, task_text, window_text
-from tests.build import array, reduction, task
+from tests.build import array, key, reduction, task
 
 a, b = array(0, 9), array(1, 8)
 

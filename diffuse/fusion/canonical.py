@@ -19,7 +19,6 @@ included; of a view that is read, with the written ones.  `frame` says whether i
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
 from typing import Any
 
 from diffuse.ir import (
@@ -46,13 +45,6 @@ _REMEMBERED = 1 << 16
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
 _forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = {}
 _pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = {}
-
-
-def key(window: Sequence[IndexTask], live: Container[int] = ()) -> tuple[Any, ...]:
-    """The name of a window: equal for isomorphic windows whose corresponding stores are equally live."""
-    numbering = Numbering()
-    rows = tuple([numbering.row(task) for task in window])
-    return rows, tuple([id in live for id in numbering.slots])
 
 
 class _Slot:

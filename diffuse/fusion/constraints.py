@@ -1,4 +1,4 @@
-"""From a window to its longest fusible prefix, and from a prefix to the fused task that stands for it.
+"""From a window to its longest fusible prefix.
 
 A prefix is fusible when no point of a later task depends on another point of an earlier one (papers/003,
 definition 3; `dependence` says it element by element).  The four constraints of the paper's figure 7 find
@@ -19,7 +19,6 @@ from diffuse.ir import (
     IndexTask,
     Privilege,
     Relation,
-    Scalar,
     Store,
     concludes,
     relation,
@@ -172,33 +171,3 @@ def prefix(window: Sequence[IndexTask],
             return window[:length], refusal
         effects.add(task)
     return window, None
-
-
-def fuse(tasks: Sequence[IndexTask]) -> IndexTask:
-    """The task that stands for a fusible prefix (papers/003, section 4.2.2).
-
-    Its accesses are the distinct views of the prefix by first use, each with the privileges of all tasks
-    together: read and written becomes READ_WRITE.  It runs over the first task's iteration space; the bodies
-    of the others bring their own.
-    """
-    merged: dict[tuple[Any, ...], Access] = {}
-    scalars: list[Scalar] = []
-    for task in tasks:
-        for access in task.accesses:
-            name = (access.store, access.map, access.partition)
-            merged[name] = _promote(merged.get(name), access)
-        scalars += [Scalar(len(scalars) + k, s.dtype, s.value) for k, s in enumerate(task.scalars)]
-    first = tasks[0]
-    return first._replace(
-        operation="+".join(task.operation for task in tasks),
-        signature=tuple(dtype for task in tasks for dtype in task.signature),
-        accesses=tuple(merged.values()),
-        scalars=tuple(scalars),
-    )
-
-
-def _promote(before: Access | None, access: Access) -> Access:
-    """One access with the rights of both; a reduction also read or written (on one point) becomes both."""
-    if before is None or (before.privilege is access.privilege and before.operator == access.operator):
-        return access
-    return access._replace(privilege=Privilege.READ_WRITE, operator=None)

@@ -17,6 +17,7 @@ from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
+from diffuse.kernels.body.compose import verify
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
@@ -51,6 +52,8 @@ class Engine:
         """Did an exception end a call at a moment when something was half done?"""
         self._templates: dict[tuple[Any, ...], Template] = {}
         """By all that they depend on; views by identity, which is unique while a template holds them."""
+        self._verified: set[tuple[str, tuple[str, ...]]] = set()
+        """Operations and element types whose bodies were found to be well formed."""
         self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = {}
         """How two views of one store meet, by their identities, with the views."""
         self._modes: dict[str, Any] | None = None
@@ -169,7 +172,9 @@ class Engine:
             found = self._templates.get(name)
             if found is None:
                 uses = _uses(inputs, outputs, operator)
-                found = self._remembered(name, Template(operation, signature, shape, uses))
+                found = Template(operation, signature, shape, uses)
+                self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
+                self._remembered(name, found)
             self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
@@ -195,7 +200,10 @@ class Engine:
                 self._report_other_modes()
             made = template(task)
             key = (*made.key, "submitted")
-            made = self._templates.get(key) or self._remembered(key, made)
+            made = self._templates.get(key) or made
+            own = recorded(task, made)
+            self._verify(own)
+            self._remembered(key, made)
             operands = [(handles[access.store.id], use.map)
                         for access, use in zip(task.accesses, made.uses, strict=True)]
             for (storage, _), use in zip(operands, made.uses, strict=True):
@@ -203,10 +211,20 @@ class Engine:
                 if use.privilege is not READ:
                     storage.written = self.epoch
                     storage.version += 1
-            own = recorded(task, made)
             self._submit(own if own.where is not None else own._replace(where=where()))
             if any(storage.exported for storage, _ in operands):
                 self._expose(tuple(operands))
+
+    def _verify(self, task: Recorded) -> None:
+        """Raise TypeError unless the operation writes a well-formed body for these element types.
+
+        Asked once, of operations that are written in others: a single op has the types that NumPy gives it.
+        """
+        made = task.template
+        name = made.operation, made.signature
+        if name not in self._verified and operations.find(made.operation).body is not None:
+            verify(made.under(ONE).task(task))
+            self._verified.add(name)
 
     def _remembered(self, key: tuple[Any, ...], template: Template) -> Template:
         if len(self._templates) >= REMEMBERED:

@@ -129,11 +129,7 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
     Scalars that are `equal` (see `alike`) become one scalar of the body.
     """
     names = _Names(tasks)
-    loops = tuple([_loop(names, number, equal) for number in range(len(tasks))])
-    domain = tasks[0].domain
-    spaces = tuple([_space(tasks[number], domain) for number in names.owners])
-    body = Body(spaces, tuple(names.arguments), tuple([tasks[t].scalars[k].dtype for t, k in names.scalars]),
-                loops, sum([task.domain != domain for task in tasks]))
+    body = _written(names, equal)
     gone = frozenset([names.slots[i] for i in temporaries if i in names.slots])
     facts = passes.Facts(names.relation, gone)
     if config.check:
@@ -153,6 +149,25 @@ def _space(task: IndexTask, domain: Point) -> Space:
     several = volume(domain) > 1 and task.domain == domain
     axes = tuple([split.axis for split in task.splits]) if several else (-1,) * len(domain)
     return Space(len(task.shape), axes, flat(task.shape, task.splits))
+
+
+def verify(task: IndexTask) -> None:
+    """Raise TypeError unless a task's operation writes a well-formed body for its element types."""
+    try:
+        check(_written(_Names([task]), {}), "declaration")
+    except (TypeError, ValueError, LookupError) as error:
+        raise TypeError(f"operation {task.operation!r} on {', '.join(task.signature)}: its body is not well "
+                        f"formed ({error}): mend what was declared for it") from error
+
+
+def _written(names: _Names, equal: Mapping[Source, Source]) -> Body:
+    """A loop for each task, before any pass."""
+    tasks = names.tasks
+    loops = tuple([_loop(names, number, equal) for number in range(len(tasks))])
+    domain = tasks[0].domain
+    spaces = tuple([_space(tasks[number], domain) for number in names.owners])
+    return Body(spaces, tuple(names.arguments), tuple([tasks[t].scalars[k].dtype for t, k in names.scalars]),
+                loops, sum([task.domain != domain for task in tasks]))
 
 
 def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
