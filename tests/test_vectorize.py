@@ -277,9 +277,9 @@ def test_decorators_defaults_and_copies() -> None:
 def test_variables_of_the_program_are_read_at_each_call() -> None:
     factor = 2.0
     scaled = vectorize(lambda x: x * factor)
-    assert scaled(np.ones(3)).tolist() == [2.0] * 3
+    assert scaled(np.ones(3)).tolist() == scaled(np.ones((3, 1))).ravel().tolist() == [2.0] * 3
     factor = 5.0
-    assert scaled(np.ones(3)).tolist() == [5.0] * 3
+    assert scaled(np.ones(3)).tolist() == scaled(np.ones((3, 1))).ravel().tolist() == [5.0] * 3
 
 
 def several(x: float) -> tuple[float, float]:

@@ -18,12 +18,15 @@ from __future__ import annotations
 import inspect
 import sys
 from functools import cached_property
+from operator import is_not
 from types import FunctionType
 from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.library import (
+    Scalar,
     UserFunction,
     floaterrors,
     numba_frontend,
@@ -32,13 +35,15 @@ from diffuse.library import (
     trace,
 )
 from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, host
+from diffuse.numpy.arrays.base import ARRAYS, Array, host
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
-from diffuse.numpy.ops.functions import recordable, small
+from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.settings import config
+
+Refused = numba_frontend.Refused
 
 PYTHON = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "c": "complex128"}
 """The element type of Python's numbers, for element types by their letters."""
@@ -46,38 +51,104 @@ PYTHON = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "c": "complex
 Translation = tuple[UserFunction, routines.Routine]
 
 
+class Call(elementwise.Rule):
+    """What is known of a call before its operands' values: also the function, and the result's final type."""
+
+    __slots__ = ("function", "routine", "dtype", "known")
+
+    def __init__(self, translation: Translation, known: object, dtype: numpy.dtype[Any],
+                 operands: tuple[Any, ...]) -> None:
+        self.function, self.routine = translation
+        self.known = known
+        """The translations that this one belongs to."""
+        self.dtype = dtype
+        types = self.function.parameters
+        arrays = [x for x in operands if isinstance(x, Array)]
+        shape, natural = elementwise.shape_of(operands), numpy.dtype(self.function.result)
+        form = like([x.meta for x in arrays], shape, natural)
+        casts = tuple([None if isinstance(x, Array) else elementwise.cast_for(numpy.dtype(t), type(x))
+                       for x, t in zip(operands, types, strict=True)])
+        largest = max([form.size, *[x.form.size for x in arrays]])
+        small = not arrays or largest < elementwise.SMALL
+        super().__init__(form, (*types, self.function.result), small, casts)
+
+    def record(self, operands: tuple[Any, ...]) -> Any:
+        """One task, of the function on these operands."""
+        form, signature = self.form, self.signature
+        inputs = tuple([elementwise.spread(x, k, signature[k], form.shape) if convert is None
+                        else Scalar(k, signature[k], convert(x))
+                        for k, (x, convert) in enumerate(zip(operands, self.casts, strict=True))])
+        found = base.recorded(form)
+        issued = elementwise.record if self.turned else library.record
+        issued(self.function.name, signature, form.shape, inputs, ((found.storage, found.part),))
+        return found if form.dtype == self.dtype else found.astype(self.dtype)
+
+    def at_once(self, operands: tuple[Any, ...]) -> Any:
+        """The compiled function on the memory of its operands, waited for."""
+        memories = [host(x) if isinstance(x, Array) else x for x in operands]
+        arrays = [numpy.asarray(x).astype(t, copy=False)
+                  for x, t in zip(memories, self.function.parameters, strict=True)]
+        result = numpy.empty_like(self.form.mirror)
+        flags = routines.flags()
+        flags.clear()
+        self.routine(*arrays, out=result)
+        raised = flags.raised()
+        if raised:
+            flags.clear()
+            _report(raised, self.function.word)
+        return base.hosted(result.astype(self.dtype, copy=False))
+
+
 class vectorize(numpy.vectorize):
     """`numpy.vectorize`, compiled: calls are recorded and fuse with the operations around them."""
 
-    _known: dict[tuple[str, ...], Translation | numba_frontend.Refused]
-    """Translations by the element types of the arguments; none before the first call."""
-    _seen: list[Any] | None = None
-    """The values of the function's global and enclosing variables that these go by."""
     _told = False
+    _outside: list[Any] | None = None
+    """The values of the function's global and enclosing variables when it was translated."""
+    _known: dict[tuple[str, ...], Translation | Refused]
+    """Translations with these values, by the element types of the arguments."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if "pyfunc" not in vars(self) or not callable(self.pyfunc):  # a decorator with options
             return super().__call__(*args, **kwargs)
         try:
-            operands = self._operands(args, kwargs)
-            if operands is None or 0 in elementwise.shape_of(operands):
-                return fallback.call(super().__call__, args, kwargs, silent="inspection")
-            function, routine = self._translated(tuple([_python(x) for x in operands]))
-            dtype = self._result(function)
-        except numba_frontend.Refused as refusal:
+            operands = args if not kwargs else None
+            call = self._remembered(args) if operands is not None else None
+            if call is None:
+                operands = self._operands(args, kwargs)
+                call = self._planned(operands) if operands is not None else None
+        except Refused as refusal:
             self._refused(str(refusal))
+            call = None
+        if call is None or operands is None:
             return fallback.call(super().__call__, args, kwargs, silent="inspection")
-        if recordable(*operands) and not small(*operands):
+        if not elementwise.eager_errors and not (call.small and small(*operands)):
             try:
-                found = elementwise.issue(function.name, (*function.parameters, function.result), operands)
-                return found if found.form.dtype == dtype else found.astype(dtype)
+                return call.record(operands)
             except base.Unaddressable:
                 pass
-        return self._at_once(function, routine, operands, dtype)
+        return call.at_once(operands)
+
+    def _remembered(self, operands: tuple[Any, ...]) -> Call | None:
+        """What is known from a call with operands of these forms and types."""
+        found = elementwise.RULES.get((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]))
+        if type(found) is not Call or any(map(_wide, operands)) or self._changed():
+            return None
+        return found if found.known is self._known else None
+
+    def _planned(self, operands: tuple[Any, ...]) -> Call | None:
+        """What such a call does; None for a call on no elements, which is NumPy's."""
+        if 0 in elementwise.shape_of(operands):
+            return None
+        translation = self._translated(tuple([_python(x) for x in operands]))
+        call = Call(translation, self._known, self._result(translation[0]), operands)
+        key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
+        elementwise.remember((self, *key), call)
+        return call
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the translations, which another process makes anew."""
-        return {name: value for name, value in vars(self).items() if name not in ("_known", "_seen")}
+        return {name: value for name, value in vars(self).items() if name not in ("_known", "_outside")}
 
     @cached_property
     def _parameters(self) -> inspect.Signature | None:
@@ -89,36 +160,44 @@ class vectorize(numpy.vectorize):
     def _operands(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...] | None:
         """One operand for each parameter; None for what the function does not take, an error of Python's."""
         if self.signature is not None or self.excluded:
-            raise numba_frontend.Refused("its signature or excluded parameters make it work on whole arrays")
+            raise Refused("its signature or excluded parameters make it work on whole arrays")
         if self._parameters is None:
-            raise numba_frontend.Refused("it is no Python function")
+            raise Refused("it is no Python function")
         try:
             bound = self._parameters.bind(*args, **kwargs)
         except TypeError:
             return None
         bound.apply_defaults()
         if bound.kwargs or not bound.args:
-            raise numba_frontend.Refused("it has keyword-only parameters, or none")
+            raise Refused("it has keyword-only parameters, or none")
         if any(foreign(x) for x in bound.args):
-            raise numba_frontend.Refused("an argument is neither a number nor an array of numbers")
+            raise Refused("an argument is neither a number nor an array of numbers")
         return tuple([adopt(x) for x in bound.args])
+
+    def _changed(self) -> bool:
+        """Was a variable that the function reads assigned anew since it was translated?"""
+        before = self._outside
+        return before is None or any(map(is_not, before, _variables(self._function)))
+
+    @cached_property
+    def _function(self) -> Any:
+        function = getattr(self.pyfunc, "py_func", self.pyfunc)  # of what Numba has compiled
+        if type(function) is not FunctionType:
+            raise Refused("it is no Python function")
+        return function
 
     def _translated(self, types: tuple[str, ...]) -> Translation:
         """The function for arguments of these element types, translated at the first call."""
-        function = getattr(self.pyfunc, "py_func", self.pyfunc)  # of what Numba has compiled
-        if type(function) is not FunctionType:
-            raise numba_frontend.Refused("it is no Python function")
-        values = _outside(function)
-        if self._seen is None or any(a is not b for a, b in zip(self._seen, values, strict=True)):
-            self._seen, self._known = values, dict[tuple[str, ...], Translation | numba_frontend.Refused]()
+        if self._changed():
+            self._outside, self._known = _variables(self._function), {}
         found = self._known.get(types)
         if found is None:
             try:
-                found = numba_frontend.translate(function, types)
-            except numba_frontend.Refused as refusal:
+                found = numba_frontend.translate(self._function, types)
+            except Refused as refusal:
                 found = refusal
             self._known[types] = found
-        if isinstance(found, numba_frontend.Refused):
+        if isinstance(found, Refused):
             raise found
         return found
 
@@ -128,29 +207,11 @@ class vectorize(numpy.vectorize):
         if self.otypes is None:
             return natural
         if len(self.otypes) != 1:
-            raise numba_frontend.Refused("it has several results")
+            raise Refused("it has several results")
         dtype = numpy.dtype(self.otypes[0])
         if dtype not in NATIVE or natural.kind == "c" and dtype.kind != "c":
-            raise numba_frontend.Refused(f"otypes asks for {dtype}, and its results are {natural}")
+            raise Refused(f"otypes asks for {dtype}, and its results are {natural}")
         return dtype
-
-    def _at_once(self, function: UserFunction, routine: routines.Routine, operands: tuple[Any, ...],
-                 dtype: numpy.dtype[Any]) -> Any:
-        """The compiled function on the memory of its operands, waited for."""
-        values = [host(x) if isinstance(x, Array) else x for x in operands]
-        arrays = [numpy.asarray(v).astype(t, copy=False)
-                  for v, t in zip(values, function.parameters, strict=True)]
-        shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
-        given = [a for a in arrays if a.ndim]
-        result = numpy.empty_like(like(given, shape, numpy.dtype(function.result)).mirror)
-        flags = routines.flags()
-        flags.clear()
-        routine(*arrays, out=result)
-        raised = flags.raised()
-        flags.clear()
-        if raised:
-            _report(raised, function.word)
-        return base.hosted(result.astype(dtype, copy=False))
 
     def _refused(self, reason: str) -> None:
         """Say once that the function runs by NumPy, and why."""
@@ -171,14 +232,19 @@ vectorize.__module__ = "diffuse"
 def _python(x: Any) -> str:
     """The element type of the Python numbers that an operand's elements are given as."""
     if not isinstance(x, Array) and type(x) not in elementwise.WEAK and type(x) not in elementwise.STRONG:
-        raise numba_frontend.Refused("an argument is neither a number nor an array of numbers")
+        raise Refused("an argument is neither a number nor an array of numbers")
     dtype = numpy.dtype(elementwise.type_of(x))
-    if dtype == numpy.uint64 or type(x) is int and not -1 << 63 <= x < 1 << 63:
-        raise numba_frontend.Refused("an argument may have integers beyond int64")
+    if dtype == numpy.uint64 or _wide(x):
+        raise Refused("an argument may have integers beyond int64")
     return PYTHON[dtype.kind]
 
 
-def _outside(function: FunctionType) -> list[Any]:
+def _wide(x: Any) -> bool:
+    """Is this an integer beyond int64?"""
+    return type(x) is int and not -1 << 63 <= x < 1 << 63
+
+
+def _variables(function: FunctionType) -> list[Any]:
     """The values of the variables that a function reads and that are not its own."""
     names, missing = function.__globals__, function
     found = [names.get(name, missing) for name in function.__code__.co_names]
