@@ -81,6 +81,13 @@ def test_broadcast() -> None:
     assert len(re.findall(r"^    numpy +[0-9.]+ ms +[0-9.]+ x$", done.stdout, re.M)) == 3
 
 
+def test_vectorize() -> None:
+    command = [sys.executable, str(ROOT / "bench" / "vectorize.py"), "--quick", "--rounds", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall(r"^    (?:numba|diffuse).vectorize +[0-9.]+ ns +\S+ x$", done.stdout, re.M)) == 4
+
+
 def test_calls(tmp_path: Path) -> None:
     result, table = bench("calls", tmp_path)
     assert len(result["seconds"]) >= 40
