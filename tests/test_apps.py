@@ -236,8 +236,8 @@ def test_runs_under_the_command() -> None:
     assert done.stdout.splitlines()[-1].startswith("check: ")
 
 
-PLAIN = [path for path in sorted((ROOT / "apps").glob("*.py")) if path.stem != "kepler"]
-"""All but a program that shows what Diffuse has and NumPy has not."""
+PLAIN = [path for path in sorted((ROOT / "apps").glob("*.py")) if path.stem not in ("kepler", "lattice")]
+"""All but the programs that show what Diffuse has and NumPy has not."""
 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.stem)
