@@ -34,7 +34,7 @@ from diffuse.ir import (
     covers,
     relation,
 )
-from diffuse.ir.launch import flat, letters
+from diffuse.ir.loops import flat, letters
 
 Row = tuple[Any, ...]
 

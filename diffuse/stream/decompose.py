@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import ONE, IndexTask, Point, Privilege, Relation, Scalar, Store, relation
+from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
+from diffuse.ir.template import overlap as overlap_of
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import verify
@@ -171,8 +172,7 @@ class Engine:
             name = tuple(key)
             found = self._templates.get(name)
             if found is None:
-                uses = _uses(inputs, outputs, operator)
-                found = Template(operation, signature, shape, uses)
+                found = Template(operation, signature, shape, _uses(inputs, outputs, operator))
                 self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
                 self._remembered(name, found)
             self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
@@ -279,7 +279,7 @@ class Engine:
         if found is None:
             if len(self._overlaps) >= REMEMBERED:
                 self._overlaps.clear()
-            found = self._overlaps[name] = _overlap(view, theirs), view, theirs
+            found = self._overlaps[name] = overlap_of(view, theirs), view, theirs
         return found[0]
 
     def _submit(self, task: Recorded) -> None:
@@ -383,27 +383,13 @@ class Engine:
 def _uses(inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
           ) -> tuple[Use, ...]:
     """What a task does to each of its stores; `operator` names a reduction."""
-    reads = [_use(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
+    reads = [Use.of(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
     privilege = WRITE if operator is None else REDUCE
-    return (*reads, *[_use(view, privilege, operator) for _, view in outputs])
-
-
-def _use(view: View, privilege: Privilege, operator: str | None = None) -> Use:
-    return Use(view.frame, view.dtype, view, privilege, operator)
+    return (*reads, *[Use.of(view, privilege, operator) for _, view in outputs])
 
 
 def _missing(held: Storage | None) -> str:
     return "not among the handles" if held is None else f"larger than the store of shape {held.store.shape}"
-
-
-def _overlap(view: View, theirs: View) -> str:
-    """How two views of one store meet; see `Engine.overlap`."""
-    if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
-        return "same"
-    first, second = (_use(each, READ)._replace(partition=each.partition(Store(-1, each.frame, each.dtype),
-                                                                        ONE.splits)).access(-1)
-                     for each in (view, theirs))
-    return "apart" if relation(first, second, ONE.domain) is Relation.APART else "overlap"
 
 
 _engine = Engine()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
