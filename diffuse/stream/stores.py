@@ -13,7 +13,7 @@ from math import prod
 from sys import is_finalizing
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
+from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, loops
 from diffuse.ir.view import View
 from diffuse.runtime import make
 from diffuse.runtime.base import Exchange, Instance, Runtime
