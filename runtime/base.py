@@ -55,26 +55,26 @@ class MachineCode(Protocol):
 
 
 class Kernel(Protocol):
-    """What a launch runs: an interpreter always, machine code as soon as the compiler has finished."""
+    """What a launch runs: machine code when there is some (it may appear at any time), its meaning always."""
 
     @property
     def native(self) -> MachineCode | None: ...
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
-        """Pack the values into the parameter block that the machine code reads."""
+        """The block that the machine code reads."""
         ...
 
     def point(self, values: tuple[Any, ...], p: int) -> None:
-        """Interpret point `p`."""
+        """Run point `p`, interpreted."""
         ...
 
     def finish(self, values: tuple[Any, ...]) -> None:
-        """Interpret what runs once after all points: combining the partial results of reductions."""
+        """What is left to do once, after all points, interpreted."""
         ...
 
 
 class Division(Protocol):
-    """A launch cut into smaller points, so that machine code can take over between two of them."""
+    """The work of a launch in smaller points, so that machine code can take over halfway."""
 
     @property
     def values(self) -> tuple[Value, ...]: ...
@@ -84,18 +84,15 @@ class Division(Protocol):
 
     @property
     def rest(self) -> Callable[[int], tuple[Value, ...]]:
-        """Map the next small point to the values of a launch of the rest, over as many points as the
-        whole."""
+        """From a small point to the values of a launch of what is left, over as many points as the whole."""
         ...
 
 
 @runtime_checkable
 class Divisible(Kernel, Protocol):
-    """A kernel that can cut its launches into smaller points."""
+    """A kernel that may be able to say how its work divides."""
 
-    def divide(self, values: tuple[Any, ...]) -> Division | None:
-        """The smaller points; None where only whole points make sense."""
-        ...
+    def divide(self, values: tuple[Any, ...]) -> Division | None: ...
 
 
 class Instance(Protocol):
@@ -109,41 +106,42 @@ class Instance(Protocol):
 
     @property
     def private(self) -> bool:
-        """Is the instance certainly the only reference to its memory, so that another store may reuse it?"""
+        """Is it certain that nobody else sees the memory, so that another store may take it over?"""
         ...
 
     @property
     def handed(self) -> bool:
-        """Does another library share the store (see `Exchange`)?  The host's copy is then never current."""
+        """Does another library hold the store as well (see `Exchange`)?  Then a copy of the host's is never
+        current."""
         ...
 
     @property
     def scattered(self) -> bool:
-        """Is it a slice of another library's store?  Its memory then has gaps, and only views in its own
-        coordinates exist."""
+        """Is it part of another library's larger store?  Its memory has gaps then, and only its own
+        coordinates name its elements."""
         ...
 
 
 class LaunchArgument(NamedTuple):
-    """One argument of a launch: the elements that it accesses, and where the block holds its address."""
+    """One argument of a kernel: where its address stands in the block, and which elements it names."""
 
     word: int
-    """The word of the block with the address; the byte strides along the iteration dimensions follow it."""
+    """Of the block: the address; the byte strides along the iteration dimensions follow it."""
     slot: int
-    """Arguments that access one store have the same slot."""
+    """Arguments of one store have one slot."""
     storage: tuple[Point, str]
-    """Shape and element type of the store itself; the access may view its memory under others."""
+    """Shape and element type of the store itself, of which the access may see another frame."""
     access: Access
     privilege: Privilege
-    """What the kernel does there; REDUCE: only `finish` writes it, after all points."""
+    """What the kernel does there; REDUCE: `finish` alone writes it, when all points are done."""
     late: bool = False
-    """Is it an argument of the epilogue, which only `finish` accesses?"""
+    """Is it the epilogue's, so that `finish` alone touches it?"""
 
 
 class Plane(NamedTuple):
-    """An array of partial results in scratch memory: [outer][middle][inner bytes], from `offset` on.
+    """Part of a scratch that points share out: [outer][middle][inner bytes], from `offset` on.
 
-    Point p writes the indices [p * tile, (p + 1) * tile) of `middle`.
+    Point p fills the indices [p * tile, (p + 1) * tile) of `middle`.
     """
 
     offset: int
@@ -154,7 +152,7 @@ class Plane(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Temporary memory of a launch, whose address is written to a word of the block."""
+    """Memory for the length of a launch, whose address goes into a word of the block."""
 
     word: int
     nbytes: int
@@ -163,16 +161,16 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The accesses of a launch, for a runtime that places stores itself.
+    """What a launch touches, for a runtime that decides itself where stores lie: all but its instances.
 
-    All launches of a plan over equal views share one layout, in which the runtime caches what it derives from
-    it (`derived`).
+    The same object comes back for every launch of one plan over equal views, so that what a runtime derives
+    from it is derived once (`derived` is the runtime's to fill).
     """
 
     arguments: tuple[LaunchArgument, ...]
     scratch: tuple[Scratch, ...]
     title: str
-    """Names of the operations and their source lines, for profiles."""
+    """Operations and lines, for profiles."""
     domain: Point = (1,)
     """The launch domain."""
     derived: dict[Any, Any] = field(default_factory=dict)
@@ -186,17 +184,17 @@ class Launch(NamedTuple):
     """Integers and floats, in the order of the kernel's block."""
     points: int
     keep: tuple[Any, ...] = ()
-    """Objects to keep alive until the launch has run: its instances."""
+    """What must stay alive until the launch has run: its instances."""
     layout: Layout | None = None
-    """The accesses, where the runtime is not `addressed` and `values` holds offsets in place of addresses."""
+    """For a runtime that is not `addressed`, where `values` holds offsets instead of addresses."""
     instances: tuple[Instance, ...] = ()
-    """The instances of the layout's arguments, in their order."""
+    """Of the layout's arguments, in their order."""
     work: int = 0
-    """Estimated work: operations times elements."""
+    """Operations times elements, about."""
 
 
 class CodeUse(Enum):
-    """How a runtime uses a kernel's machine code."""
+    """What machine code is to a runtime."""
 
     UNUSED = "launches run interpreted"
     PREFERRED = "launches run interpreted until there is machine code"
@@ -219,56 +217,56 @@ class Exchange(Protocol):
     """
 
     fenced: bool
-    """Must launches have ended before another library may access the store?  Otherwise it is enough that they
-    were submitted: the runtime orders the other library's tasks after them."""
+    """Do others see what was launched when it is done?  They see it at once otherwise: the runtime orders
+    their tasks behind ours."""
     dimensions: int
-    """The largest rank of a store."""
+    """Most dimensions of a store."""
     room: int
-    """Bytes of memory that a process may use for arrays, stores included."""
+    """Bytes of memory of a process, of which the library's stores take a part."""
 
     def hand_out(self, instance: Any) -> Any:
-        """Share the store of an instance: other libraries may read and write it from now on.  Everything
-        recorded on it was launched before, and has ended if `fenced`."""
+        """The library's store of an instance, with its data in it, for others to read and write from now on.
+        Everything recorded on it was launched before, and is done where others wait for that."""
         ...
 
     def take_back(self, instance: Any) -> None:
-        """End the sharing of an instance's store: no other library holds it any more."""
+        """Nobody else holds the store of an instance any more."""
         ...
 
     def adopt(self, store: Any, dtype: str) -> Instance:
-        """Make an instance over another library's store."""
+        """An instance over somebody else's store."""
         ...
 
     def holds(self, instance: Any, store: Any) -> bool:
-        """Is `store` the store of the instance?"""
+        """Is the store that of an instance?"""
         ...
 
     def put_back(self, instance: Any) -> None:
-        """Copy the host's copy of a shared instance, to which the host wrote, to the store."""
+        """The host wrote into its copy of a handed instance: the store gets it."""
         ...
 
     def overlap(self, one: Any, other: Any) -> bool:
-        """May two shared instances have elements in common?"""
+        """May two handed instances have elements in common?"""
         ...
 
     def nameable(self, view: View, store: Store) -> bool:
-        """Can the library express the part of a store that a view shows?"""
+        """Has the library a name for the part of a store that a view shows?"""
         ...
 
     def part(self, store: Any, view: View) -> Any:
-        """The part of the library's store that a view shows."""
+        """That part of the library's store."""
         ...
 
     def name(self, store: Any) -> str | None:
-        """A key that is equal for equal views of one memory; None if the library has none."""
+        """What tells a store from others, views of the same memory too; None if the library does not say."""
         ...
 
     def value(self, store: Any) -> NDArray[Any]:
-        """Copy the data of a store that has no memory of its own, such as a future's."""
+        """A copy of the data, for what is no store with memory of its own."""
         ...
 
     def type_name(self, store: Any) -> str | None:
-        """Diffuse's name of the element type; None if it does not compute in it."""
+        """The element type as Diffuse calls it, if it computes in such elements."""
         ...
 
 
@@ -277,41 +275,42 @@ class Runtime(Protocol):
 
     name: str
     points: int
-    """Point tasks that can run in parallel."""
+    """Point tasks that can run at the same time."""
     addressed: bool
-    """Has an instance an address before the launch, with its elements there in row-major order?"""
+    """Has an instance an address that is known before a launch, and elements that lie there in row-major
+    order?"""
     host_sees: bool
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
     code: CodeUse
-    """How launches use machine code."""
+    """What machine code is to launches."""
     ranks: int
-    """Processes that run the program together; each records the same tasks."""
+    """Processes that run the program together, of which each records the same tasks."""
 
     @property
     def pipelines(self) -> bool:
-        """Does a launch see whole stores in one memory, so that two fused tasks can run as one pass over
+        """Does a launch find its stores whole and in one place, so that two can run as one pass over
         rows?"""
         ...
 
     @property
     def exchange(self) -> Exchange | None:
-        """How stores are shared with other libraries; None if they cannot be."""
+        """How stores are shared with other libraries; None where that is not to be had."""
         ...
 
     def scratch(self, nbytes: int) -> Instance:
-        """Allocate temporary memory for one launch, to be released after it."""
+        """Memory with an address, for one launch; `release` it after."""
         ...
 
     def create(self, nbytes: int, store: Store | None = None) -> Instance:
-        """Allocate memory for a store, contents undefined.  MemoryError leaves the runtime unchanged."""
+        """Memory for a store, contents undefined.  MemoryError leaves the runtime as it was."""
         ...
 
     def zeroed(self, nbytes: int, store: Store | None = None) -> Instance | None:
-        """Allocate memory that the system zeroes on first touch; None if there is none."""
+        """Memory for a store, all zero, that nobody had to clear; None where that is not to be had."""
         ...
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> Instance:
-        """Wrap the memory of a C-contiguous array without copying; the instance keeps the array alive."""
+        """The memory of a C-contiguous array, not copied; the array is kept alive."""
         ...
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
@@ -332,21 +331,21 @@ class Runtime(Protocol):
         ...
 
     def fence(self) -> None:
-        """Wait until everything submitted has ended."""
+        """Wait until everything submitted is done."""
         ...
 
     def release(self, instance: Instance) -> None:
-        """Free an instance: nothing submitted from now on uses it."""
+        """Nothing submitted from now on uses the instance."""
         ...
 
     def flags(self) -> int:
-        """Floating-point exceptions raised since the last call; valid after a fence."""
+        """Floating-point exceptions of what ran since last asked; ask after a fence."""
         ...
 
     def mark(self) -> int:
-        """A position in the stream of launches, for `fate`."""
+        """A number for `fate`, taken before something is submitted."""
         ...
 
     def fate(self, mark: int) -> Fate:
-        """What an interrupt, raised while launches after `mark` were submitted, left of them."""
+        """What became of what was submitted since a mark, when an interrupt came out of submitting it."""
         ...

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Any
 
 import numpy
 import pytest
 
+import diffuse.numpy as np
 from diffuse.numpy.arrays.array import ndarray
 from diffuse.numpy.ops import folds, reductions
 from diffuse.numpy.ops.creation import arange, ones, zeros
 from diffuse.numpy.ops.operands import wrap
+from diffuse.settings import using
 
 pytestmark = pytest.mark.usefixtures("threshold")
 
@@ -165,3 +168,27 @@ def test_results_feed_later_work_without_waiting() -> None:
     normed = (x - x.mean()) / x.std()
     plain = numpy.arange(100000.0)
     close(normed, (plain - plain.mean()) / plain.std())
+
+
+@pytest.mark.parametrize("first, second", [("D", "D"), ("F", "F"), ("D", "d"), ("f", "D"), ("F", "l")])
+def test_vdot_conjugates_its_first_operand(first: str, second: str) -> None:
+    rng = numpy.random.default_rng(2)
+    x, y = ((rng.standard_normal((40, 50)) * 9 + 1j * rng.standard_normal((40, 50))) for _ in "xy")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", numpy.exceptions.ComplexWarning)
+        x, y = x.astype(first), y.astype(second)
+    got, want = np.vdot(wrap(x.copy())[::2], wrap(y.copy())[::2]), numpy.vdot(x[::2], y[::2])
+    assert got.dtype == want.dtype and abs(complex(got) - want) <= 1e-5 * abs(want)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("shape", [(700,), (20, 30)])
+def test_norms_of_small_arrays_have_numpys_bits(dtype: str, shape: tuple[int, ...]) -> None:
+    rng = numpy.random.default_rng(3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", numpy.exceptions.ComplexWarning)
+        plain = (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype)
+    with using(small=10_000):
+        for options in ({}, {"axis": 0}, {"axis": -1, "ord": 1}, {"keepdims": True}):
+            got, want = np.linalg.norm(wrap(plain.copy()), **options), numpy.linalg.norm(plain, **options)
+            assert got.dtype == want.dtype and (numpy.asarray(got) == want).all()

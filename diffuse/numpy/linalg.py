@@ -12,6 +12,7 @@ from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.calculus import cross as _cross
 from diffuse.numpy.ops.creation import asanyarray as _asanyarray
+from diffuse.numpy.ops.functions import small as _small
 from diffuse.numpy.ops.manipulation import diagonal as _diagonal
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
 from diffuse.numpy.ops.manipulation import named as _named
@@ -25,6 +26,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if not isinstance(a, _Array) or a.dtype.kind not in "fc" or not a.size:  # type: ignore[attr-defined]
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     vector: Any = a
+    if _small(vector):
+        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
         flat = vector.ravel(order="K")
         if flat.dtype.kind == "c":

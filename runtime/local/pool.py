@@ -1,13 +1,12 @@
-"""A pool of native threads, which runs launches (kernel, parameter block, points) in submission order.
+"""A pool of native threads: launches (kernel address, block, points) in, kernels run in submission order.
 
-The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process: no C compiler
-is needed, and no thread of the pool ever touches Python or its lock.
+The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process, so that no C
+compiler is needed and no thread of the pool ever touches Python or its lock.
 
-One word, the *ticket*, orders everything: its high bits are the number of the running launch (and so of the
-launches that have ended), its low bits the next unclaimed point of it.  A point is claimed by one
-compare-and-swap of the ticket.  Values of the ticket never repeat, so a stale value cannot claim a point of
-another launch (no ABA problem).  The thread that ends the last point runs the kernel's `finish` and advances
-the ticket.
+One word, the *ticket*, orders everything: its high bits say which launch is running (and so how many are
+done), its low bits which of its points is claimed next.  A point is claimed by one compare-and-swap of
+the ticket; a value of the ticket never comes back, so a thread that read it long ago cannot claim a point
+of another launch.  The thread that ends the last point runs the kernel's `finish` and moves the ticket on.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-"""Synchronous signals, which a thread raises itself."""
+"""Signals that a thread sends to itself."""
 
 SLICE = 50_000_000
-"""Nanoseconds that a wait sleeps at most before Python checks for signals."""
+"""Nanoseconds a wait sleeps at most before Python looks for signals."""
 
 
 def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
-    """Compile LLVM IR and return the addresses of these functions.  The code is never unloaded: threads may
-    execute it until the process ends."""
+    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone.
+    Returns the addresses of its functions of these names."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -66,13 +65,13 @@ class Entry:
         start = time.perf_counter_ns()
         rest(1000)
         self.pauses = 1_000_000 / (time.perf_counter_ns() - start)
-        """Pause instructions per microsecond: processors differ by a factor of ten."""
+        """Looks a microsecond of spinning has: processors differ by a factor of ten."""
         self.worker: int = found["worker"]
 
 
 @cache
 def entry(portable: bool = False) -> Entry:
-    """The entry points, compiled once a process; a second caller waits for the first."""
+    """The native functions, compiled once a process: whoever comes second waits for the first."""
     return worker.call(_entry, portable)
 
 
@@ -82,7 +81,7 @@ def _entry(portable: bool = False) -> Entry:
 
 
 class Threads:
-    """The memory and the threads of a pool, which live until the threads have ended."""
+    """The pool's memory and threads: what must live until the threads have ended."""
 
     def __init__(self, count: int, depth: int, spin: float, portable: bool) -> None:
         self.count, self.spin, self.portable = count, spin, portable
@@ -100,7 +99,7 @@ class Threads:
 
     @property
     def entry(self) -> Entry:
-        """The entry points, compiled at the first launch: a program may never need them."""
+        """The machine code; made when the first launch comes, not before: a program may never need it."""
         return entry(self.portable)
 
     def field(self, kind: Any, name: str) -> Any:
@@ -111,7 +110,7 @@ class Threads:
         worker.shielded(self._start)
 
     def _start(self) -> None:
-        """Create the threads with signals blocked, so that Python's threads handle all but faults."""
+        """With signals blocked: those that are not faults are Python's business."""
         if self.started:
             return
         self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
@@ -130,12 +129,12 @@ class Threads:
         self.started = True
 
     def wait(self, sequence: int) -> None:
-        """Return when `sequence` launches have ended.  An interrupt changes nothing."""
+        """Return when `sequence` launches are done.  An interrupt leaves everything as it is."""
         while not self.entry.wait(self.address, sequence, SLICE):
             pass
 
     def purge(self) -> None:
-        """Release the objects that launches which have ended kept alive."""
+        """Let go of what launches that are done had kept."""
         # One thread at a time, or the second would drop what the first has not judged.  What is dropped may
         # come back here through a finalizer: it is turned away too.  A flag and no lock: neither a thread nor
         # an interrupt comes between looking at it and setting it, but one may follow on a call of `acquire`.
@@ -175,7 +174,7 @@ class Threads:
         self.entry.empty(self.address)
 
     def orphan(self) -> None:
-        """Forget the threads, and the launches that only they could run, in a forked child."""
+        """In a forked child, where the threads do not exist: forget them, and what only they could finish."""
         self.started = False
         self.handles.clear()
         self.kept.clear()
@@ -187,9 +186,9 @@ class Threads:
 class Pool:
     """Native threads that run launches one after another, the points of each launch in parallel.
 
-    Points run on `count` threads and on any thread that waits; with `count` 0, launches run when a thread
-    waits.  `spin` is how many microseconds a thread polls for work before it sleeps.  Submitting relies on
-    Python's lock: a pool does not support several free-threaded submitters.
+    `count` threads, and any thread that waits, run points; with `count` 0 launches run when someone waits.
+    `spin` is how many microseconds a thread looks for work before it sleeps.  Submitting relies on Python's
+    lock: one pool is not for several free-threaded submitters.
     """
 
     def __init__(self, count: int, depth: int = 256, spin: float = 50.0, portable: bool = False) -> None:
@@ -203,14 +202,14 @@ class Pool:
         _pools.add(threads)
 
     def start(self) -> None:
-        """Create the threads now instead of at the first launch."""
+        """Create the threads now; the first launch does so otherwise."""
         self._submit = self.threads.entry.submit
         self.threads.start()
 
     def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
-        """Queue a launch and return its number, counted from 1.
+        """Queue a launch; returns how many launches were submitted up to it.
 
-        `block` is copied; `keep` is kept alive until the launch has run.  Waits only if the queue is full.
+        `block` is copied.  `keep` is held until the launch has run.  Waits only when the queue is full.
         """
         threads = self.threads
         if not threads.started:
@@ -231,12 +230,12 @@ class Pool:
         return sequence
 
     def keep(self, thing: object) -> None:
-        """Keep an object alive until everything submitted so far has ended."""
+        """Hold something until everything submitted so far is done."""
         self.threads.kept.append((self.submitted, thing))
         self.threads.purge()
 
     def _blocked(self, code: int, points: int, size: int) -> None:
-        """Wait for room in a full queue, or raise the error that the launch was refused for."""
+        """Make room in a full queue, or say what is wrong with the launch."""
         if code == native.BAD_POINTS:
             raise ValueError(f"points={points}: a launch has between 1 and {native.MOST_POINTS} points")
         if code == native.NO_MEMORY:
@@ -252,17 +251,17 @@ class Pool:
         return int(self.threads.ticket.value) >> native.POINT_BITS
 
     def wait(self, sequence: int) -> None:
-        """Return when the launch of this number, and all before it, have ended."""
+        """Return when the launch that `submit` numbered `sequence`, and all before it, are done."""
         if self.completed < sequence:
             self.threads.wait(sequence)
 
     def fence(self) -> None:
-        """Return when everything submitted has ended."""
+        """Return when everything submitted is done."""
         self.wait(self.submitted)
         self.threads.purge()
 
     def flags(self) -> int:
-        """Floating-point exceptions raised by kernels since the last call; valid after a fence."""
+        """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
         raw = int(self.threads.flags.value)
         self.threads.flags.value = 0
         return raised(raw)

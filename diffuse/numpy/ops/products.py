@@ -112,8 +112,11 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 @asking(numpy.vdot)
 def vdot(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
-    if not _plain(x, y) or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu" or x.size != y.size:
+    kinds = {x.dtype.kind, y.dtype.kind}
+    if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size:
         return fallback.call(numpy.vdot, (x, y), {}, "numpy.vdot", "library")
+    if "c" in kinds:
+        return UFUNCS["multiply"](UFUNCS["conjugate"](x.ravel()), y.ravel()).sum()
     return folds.product(x.ravel(), y.ravel())
 
 

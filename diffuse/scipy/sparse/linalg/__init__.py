@@ -1,7 +1,8 @@
 """Drop-in scipy.sparse.linalg: `import diffuse.scipy.sparse.linalg`.
 
-Solvers, operators and norms in array code over Diffuse arrays, which fuse with what the program does; every
-other name is SciPy's own, wrapped so that Diffuse arrays and sparse arrays go in and come out.
+Solvers and operators are SciPy's own code, executed over Diffuse's arrays, so that they fuse with what the
+program does; every other name is SciPy's own, wrapped so that Diffuse arrays and sparse arrays go in and come
+out.
 """
 
 from __future__ import annotations
@@ -11,16 +12,18 @@ from typing import Any
 import scipy.sparse.linalg as _real
 
 from diffuse.scipy.sparse.linalg import conversion as _conversion
-from diffuse.scipy.sparse.linalg.conjugate import bicg as bicg
-from diffuse.scipy.sparse.linalg.conjugate import cg as cg
-from diffuse.scipy.sparse.linalg.generalized import gmres as gmres
-from diffuse.scipy.sparse.linalg.interface import LinearOperator as LinearOperator
-from diffuse.scipy.sparse.linalg.least import lsqr as lsqr
-from diffuse.scipy.sparse.linalg.matrices import aslinearoperator as aslinearoperator
-from diffuse.scipy.sparse.linalg.minimal import minres as minres
 from diffuse.scipy.sparse.linalg.norm import norm as norm
-from diffuse.scipy.sparse.linalg.squared import bicgstab as bicgstab
-from diffuse.scipy.sparse.linalg.squared import cgs as cgs
+from diffuse.scipy.sparse.linalg.operators import aslinearoperator as aslinearoperator
+from diffuse.scipy.sparse.linalg.solvers import recorder as _recorder
+from diffuse.scipy.sparse.linalg.solvers import solver as _solver
+from diffuse.scipy.sparse.linalg.sources import LinearOperator as LinearOperator
+from diffuse.scipy.sparse.linalg.stabilised import bicgstab as _bicgstab
+
+cg, bicg, cgs, gmres = [_solver("_isolve.iterative", _name) for _name in ("cg", "bicg", "cgs", "gmres")]
+bicgstab = _solver("_isolve.iterative", "bicgstab", _bicgstab)
+minres = _solver("_isolve.minres", "minres")
+lsqr, lsmr = _solver("_isolve.lsqr", "lsqr"), _solver("_isolve.lsmr", "lsmr")
+qmr, tfqmr = _recorder("_isolve.iterative", "qmr"), _recorder("_isolve.tfqmr", "tfqmr")
 
 __all__ = [*_real.__all__]
 

@@ -7,7 +7,6 @@ NumPy's; results come back as Diffuse's.  One warning a call site says so, by th
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -19,29 +18,12 @@ import diffuse.numpy as np
 from diffuse.numpy.arrays import base
 from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.conversion import Lowering
+from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator
 from diffuse.scipy.sparse.state import CLASSES, Sparse
 from diffuse.settings import config
 
 NAME = "scipy.sparse.linalg"
 PRODUCTS = ("matvec", "rmatvec", "matmat", "rmatmat")
-
-
-class Operator:
-    """What `interface.LinearOperator` is to this module."""
-
-    dtype: Any
-    shape: Any
-    matrix: Any = None
-    """The matrix that an operator stands for, if it is one."""
-
-
-def is_integer(x: Any) -> bool:
-    """A whole number of Python's or NumPy's, as `operator.index` takes it; no truth value."""
-    try:
-        operator.index(x)
-    except TypeError:
-        return False
-    return not isinstance(x, bool)
 
 
 def vector(x: Any) -> Any:
@@ -79,7 +61,7 @@ class Conversion(Lowering):
         """Stored elements of the largest sparse array, rows of the largest operator."""
 
     def lowered(self, value: Any) -> Any:
-        if isinstance(value, Operator):
+        if isinstance(value, LinearOperator):
             self.work = max(self.work, value.shape[0])
             return self._operator(value)
         if is_sparse(value):
@@ -88,15 +70,15 @@ class Conversion(Lowering):
 
     def _operator(self, value: Any) -> Any:
         """An operator of SciPy's with our products."""
-        if value.matrix is not None:
-            return scipy.sparse.linalg.aslinearoperator(self.lowered(value.matrix))
+        if isinstance(value, MatrixLinearOperator):
+            return scipy.sparse.linalg.aslinearoperator(self.lowered(value.A))
         products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
         return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
 
     def raised(self, value: Any) -> Any:
         if type(value).__name__ == "SuperLU":
             return Factorization(value)
-        if callable(value) and not isinstance(value, type | Operator):
+        if callable(value) and not isinstance(value, (type, LinearOperator)):
             return _solving(value)
         return super().raised(value)
 

@@ -1,0 +1,90 @@
+"""`LinearOperator` over Diffuse's arrays: SciPy's class, executed by `sources`, and what becomes one.
+
+Vectors that go into a user's function and come out of it are lazy arrays, so that a `matvec` written in array
+code is recorded and fuses with the solver's own operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import scipy.sparse.linalg
+
+import diffuse.numpy as np
+from diffuse.scipy.sparse.linalg import conversion
+from diffuse.scipy.sparse.linalg.conversion import PRODUCTS
+from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator, load
+from diffuse.scipy.sparse.linalg.watch import Watch
+from diffuse.scipy.sparse.state import Sparse
+
+
+class ForeignOperator(LinearOperator):
+    """An operator or a sparse matrix of SciPy's, whose products see NumPy arrays."""
+
+    def __init__(self, A: Any) -> None:
+        self.A = self.real = scipy.sparse.linalg.aslinearoperator(A)
+        super().__init__(self.real.dtype, A.shape)
+        self.args = (A,)
+
+    @staticmethod
+    def _called(name: str) -> Callable[[Any, Any], Any]:
+        def product(self: Any, x: Any) -> Any:
+            found = conversion.call(getattr(self.real, name), (x,), {})
+            return found if found is x else np.array(found)  # it may be a buffer that is used again
+
+        return product
+
+    _matvec, _rmatvec, _matmat, _rmatmat = map(_called, PRODUCTS)
+
+
+def aslinearoperator(A: Any) -> Any:
+    if isinstance(A, scipy.sparse.linalg.LinearOperator) or conversion.is_scipys(A):
+        return ForeignOperator(A)
+    return load("_interface").aslinearoperator(A)
+
+
+def operand(A: Any) -> Any:
+    """The operator of a solver, which takes its products again and again: they are recorded if they can be.
+
+    A matrix of NumPy's or SciPy's is copied, for operations on what the program holds too run at once.
+    """
+    if isinstance(A, numpy.ndarray) and A.ndim <= 2:
+        A = np.array(A)
+    elif isinstance(A, scipy.sparse.linalg.LinearOperator) and conversion.is_scipys(getattr(A, "A", None)):
+        A = conversion.recorded(A.A)
+    elif conversion.is_scipys(A):
+        A = conversion.recorded(A)
+    return aslinearoperator(A)
+
+
+class Observed(LinearOperator):
+    """An operator of a solver whose products a `watch.Watch` sees; `given` is what the program passed."""
+
+    def __init__(self, watch: Watch, key: str, given: Any) -> None:
+        real = operand(given)
+        super().__init__(real.dtype, real.shape)
+        self.waits = isinstance(real, ForeignOperator)
+        """Do its functions see NumPy arrays, so that each product waits for its operand?"""
+        if isinstance(real, MatrixLinearOperator) and isinstance(real.A, Sparse):
+            self.matvec = watch.multiplied(key, lambda: real.A)
+            self.rmatvec = watch.multiplied(key + "H", lambda: real.H.A)
+        else:
+            self.matvec = watch.observed(key, real.matvec)
+            self.rmatvec = watch.observed(key + "H", real.rmatvec)
+        for name in ("psolve", "rpsolve"):  # a preconditioner that A brings along
+            if hasattr(given, name):
+                setattr(self, name, watch.observed("M" if name == "psolve" else "MH", getattr(given, name)))
+
+    def _matvec(self, x: Any) -> Any:
+        return self.matvec(x)
+
+
+class Identity(LinearOperator):
+    """No preconditioner: products are their operands."""
+
+    def _matvec(self, x: Any) -> Any:
+        return x
+
+    matvec = rmatvec = _matvec

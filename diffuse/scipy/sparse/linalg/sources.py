@@ -1,0 +1,105 @@
+"""Modules of SciPy that are written in Python, executed a second time with Diffuse as their NumPy and SciPy.
+
+The solvers and operators of `scipy.sparse.linalg` are array programs.  Their code is read from where SciPy
+is installed and executed in modules of our own, in which `import numpy` gives `diffuse.numpy` and `import
+scipy` gives `diffuse.scipy`: what they compute is recorded, and fuses with what the program does.  What
+Diffuse does not have is SciPy's own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import sys
+from collections.abc import Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import diffuse.numpy as np
+from diffuse.scipy.sparse.linalg import basis, watch
+
+ROOM = "scipy.sparse.linalg."
+MODULES = ("_interface", "_norm", "_isolve.utils", "_isolve.iterative", "_isolve.minres", "_isolve.lsqr",
+           "_isolve.lsmr", "_isolve.tfqmr")
+"""The modules that are executed again, by their names below ROOM."""
+
+
+class Namespace(ModuleType):
+    """A module of Diffuse's with some of its functions replaced."""
+
+    def __init__(self, real: Any, **replaced: Any) -> None:
+        super().__init__(real.__name__)
+        self._real = real
+        vars(self).update(replaced)
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._real, name)
+        setattr(self, name, value)
+        return value
+
+
+_linalg = Namespace(np.linalg, norm=watch.norm)
+NUMPY = {"numpy.linalg": _linalg,
+         "numpy": Namespace(np, linalg=_linalg, dot=watch.dot, vdot=watch.vdot, empty=basis.empty,
+                            zeros=basis.zeros)}
+"""NumPy for the modules executed here: norms and products are watched (see `watch`)."""
+
+
+def load(name: str) -> Any:
+    """The module `scipy.sparse.linalg.<name>` over Diffuse's arrays."""
+    ours = f"diffuse.{ROOM}{name}"
+    if ours not in sys.modules:
+        spec: Any = importlib.util.find_spec(ROOM + name)
+        module = sys.modules[ours] = ModuleType(ours)
+        module.__spec__ = ModuleSpec(ours, None, origin=spec.origin)
+        module.__file__, module.__package__ = spec.origin, ours.rpartition(".")[0]
+        vars(module)["__builtins__"] = vars(builtins) | {"__import__": _import, "type": _type}
+        exec(spec.loader.get_code(spec.name), vars(module))
+    return sys.modules[ours]
+
+
+def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
+            fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
+    """`__import__` of these modules."""
+    if level:
+        assert globals is not None
+        name = importlib.util.resolve_name("." * level + name, globals["__package__"])
+        name = name.removeprefix("diffuse.")
+    if name.startswith(ROOM) and name.removeprefix(ROOM) in MODULES:
+        return load(name.removeprefix(ROOM))
+    if name.partition(".")[0] == "numpy":
+        return NUMPY[name if fromlist else "numpy"]
+    if name.partition(".")[0] != "scipy":
+        return builtins.__import__(name, globals, locals, fromlist, level)
+    if not fromlist:
+        return importlib.import_module("diffuse.scipy")
+    try:
+        return importlib.import_module("diffuse." + name)
+    except ModuleNotFoundError:
+        return importlib.import_module(name)
+
+
+def _type(x: Any, *more: Any) -> Any:
+    """`type`, but for a lazy scalar the NumPy type that it stands for."""
+    return type(x, *more) if more else x.__class__
+
+
+if TYPE_CHECKING:
+    class LinearOperator:
+        """What SciPy's class is to a type checker."""
+
+        dtype: Any
+        shape: Any
+        matvec: Any
+        rmatvec: Any
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            """A subclass passes (dtype, shape), everybody else a shape and functions."""
+
+        def __getattr__(self, name: str) -> Any:
+            """Products, adjoints and sums."""
+else:
+    LinearOperator = load("_interface").LinearOperator
+MatrixLinearOperator: Any = load("_interface").MatrixLinearOperator
