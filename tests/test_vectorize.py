@@ -282,6 +282,18 @@ def test_variables_of_the_program_are_read_at_each_call() -> None:
     assert scaled(np.ones(3)).tolist() == scaled(np.ones((3, 1))).ravel().tolist() == [5.0] * 3
 
 
+def test_variables_that_are_diffuses_are_numpys_to_numba() -> None:
+    from diffuse.numpy import exp
+
+    x = np.linspace(0.0, 1.0, 50)
+    mean = x.mean()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = vectorize(lambda v: np.sin(v) * exp(v) + np.pi - mean)(x)
+    plain = numpy.asarray(x)
+    assert numpy.allclose(numpy.asarray(found), numpy.sin(plain) * numpy.exp(plain) + numpy.pi - plain.mean())
+
+
 def several(x: float) -> tuple[float, float]:
     return x, x + 1
 

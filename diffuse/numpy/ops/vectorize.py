@@ -19,7 +19,7 @@ import inspect
 import sys
 from functools import cached_property
 from operator import is_not
-from types import FunctionType
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 import numpy
@@ -193,7 +193,7 @@ class vectorize(numpy.vectorize):
         found = self._known.get(types)
         if found is None:
             try:
-                found = numba_frontend.translate(self._function, types)
+                found = numba_frontend.translate(_with_numpys(self._function), types)
             except Refused as refusal:
                 found = refusal
             self._known[types] = found
@@ -254,6 +254,25 @@ def _variables(function: FunctionType) -> list[Any]:
         except ValueError:  # not assigned yet
             found.append(missing)
     return found
+
+
+def _with_numpys(function: FunctionType) -> FunctionType:
+    """The function as it is under NumPy: with NumPy's own modules, ufuncs and scalars in its variables."""
+    names = {**function.__globals__}
+    names.update((name, _numpys(names[name])) for name in function.__code__.co_names if name in names)
+    try:
+        cells = tuple([CellType(_numpys(cell.cell_contents)) for cell in function.__closure__ or ()])
+    except ValueError:
+        raise Refused("it reads a variable that has no value yet") from None
+    return FunctionType(function.__code__, names, function.__name__, function.__defaults__, cells)
+
+
+def _numpys(value: Any) -> Any:
+    if type(value) is ModuleType and value.__name__.startswith("diffuse."):
+        return sys.modules.get(value.__name__.removeprefix("diffuse."), value)
+    if isinstance(value, Array) and not value.form.ndim:
+        return host(value)[()]
+    return value.numpy if isinstance(value, numpy.ufunc) and type(value) is not numpy.ufunc else value
 
 
 def _report(raised: list[str], name: str) -> None:
