@@ -145,7 +145,8 @@ def test_bad_tasks_are_refused_at_the_call() -> None:
 
 @pytest.mark.parametrize("name, words", [
     ("untyped", "float64 in argument 1 of int32"), ("short", "takes 2 inputs, not 1"),
-    ("unknown", "'no_such_op' is no op"), ("greedy", "its body is not well formed")])
+    ("unknown", "'no_such_op' is no op"), ("greedy", "its body is not well formed"),
+    ("idle", "leaves an output as it is"), ("binary", "'test_library.binary' takes 2 inputs, not 1")])
 def test_a_body_that_does_not_type_check_is_refused_at_the_call(name: str, words: str) -> None:
     def body(b: library.Builder) -> None:
         x = b.input(0)
@@ -158,8 +159,10 @@ def test_a_body_that_does_not_type_check_is_refused_at_the_call(name: str, words
                 b.store(b.emit("no_such_op", "float64", x))
             case "greedy":
                 b.store(b.input(7))
+            case "idle":
+                b.emit("exp", "float64", x)
 
-    declared(name, body=body)
+    declared(name, arity=2 if name == "binary" else 1, body=body)
     x, out = vector(numpy.ones(N)), library.create((N,), "int32" if name == "untyped" else "float64")
     for _ in range(2):
         with pytest.raises(TypeError) as raised:

@@ -1,7 +1,7 @@
-"""From the tasks of a prefix to one body: their fragments in program order, stores renamed to slots.
+"""Compose the tasks of a prefix into one kernel body: a loop for each task, then the passes (passes.py).
 
-Everything here is a function of the canonical form, and of which scalars are said to be equal: the same tasks
-over other stores, extents and scalar values compose to an equal body.
+The body depends on the canonical form of the tasks and on which scalars are said to be equal, and on nothing
+else: isomorphic tasks over other stores, extents and scalar values have an equal body.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Composition(NamedTuple):
 
 
 class _Names:
-    """Slots, views, spaces, arguments and scalars of some tasks, numbered by first use."""
+    """The numbers of slots, views, spaces, arguments and scalars, by their first use in the tasks."""
 
     def __init__(self, tasks: Sequence[IndexTask]) -> None:
         self.tasks = tasks
@@ -64,7 +64,7 @@ class _Names:
         return found
 
     def argument(self, number: int, position: int, space: int) -> int:
-        """The argument that one access of one task is."""
+        """The argument for one access of one task."""
         task = self.tasks[number]
         access = task.accesses[position]
         slot = self.slots.setdefault(access.store.id, len(self.slots))
@@ -96,7 +96,7 @@ class _Names:
 
 def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = None
           ) -> dict[Source, Source]:
-    """Scalars that are equal by element type and bits: all but the first of each kind, with that first one.
+    """Map each duplicate scalar, of equal element type and bits, to its first occurrence.
 
     A kernel that takes equal scalars for one shares what is computed with them, and has fewer values to hold.
     But values are data and may differ the next time: `before` says what was equal until now, and only such
@@ -115,7 +115,7 @@ def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = N
 
 
 def bits(scalar: Scalar) -> object:
-    """What scalars of one element type have in common if their bits are equal, and only then."""
+    """A hashable value that scalars of one element type share if and only if their bits are equal."""
     _, dtype, value = scalar
     if dtype[0] == "f":  # of whose zeros and NaNs there are several
         return struct.pack("d", value)
@@ -124,7 +124,7 @@ def bits(scalar: Scalar) -> object:
 
 def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
             equal: Mapping[Source, Source] = MappingProxyType({})) -> Composition:
-    """Turn the tasks of a prefix into one body: a loop for each task, then the passes.
+    """Compose tasks, of which the stores `temporaries` are seen by nobody afterwards.
 
     Scalars that are `equal` (see `alike`) become one scalar of the body.
     """
@@ -154,7 +154,11 @@ def _space(task: IndexTask, domain: Point) -> Space:
 def verify(task: IndexTask) -> None:
     """Raise TypeError unless a task's operation writes a well-formed body for its element types."""
     try:
-        check(_written(_Names([task]), {}), "declaration")
+        body = _written(_Names([task]), {})
+        check(body, "declaration")
+        stored = {k for op in body.loops[0].ops if op.kind in ("store", "reduce") for k in op.arguments}
+        if any(a.privilege is not Privilege.READ and k not in stored for k, a in enumerate(body.arguments)):
+            raise ValueError("it leaves an output as it is: expected a store() or a reduce() to each")
     except (TypeError, ValueError, LookupError) as error:
         raise TypeError(f"operation {task.operation!r} on {', '.join(task.signature)}: its body is not well "
                         f"formed ({error}): mend what was declared for it") from error
@@ -171,7 +175,7 @@ def _written(names: _Names, equal: Mapping[Source, Source]) -> Body:
 
 
 def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
-    """What one task computes."""
+    """The loop of one task, written by its operation."""
     task, space = names.tasks[number], names.space(number)
     scalars = {s.position: k for k, s in enumerate(task.scalars)}
     reads = [k for k, a in enumerate(task.accesses) if a.privilege is Privilege.READ]
@@ -192,7 +196,7 @@ def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
 
 
 def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
-    """Number arguments, scalars and spaces by first use in the loops, and say what is done to arguments."""
+    """Renumber arguments, scalars and spaces by first use in the loops, and derive the privileges."""
     arguments: dict[int, int] = {}
     scalars: dict[int, int] = {}
     spaces: dict[int, int] = {}

@@ -23,8 +23,8 @@ Kinds of `Op`:
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
-    otherwise a NumPy ufunc ("add", "exp", "where", "clip" ...) computing in the dtypes of its args,
-              with a result of `dtype`
+    otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
+              of its args, with a result of `dtype`
 """
 
 from __future__ import annotations

@@ -65,6 +65,8 @@ class Operation(NamedTuple):
 
     def write(self, b: Builder) -> None:
         """Write the operation's fragment."""
+        if len(b.inputs) != self.arity:
+            raise TypeError(f"{self.name!r} takes {self.arity} inputs, not {len(b.inputs)}")
         if self.body is not None:
             self.body(b)
         else:
@@ -120,7 +122,7 @@ def result(name: str, inputs: tuple[str, ...]) -> str:
     if len(inputs) != row.arity:
         raise TypeError(f"{name!r} takes {row.arity} inputs, not {len(inputs)}")
     if not INPUTS[row.inputs](inputs):
-        raise TypeError(f"{name!r} takes inputs that are {row.inputs}, not {', '.join(inputs)}")
+        raise TypeError(f"{name!r} takes inputs that are {row.inputs}, not {', '.join(inputs)}: cast them")
     match row.result:
         case "first" | "last":
             return inputs[-1 if row.result == "last" else 0]

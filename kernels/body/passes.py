@@ -1,11 +1,12 @@
-"""The passes from a body with one loop per task to the body that is compiled: each a function, body to body.
+"""Compiler passes over kernel bodies, each a function from body to body.
+
+They run on what composition makes, a loop for each task, in the order of `PASSES`; each may rely on those
+before it.
 
 Task fusion asked whether *points* communicate; loop fusion asks whether *elements* do.  Two loops may become
 one if each pair of conflicting accesses is to the same element at the same iteration, or never meets.  The
 passes after it look at one loop at a time, in which no two arguments share elements any more.  Together they
 turn a temporary into a name that loses its subscript.
-
-Passes rely on those before them: see `PASSES`.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Facts(NamedTuple):
     """Slots that nobody sees after the body."""
 
 
-class Group:
-    """Loops that become one, and what they touch."""
+class FusedLoop:
+    """A loop that is made of several, and what it touches."""
 
     def __init__(self, loop: Loop, alone: bool) -> None:
         self.space, self.order, self.alone = loop.space, loop.order, alone
@@ -52,23 +53,24 @@ class Group:
 
 def fuse_loops(body: Body, facts: Facts) -> Body:
     """Move each loop into the last loop before it that it may join, but past none that it depends on."""
-    groups: list[Group] = []
+    fused: list[FusedLoop] = []
     for loop in body.loops:
         touched = _touched(body.arguments, loop.ops)
         alone = any(op.kind == "scan" for op in loop.ops)
         home = None
-        for group in reversed(groups):
-            same = _same_elements(facts, group.touched, touched)
-            if same is not False and group.space == loop.space and not alone and not group.alone:
-                home = group
+        for candidate in reversed(fused):
+            same = _same_elements(facts, candidate.touched, touched)
+            if (same is not False and candidate.space == loop.space and not alone
+                    and not candidate.alone):
+                home = candidate
                 break
             if same is not None:
                 break
         if home is None:
-            home = Group(loop, alone)
-            groups.append(home)
+            home = FusedLoop(loop, alone)
+            fused.append(home)
         home.add(loop.ops, touched)
-    return _with(body, [Loop(group.space, group.order, tuple(group.ops)) for group in groups])
+    return _with(body, [Loop(loop.space, loop.order, tuple(loop.ops)) for loop in fused])
 
 
 def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
@@ -81,9 +83,9 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
 
 
 def _same_elements(facts: Facts, before: Touched, after: Touched) -> bool | None:
-    """Are conflicting accesses to the same element at the same iteration?  None if no elements conflict.
+    """Do the conflicting accesses of two loops meet at the same iteration only?  None if there are none.
 
-    The result of a reduction is there when its loop has ended: no access to it is at the same iteration.
+    The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
     """
     found = None
     if before.keys().isdisjoint(after):
@@ -103,7 +105,7 @@ def _same_elements(facts: Facts, before: Touched, after: Touched) -> bool | None
 
 
 def forward_stores(body: Body, facts: Facts) -> Body:
-    """Use the value that was stored in the place of a later load from the same argument."""
+    """Replace a load by the value that was stored to its argument before."""
     def forwarded(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         stored: dict[int, int] = {}
@@ -119,8 +121,10 @@ def forward_stores(body: Body, facts: Facts) -> Body:
 
 
 def share_expressions(body: Body, facts: Facts) -> Body:
-    """Use the first of equal ops in the place of the others.  No load that is used follows a store to its
-    argument: such loads are forwarded."""
+    """Compute equal expressions once.
+
+    Loads may be shared: no load that is still used follows a store to its argument, since it was forwarded.
+    """
     def shared(ops: Ops) -> Iterable[Op]:
         names: dict[int, int] = {}
         firsts: dict[Op, int] = {}
@@ -135,9 +139,9 @@ def share_expressions(body: Body, facts: Facts) -> Body:
 
 
 def drop_dead_stores(body: Body, facts: Facts) -> Body:
-    """Store what is left when a loop ends, and nothing to temporaries that no other loop reads.
+    """Drop stores that are overwritten, and stores and reductions to temporaries that no other loop reads.
 
-    Since loads are forwarded, stores can wait for the end of the loop, where reductions follow them.
+    The stores that remain go to the end of the loop, before its reductions: loads after them were forwarded.
     """
     touched = [_touched(body.arguments, loop.ops) for loop in body.loops]
     loops = Counter(slot for slots in touched for slot in slots)
@@ -162,7 +166,7 @@ def drop_dead_stores(body: Body, facts: Facts) -> Body:
 
 
 def drop_dead_code(body: Body, facts: Facts) -> Body:
-    """Drop the ops that no store or reduction needs, and loops without any."""
+    """Drop ops that no store or reduction depends on, and empty loops."""
     def needed(ops: Ops) -> Iterable[Op]:
         wanted = [op.kind in ("store", "reduce") for op in ops]
         for number in range(len(ops) - 1, -1, -1):
@@ -175,7 +179,7 @@ def drop_dead_code(body: Body, facts: Facts) -> Body:
 
 
 def order_loops(body: Body, facts: Facts) -> Body:
-    """Make the dimension with most unit strides the innermost.
+    """Choose loop orders: the dimension along which most accesses have unit stride is the innermost.
 
     A reduction's tree is defined on the natural order, so loops that reduce keep it, and so do sparse rows,
     which go along the rows of their dense operand; a scan runs along its own dimension innermost.
