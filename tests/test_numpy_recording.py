@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import library
 from diffuse.ir import Scalar
 from diffuse.kernels.build import routines
 from diffuse.numpy.arrays import assign
@@ -29,13 +30,13 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """Every (operation, shape, inputs, outputs) that is recorded from now on."""
     engine.fence()
     seen: list[Task] = []
-    record = engine.record
+    record = library.record
 
     def spy(operation: str, signature: Any, shape: Any, inputs: Any, outputs: Any, **options: Any) -> None:
         seen.append((operation, shape, inputs, outputs))
         record(operation, signature, shape, inputs, outputs, **options)
 
-    monkeypatch.setattr(engine, "record", spy)
+    monkeypatch.setattr(library, "record", spy)
     return seen
 
 
@@ -233,9 +234,9 @@ def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: 
             time.sleep(0.05)
         return found
 
-    attach = engine.attach
+    attach = library.attach
     attached: list[Any] = []
-    monkeypatch.setattr(engine, "attach", slowly)
+    monkeypatch.setattr(library, "attach", slowly)
     x = np.array(numpy.zeros((2, 20000)))
     value = numpy.ones(20000)
     threads = [threading.Thread(target=row.__setitem__, args=(..., value)) for row in x]
