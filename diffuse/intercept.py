@@ -1,4 +1,4 @@
-"""`import numpy` and `import scipy` of the user's own files: answered by `diffuse.numpy` and `diffuse.scipy`.
+"""Import interception: `numpy` and `scipy` in the user's files mean `diffuse.numpy` and `diffuse.scipy`.
 
 Only import statements in the program and its modules are answered; the standard library and what is installed
 (SciPy's own code, matplotlib, ...) keep the real modules, and meet Diffuse arrays through NumPy's protocols.

@@ -34,7 +34,7 @@ from diffuse.ir import (
     Store,
     view,
 )
-from diffuse.ir.launch import ROWS
+from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Builder

@@ -128,7 +128,7 @@ class Worker:
         self._nudges.put(None)
 
     def _run(self) -> None:
-        """The thread: it lives as long as the process."""
+        """The body of the thread, which lives as long as the process."""
         if not self._alive.acquire(blocking=False):
             return
         self._thread = _thread.get_ident()

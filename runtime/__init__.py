@@ -1,7 +1,7 @@
-"""Where point tasks run: `base` is the protocol, `reference` its plainest meaning, `local` threads,
-`legate` the ranks of a distributed machine.
+"""Runtimes run point tasks: `base` is their protocol, `reference` defines its meaning, `local` uses the
+threads of this process, `legate` the ranks of a distributed machine.
 
-A runtime gets kernels as opaque objects (`base.Kernel`) and never learns what they compute.
+A runtime gets kernels as opaque objects (`base.Kernel`) and does not know what they compute.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RUNTIMES = ("local", "reference", "legate")
 
 
 def make(name: str, points: int | None = None) -> Runtime:
-    """The runtime called `name`; `points`: point tasks it runs at once (default: the machine's)."""
+    """Make the runtime called `name`; it runs `points` point tasks in parallel (default: the machine's)."""
     if name == "local":
         from diffuse.runtime.local.runtime import Local
 
@@ -31,8 +31,8 @@ def make(name: str, points: int | None = None) -> Runtime:
 
 
 def prepare(name: str) -> Callable[[], None] | None:
-    """Have this process ready for a runtime that is not made yet.  What cannot wait is done: several ranks
-    are alike from the program's first line on.  What may go on in the background is returned."""
+    """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
+    the program's first line; slow work for the background is returned."""
     if name == "legate":
         from diffuse.runtime.legate import ranks
 
@@ -41,8 +41,8 @@ def prepare(name: str) -> Callable[[], None] | None:
 
 
 def start(name: str) -> None:
-    """Start what a runtime runs on, if that can be done only once and another library is about to do it.  No
-    threads: an import may be under way, for which their imports would wait."""
+    """Start the system under a runtime before another library starts it with other options.  It starts no
+    threads: an import may be under way, which imports on other threads would wait for."""
     if name == "legate":
         from diffuse.runtime.legate import prepare
 
@@ -50,7 +50,7 @@ def start(name: str) -> None:
 
 
 def _threads() -> None:
-    """Make the thread pool's machine code."""
+    """Compile the thread pool."""
     from diffuse.runtime.local import pool
 
     pool.entry()

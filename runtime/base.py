@@ -55,26 +55,26 @@ class MachineCode(Protocol):
 
 
 class Kernel(Protocol):
-    """What a launch runs: machine code when there is some (it may appear at any time), its meaning always."""
+    """What a launch runs: an interpreter always, machine code as soon as the compiler has finished."""
 
     @property
     def native(self) -> MachineCode | None: ...
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
-        """The block that the machine code reads."""
+        """Pack the values into the parameter block that the machine code reads."""
         ...
 
     def point(self, values: tuple[Any, ...], p: int) -> None:
-        """Run point `p`, interpreted."""
+        """Interpret point `p`."""
         ...
 
     def finish(self, values: tuple[Any, ...]) -> None:
-        """What is left to do once, after all points, interpreted."""
+        """Interpret what runs once after all points: combining the partial results of reductions."""
         ...
 
 
 class Division(Protocol):
-    """The work of a launch in smaller points, so that machine code can take over halfway."""
+    """A launch cut into smaller points, so that machine code can take over between two of them."""
 
     @property
     def values(self) -> tuple[Value, ...]: ...
@@ -84,15 +84,18 @@ class Division(Protocol):
 
     @property
     def rest(self) -> Callable[[int], tuple[Value, ...]]:
-        """From a small point to the values of a launch of what is left, over as many points as the whole."""
+        """Map the next small point to the values of a launch of the rest, over as many points as the
+        whole."""
         ...
 
 
 @runtime_checkable
 class Divisible(Kernel, Protocol):
-    """A kernel that may be able to say how its work divides."""
+    """A kernel that can cut its launches into smaller points."""
 
-    def divide(self, values: tuple[Any, ...]) -> Division | None: ...
+    def divide(self, values: tuple[Any, ...]) -> Division | None:
+        """The smaller points; None where only whole points make sense."""
+        ...
 
 
 class Instance(Protocol):
@@ -106,42 +109,41 @@ class Instance(Protocol):
 
     @property
     def private(self) -> bool:
-        """Is it certain that nobody else sees the memory, so that another store may take it over?"""
+        """Is the instance certainly the only reference to its memory, so that another store may reuse it?"""
         ...
 
     @property
     def handed(self) -> bool:
-        """Does another library hold the store as well (see `Exchange`)?  Then a copy of the host's is never
-        current."""
+        """Does another library share the store (see `Exchange`)?  The host's copy is then never current."""
         ...
 
     @property
     def scattered(self) -> bool:
-        """Is it part of another library's larger store?  Its memory has gaps then, and only its own
-        coordinates name its elements."""
+        """Is it a slice of another library's store?  Its memory then has gaps, and only views in its own
+        coordinates exist."""
         ...
 
 
 class LaunchArgument(NamedTuple):
-    """One argument of a kernel: where its address stands in the block, and which elements it names."""
+    """One argument of a launch: the elements that it accesses, and where the block holds its address."""
 
     word: int
-    """Of the block: the address; the byte strides along the iteration dimensions follow it."""
+    """The word of the block with the address; the byte strides along the iteration dimensions follow it."""
     slot: int
-    """Arguments of one store have one slot."""
+    """Arguments that access one store have the same slot."""
     storage: tuple[Point, str]
-    """Shape and element type of the store itself, of which the access may see another frame."""
+    """Shape and element type of the store itself; the access may view its memory under others."""
     access: Access
     privilege: Privilege
-    """What the kernel does there; REDUCE: `finish` alone writes it, when all points are done."""
+    """What the kernel does there; REDUCE: only `finish` writes it, after all points."""
     late: bool = False
-    """Is it the epilogue's, so that `finish` alone touches it?"""
+    """Is it an argument of the epilogue, which only `finish` accesses?"""
 
 
 class Plane(NamedTuple):
-    """Part of a scratch that points share out: [outer][middle][inner bytes], from `offset` on.
+    """An array of partial results in scratch memory: [outer][middle][inner bytes], from `offset` on.
 
-    Point p fills the indices [p * tile, (p + 1) * tile) of `middle`.
+    Point p writes the indices [p * tile, (p + 1) * tile) of `middle`.
     """
 
     offset: int
@@ -152,7 +154,7 @@ class Plane(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory for the length of a launch, whose address goes into a word of the block."""
+    """Temporary memory of a launch, whose address is written to a word of the block."""
 
     word: int
     nbytes: int
@@ -161,16 +163,16 @@ class Scratch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """What a launch touches, for a runtime that decides itself where stores lie: all but its instances.
+    """The accesses of a launch, for a runtime that places stores itself.
 
-    The same object comes back for every launch of one plan over equal views, so that what a runtime derives
-    from it is derived once (`derived` is the runtime's to fill).
+    All launches of a plan over equal views share one layout, in which the runtime caches what it derives from
+    it (`derived`).
     """
 
     arguments: tuple[LaunchArgument, ...]
     scratch: tuple[Scratch, ...]
     title: str
-    """Operations and lines, for profiles."""
+    """Names of the operations and their source lines, for profiles."""
     domain: Point = (1,)
     """The launch domain."""
     derived: dict[Any, Any] = field(default_factory=dict)
@@ -184,17 +186,17 @@ class Launch(NamedTuple):
     """Integers and floats, in the order of the kernel's block."""
     points: int
     keep: tuple[Any, ...] = ()
-    """What must stay alive until the launch has run: its instances."""
+    """Objects to keep alive until the launch has run: its instances."""
     layout: Layout | None = None
-    """For a runtime that is not `addressed`, where `values` holds offsets instead of addresses."""
+    """The accesses, where the runtime is not `addressed` and `values` holds offsets in place of addresses."""
     instances: tuple[Instance, ...] = ()
-    """Of the layout's arguments, in their order."""
+    """The instances of the layout's arguments, in their order."""
     work: int = 0
-    """Operations times elements, about."""
+    """Estimated work: operations times elements."""
 
 
 class CodeUse(Enum):
-    """What machine code is to a runtime."""
+    """How a runtime uses a kernel's machine code."""
 
     UNUSED = "launches run interpreted"
     PREFERRED = "launches run interpreted until there is machine code"
@@ -217,56 +219,56 @@ class Exchange(Protocol):
     """
 
     fenced: bool
-    """Do others see what was launched when it is done?  They see it at once otherwise: the runtime orders
-    their tasks behind ours."""
+    """Must launches have ended before another library may access the store?  Otherwise it is enough that they
+    were submitted: the runtime orders the other library's tasks after them."""
     dimensions: int
-    """Most dimensions of a store."""
+    """The largest rank of a store."""
     room: int
-    """Bytes of memory of a process, of which the library's stores take a part."""
+    """Bytes of memory that a process may use for arrays, stores included."""
 
     def hand_out(self, instance: Any) -> Any:
-        """The library's store of an instance, with its data in it, for others to read and write from now on.
-        Everything recorded on it was launched before, and is done where others wait for that."""
+        """Share the store of an instance: other libraries may read and write it from now on.  Everything
+        recorded on it was launched before, and has ended if `fenced`."""
         ...
 
     def take_back(self, instance: Any) -> None:
-        """Nobody else holds the store of an instance any more."""
+        """End the sharing of an instance's store: no other library holds it any more."""
         ...
 
     def adopt(self, store: Any, dtype: str) -> Instance:
-        """An instance over somebody else's store."""
+        """Make an instance over another library's store."""
         ...
 
     def holds(self, instance: Any, store: Any) -> bool:
-        """Is the store that of an instance?"""
+        """Is `store` the store of the instance?"""
         ...
 
     def put_back(self, instance: Any) -> None:
-        """The host wrote into its copy of a handed instance: the store gets it."""
+        """Copy the host's copy of a shared instance, to which the host wrote, to the store."""
         ...
 
     def overlap(self, one: Any, other: Any) -> bool:
-        """May two handed instances have elements in common?"""
+        """May two shared instances have elements in common?"""
         ...
 
     def nameable(self, view: View, store: Store) -> bool:
-        """Has the library a name for the part of a store that a view shows?"""
+        """Can the library express the part of a store that a view shows?"""
         ...
 
     def part(self, store: Any, view: View) -> Any:
-        """That part of the library's store."""
+        """The part of the library's store that a view shows."""
         ...
 
     def name(self, store: Any) -> str | None:
-        """What tells a store from others, views of the same memory too; None if the library does not say."""
+        """A key that is equal for equal views of one memory; None if the library has none."""
         ...
 
     def value(self, store: Any) -> NDArray[Any]:
-        """A copy of the data, for what is no store with memory of its own."""
+        """Copy the data of a store that has no memory of its own, such as a future's."""
         ...
 
     def type_name(self, store: Any) -> str | None:
-        """The element type as Diffuse calls it, if it computes in such elements."""
+        """Diffuse's name of the element type; None if it does not compute in it."""
         ...
 
 
@@ -275,42 +277,41 @@ class Runtime(Protocol):
 
     name: str
     points: int
-    """Point tasks that can run at the same time."""
+    """Point tasks that can run in parallel."""
     addressed: bool
-    """Has an instance an address that is known before a launch, and elements that lie there in row-major
-    order?"""
+    """Has an instance an address before the launch, with its elements there in row-major order?"""
     host_sees: bool
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
     code: CodeUse
-    """What machine code is to launches."""
+    """How launches use machine code."""
     ranks: int
-    """Processes that run the program together, of which each records the same tasks."""
+    """Processes that run the program together; each records the same tasks."""
 
     @property
     def pipelines(self) -> bool:
-        """Does a launch find its stores whole and in one place, so that two can run as one pass over
+        """Does a launch see whole stores in one memory, so that two fused tasks can run as one pass over
         rows?"""
         ...
 
     @property
     def exchange(self) -> Exchange | None:
-        """How stores are shared with other libraries; None where that is not to be had."""
+        """How stores are shared with other libraries; None if they cannot be."""
         ...
 
     def scratch(self, nbytes: int) -> Instance:
-        """Memory with an address, for one launch; `release` it after."""
+        """Allocate temporary memory for one launch, to be released after it."""
         ...
 
     def create(self, nbytes: int, store: Store | None = None) -> Instance:
-        """Memory for a store, contents undefined.  MemoryError leaves the runtime as it was."""
+        """Allocate memory for a store, contents undefined.  MemoryError leaves the runtime unchanged."""
         ...
 
     def zeroed(self, nbytes: int, store: Store | None = None) -> Instance | None:
-        """Memory for a store, all zero, that nobody had to clear; None where that is not to be had."""
+        """Allocate memory that the system zeroes on first touch; None if there is none."""
         ...
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> Instance:
-        """The memory of a C-contiguous array, not copied; the array is kept alive."""
+        """Wrap the memory of a C-contiguous array without copying; the instance keeps the array alive."""
         ...
 
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
@@ -331,21 +332,21 @@ class Runtime(Protocol):
         ...
 
     def fence(self) -> None:
-        """Wait until everything submitted is done."""
+        """Wait until everything submitted has ended."""
         ...
 
     def release(self, instance: Instance) -> None:
-        """Nothing submitted from now on uses the instance."""
+        """Free an instance: nothing submitted from now on uses it."""
         ...
 
     def flags(self) -> int:
-        """Floating-point exceptions of what ran since last asked; ask after a fence."""
+        """Floating-point exceptions raised since the last call; valid after a fence."""
         ...
 
     def mark(self) -> int:
-        """A number for `fate`, taken before something is submitted."""
+        """A position in the stream of launches, for `fate`."""
         ...
 
     def fate(self, mark: int) -> Fate:
-        """What became of what was submitted since a mark, when an interrupt came out of submitting it."""
+        """What an interrupt, raised while launches after `mark` were submitted, left of them."""
         ...

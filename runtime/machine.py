@@ -1,6 +1,6 @@
-"""What this machine gives to this process: kernel files and settings in, numbers out.
+"""The resources that this process may use: processors, memory and caches, from kernel files and cgroups.
 
-Every function that reads kernel files takes the `root` they lie under.
+Every function that reads kernel files takes the `root` under which they lie.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from pathlib import Path
 from diffuse import settings
 
 CACHES = {1: 32 << 10, 2: 1 << 20, 3: 16 << 20}
-"""Bytes of the data caches where the machine does not say."""
+"""Sizes assumed for the data caches where the system does not tell them."""
 
 
 def threads(root: str = "/") -> int:
-    """Threads that compute: the setting, or what affinity and the cgroup's quota leave to this process."""
+    """Threads that compute: the setting, or the processors that this process may use."""
     asked = settings.config.threads
     return asked if isinstance(asked, int) else processors(root)
 
 
 def processors(root: str = "/") -> int:
-    """Processors this process may keep busy."""
+    """Processors that affinity and the cgroup's quota leave to this process."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = cpu_quota(root)
     return allowed if quota is None else max(1, min(allowed, math.ceil(quota)))
 
 
 def cpu_quota(root: str = "/") -> float | None:
-    """Processors' worth of time that the cgroups allow; None: no quota."""
+    """The cgroups' quota of processor time, in processors; None if there is none."""
     quotas = []
     for version, folder in _groups(root, "cpu"):
         if version == 2:
@@ -47,7 +47,7 @@ def cpu_quota(root: str = "/") -> float | None:
 
 
 def memory_available(root: str = "/") -> int:
-    """Bytes that can still be touched before the system, or a cgroup's limit, would kill for memory."""
+    """Bytes that can still be touched before the out-of-memory killer of the system or of a cgroup acts."""
     free = 0
     for line in _read(Path(root, "proc/meminfo")).splitlines():
         name, _, rest = line.partition(":")
@@ -67,7 +67,7 @@ def memory_available(root: str = "/") -> int:
 
 
 def memory_total(root: str = "/") -> int:
-    """Bytes of memory that the machine, or a cgroup's limit, has for this process when nothing else runs."""
+    """Bytes of memory of the machine, or of the cgroup's limit, whatever else runs."""
     limits = [_number(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes"))
               for version, folder in _groups(root, "memory")]
     return min([os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), *(n for n in limits if n)])
@@ -75,7 +75,7 @@ def memory_total(root: str = "/") -> int:
 
 @cache
 def cache_bytes(level: int, root: str = "/") -> int:
-    """Size of a processor's data cache of this level."""
+    """The size of a processor's data cache of this level, in bytes."""
     for index in sorted(Path(root, "sys/devices/system/cpu/cpu0/cache").glob("index*")):
         if _read(index / "level").strip() == str(level) and _read(index / "type").strip() != "Instruction":
             size = _read(index / "size").strip()
@@ -85,7 +85,7 @@ def cache_bytes(level: int, root: str = "/") -> int:
 
 
 def describe(root: str = "/") -> dict[str, object]:
-    """The machine, for people."""
+    """A description of the machine for `diffuse info`."""
     return {
         "processor": _processor(root),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -106,7 +106,7 @@ def _processor(root: str) -> str:
 
 @cache
 def _groups(root: str, controller: str) -> tuple[tuple[int, Path], ...]:
-    """(version, folder) of the cgroups, innermost first, that bind this process through a controller."""
+    """(version, folder) of the cgroups, innermost first, whose controller limits this process."""
     return tuple((version, folder) for version, folder in _candidates(root, controller) if folder.is_dir())
 
 

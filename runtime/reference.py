@@ -1,7 +1,7 @@
-"""The plainest runtime: point tasks one after another, interpreted, each launch done when `launch` returns.
+"""The reference runtime: interprets point tasks one after another; a launch has ended when `launch` returns.
 
-With a `seed` the points of a launch run in a shuffled order, different each time and the same for the same
-seed: a result that depends on the order is a race that the threads of another runtime would have lost.
+With a `seed` the points of each launch run in a shuffled order, reproducible by the seed: a result that
+depends on the order is a data race on a parallel runtime.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
 
 
 class HostInstance:
-    """An instance that owns, or borrows, a NumPy array of bytes."""
+    """The memory of one store as a NumPy array of bytes, owned or borrowed."""
 
     __slots__ = ("address", "array", "nbytes")
 
     private = False
-    """Never claimed: here every store has memory of its own."""
+    """Never claimed, so that every store has memory of its own."""
     handed = scattered = False
 
     def __init__(self, array: NDArray[np.uint8]) -> None:
@@ -35,7 +35,7 @@ class HostInstance:
 
 
 def attached(array: NDArray[Any]) -> NDArray[np.uint8]:
-    """The bytes of a C-contiguous array, not copied."""
+    """View a C-contiguous array as bytes."""
     if not array.flags.c_contiguous or array.dtype.hasobject:
         raise ValueError(f"cannot attach an array of shape {array.shape}, strides {array.strides} and dtype "
                          f"{array.dtype}: it must be C-contiguous and hold no objects; "
@@ -44,7 +44,7 @@ def attached(array: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 class Reference:
-    """One point after another, on the calling thread."""
+    """Launches on the calling thread, one point after another."""
 
     name = "reference"
     addressed = host_sees = True
@@ -92,10 +92,10 @@ class Reference:
         function()
 
     def fence(self) -> None:
-        """Nothing is ever pending."""
+        """Return at once: nothing is ever pending."""
 
     def release(self, instance: Instance) -> None:
-        """The array goes when its last reference does."""
+        """Nothing to do: the array is freed with its last reference."""
 
     def flags(self) -> int:
         seen, self._flags = self._flags, 0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir import Privilege
-from diffuse.ir.launch import SHORT
+from diffuse.ir.loops import SHORT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.meaning import functions

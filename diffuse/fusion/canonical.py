@@ -34,7 +34,7 @@ from diffuse.ir import (
     covers,
     relation,
 )
-from diffuse.ir.launch import flat, letters
+from diffuse.ir.loops import flat, letters
 
 Row = tuple[Any, ...]
 
@@ -59,7 +59,7 @@ class _Slot:
 
 
 class Numbering:
-    """The canonical numbers of a growing window.  Asking for a task's row adds it; none is taken back."""
+    """The canonical numbers of a growing window.  Asking for the row of a task appends the task."""
 
     __slots__ = ("slots", "stores", "spaces", "_slots", "_seen", "_numbers", "_domain", "_last")
 
@@ -82,7 +82,7 @@ class Numbering:
         return [slot.views for slot in self._slots]
 
     def row(self, task: IndexTask) -> Row:
-        """Number what `task` is the first to use, and return the task in those numbers."""
+        """Number the stores, views and spaces that `task` is the first to use; return it in these numbers."""
         operation, signature, shape, accesses, scalars, decomposition, _ = task
         assert decomposition is not None
         domain, splits = decomposition
@@ -157,7 +157,7 @@ class Numbering:
 
     def _write(self, slot: _Slot, view: int, access: Access, domain: Point
                ) -> tuple[int, tuple[Relation, ...]]:
-        """A view is written for the first time: now its relations to all others matter."""
+        """Record the first write to a view; from now on its relations to all others matter."""
         slot.written.append(view)
         return view, tuple([_relation(access, other, domain) for other in slot.views])
 

@@ -64,7 +64,7 @@ def _parts(task: IndexTask) -> str | None:
 
 
 def _typed(task: IndexTask) -> Iterator[tuple[str, object, tuple[type, ...]]]:
-    """Each part of a task, and what it must be."""
+    """The parts of a task with their expected types."""
     for split in () if task.decomposition is None else task.splits:
         yield "split", split, (Split,)
     for scalar in task.scalars:
@@ -190,7 +190,7 @@ def _data(task: IndexTask) -> str | None:
 
 
 def disjoint_writes(task: IndexTask) -> str | None:
-    """The precondition that the paper leaves to the runtime."""
+    """No two points may write one element: a precondition that the paper leaves to the runtime."""
     for access in task.accesses:
         if access.privilege.writes and not disjoint(access.partition, task.domain):
             return (f"task {head_text(task)} writes {access_text(access)}, whose tiles are not disjoint: "

@@ -197,7 +197,7 @@ def volume(domain: Point) -> int:
 
 
 def concludes(task: IndexTask) -> bool:
-    """Is the task so small that it may run at the end of others, when all their points are done?
+    """Is the task small enough to run as an epilogue, when all points of the tasks before it are done?
 
     One point, one element of every store: what a program computes with the results of reductions.
     """

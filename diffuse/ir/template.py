@@ -10,8 +10,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from diffuse.ir.alias import Relation, relation
 from diffuse.ir.partition import Partition, covers, disjoint
 from diffuse.ir.task import (
+    ONE,
     WHOLE,
     Access,
     Decomposition,
@@ -36,6 +38,11 @@ class Use(NamedTuple):
     privilege: Privilege
     operator: str | None = None
     partition: Partition = WHOLE
+
+    @staticmethod
+    def of(view: View, privilege: Privilege, operator: str | None = None) -> Use:
+        """The use of what a view shows."""
+        return Use(view.frame, view.dtype, view, privilege, operator)
 
     def access(self, store: int) -> Access:
         """The access to this store."""
@@ -131,3 +138,13 @@ def template(task: IndexTask) -> Template:
 def recorded(task: IndexTask, made: Template) -> Recorded:
     """What is an index task's own beside its template."""
     return Recorded(made, tuple([access.store.id for access in task.accesses]), task.scalars, task.where)
+
+
+def overlap(view: View, other: View) -> str:
+    """How two views of one store meet: they are the "same", or "apart", or they "overlap"."""
+    if view == other and view.shape == other.shape and view.dtype == other.dtype:
+        return "same"
+    uses = [Template("", (), each.shape, (Use.of(each, Privilege.READ),)).under(ONE).uses[0]
+            for each in (view, other)]
+    meeting = relation(uses[0].access(-1), uses[1].access(-1), ONE.domain)
+    return "apart" if meeting is Relation.APART else "overlap"

@@ -1,4 +1,4 @@
-"""What became of the program: plans, refusals and counters, as an object that prints as text."""
+"""The plans, refusals and counters of a program, as a value that prints as text."""
 
 from __future__ import annotations
 

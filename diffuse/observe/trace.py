@@ -1,4 +1,4 @@
-"""What happened, as named counters and events: the numbers behind `explain` and DIFFUSE_TRACE.
+"""Named counters and events: the numbers behind `explain` and DIFFUSE_TRACE.
 
 Counters always count (one dictionary addition each; a hot path writes `trace.counters["recorded"] += 1`
 itself).  Events cost one test unless tracing is on; then each different event is printed to stderr once,
@@ -41,7 +41,7 @@ def count(name: str, n: int = 1) -> None:
 
 
 def event(kind: str, text: str | Callable[[], str]) -> None:
-    """Something worth a line: printed the first time it is said, counted from then on."""
+    """Report an event: printed when its text first occurs, counted from then on."""
     if not on:
         return
     key = (kind, text if isinstance(text, str) else text())

@@ -15,7 +15,7 @@ from functools import lru_cache
 from math import prod
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 
@@ -50,7 +50,7 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
 
 
 def _own(template: Template, own: Decomposition) -> Template:
-    """The template as whoever submitted the task decomposed it."""
+    """The template under the decomposition that it was submitted with."""
     several = volume(own.domain) > 1 and operations.known(template.operation)
     sentence = refusal(template, own) if several else None
     if sentence is not None:
@@ -100,7 +100,7 @@ def adapts(template: Template, beside: Decomposition) -> bool:
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:
-    """What a task is cut like when nothing is said about others: by its extents and what it reduces."""
+    """The decomposition of a task by itself, from its extents and the dimensions that it reduces."""
     return by_extents(template.shape, processors, chunk, *_constraints(template))
 
 

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import ONE, IndexTask, Point, Privilege, Relation, Scalar, Store, relation
+from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
+from diffuse.ir.template import overlap as overlap_of
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import verify
@@ -68,7 +69,7 @@ class Engine:
         return self.forwarder.plans
 
     def busy(self, storage: Storage) -> bool:
-        """Were tasks recorded on this store since the program last waited?  Where the host sees copies of
+        """Was a task on this store recorded since the program last waited?  Where the host sees copies of
         stores: since it last fetched this one.  Always where another library holds it, too."""
         return storage.touched == self.epoch
 
@@ -107,7 +108,7 @@ class Engine:
             self.runtime.host(self.stores.instance(storage.id), True)
 
     def put_back(self, storage: Storage) -> None:
-        """The host wrote into the memory that it fetched of a store: whoever else holds the store sees it."""
+        """Publish what the host wrote into fetched memory to the other holders of the store."""
         if storage.handed:
             self.exchange.put_back(self.stores.instance(storage.id))
 
@@ -124,14 +125,14 @@ class Engine:
         return found
 
     def settle(self, reason: str) -> None:
-        """Bring what was recorded to where other libraries see it that hold the same stores."""
+        """Forward what was recorded, so that other libraries that hold the same stores see it in order."""
         if self.exchange.fenced:
             self.fence()
         else:
             self.flush(reason)
 
     def forget_decompositions(self) -> None:
-        """The settings that they depend on changed."""
+        """Decompose anew from now on, because settings changed."""
         self.flush("the settings change")
         self.window.forget()
 
@@ -171,8 +172,7 @@ class Engine:
             name = tuple(key)
             found = self._templates.get(name)
             if found is None:
-                uses = _uses(inputs, outputs, operator)
-                found = Template(operation, signature, shape, uses)
+                found = Template(operation, signature, shape, _uses(inputs, outputs, operator))
                 self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
                 self._remembered(name, found)
             self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
@@ -258,7 +258,7 @@ class Engine:
                 self._expose(operands)
 
     def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
-        """Bring the memory up to date that code outside sees; what others do with a store comes next."""
+        """Make exported memory current, because code outside may read or write it next."""
         if any(x[0].handed for x in operands if not isinstance(x, Scalar)):
             self.settle("another library holds a store")
         shown = [x[0] for x in operands if not isinstance(x, Scalar) and x[0].shown()]
@@ -279,7 +279,7 @@ class Engine:
         if found is None:
             if len(self._overlaps) >= REMEMBERED:
                 self._overlaps.clear()
-            found = self._overlaps[name] = _overlap(view, theirs), view, theirs
+            found = self._overlaps[name] = overlap_of(view, theirs), view, theirs
         return found[0]
 
     def _submit(self, task: Recorded) -> None:
@@ -311,9 +311,9 @@ class Engine:
             raise
 
     def _mend(self) -> None:
-        """What the last exception left half done is counted anew from what is held, and so done or undone.
+        """Restore consistency after an exception: window, stores and zeros are counted anew.
 
-        Not while a group is forwarded, whose host function records: that comes to its own end first.
+        Not while a group is forwarded whose host function records: that finishes first.
         """
         if not self.forwarder.busy:
             self.forwarder.mend()
@@ -361,7 +361,7 @@ class Engine:
         return bool(lock._is_owned())
 
     def modes_change(self) -> None:
-        """NumPy's error modes are about to change: those of now go for what is not reported yet."""
+        """Keep NumPy's error modes for what is not reported yet, because they are about to change."""
         if self._modes is None and self.unreported:
             self._modes = geterr()
 
@@ -373,7 +373,7 @@ class Engine:
             self.fence()
 
     def use_runtime(self) -> None:
-        """The settings name another runtime."""
+        """Switch to the runtime that the settings name."""
         self.fence()
         if self.stores.change_runtime():
             self.epoch += 1
@@ -383,27 +383,13 @@ class Engine:
 def _uses(inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
           ) -> tuple[Use, ...]:
     """What a task does to each of its stores; `operator` names a reduction."""
-    reads = [_use(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
+    reads = [Use.of(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
     privilege = WRITE if operator is None else REDUCE
-    return (*reads, *[_use(view, privilege, operator) for _, view in outputs])
-
-
-def _use(view: View, privilege: Privilege, operator: str | None = None) -> Use:
-    return Use(view.frame, view.dtype, view, privilege, operator)
+    return (*reads, *[Use.of(view, privilege, operator) for _, view in outputs])
 
 
 def _missing(held: Storage | None) -> str:
     return "not among the handles" if held is None else f"larger than the store of shape {held.store.shape}"
-
-
-def _overlap(view: View, theirs: View) -> str:
-    """How two views of one store meet; see `Engine.overlap`."""
-    if view == theirs and view.shape == theirs.shape and view.dtype == theirs.dtype:
-        return "same"
-    first, second = (_use(each, READ)._replace(partition=each.partition(Store(-1, each.frame, each.dtype),
-                                                                        ONE.splits)).access(-1)
-                     for each in (view, theirs))
-    return "apart" if relation(first, second, ONE.domain) is Relation.APART else "overlap"
 
 
 _engine = Engine()

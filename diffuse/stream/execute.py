@@ -1,4 +1,4 @@
-"""From a closed group to launches: its plan is made or replayed, what is seen gets memory, kernels run."""
+"""Forwarding: make or replay the plans of closed groups, allocate visible stores, launch kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORTH_WAITING = 0.01
 
 
 class Forwarder:
-    """Takes groups from the window to the runtime."""
+    """Forwards groups from the window to the runtime."""
 
     def __init__(self, stores: Stores, window: Window) -> None:
         self.stores = stores
@@ -54,7 +54,7 @@ class Forwarder:
         """Held while a group is forwarded: it is free again wherever an interrupt comes."""
 
     def forward(self) -> None:
-        """Run the oldest group; its successor with it, where the two make one pass over memory.
+        """Launch the oldest group; with its successor, where the two can run as one pass over memory.
 
         When its tasks fail, what they make is lost.  An interrupt costs nothing: see `mend`.
         """
@@ -103,7 +103,7 @@ class Forwarder:
         self._taken.clear()
 
     def _begins(self, groups: tuple[Group, ...]) -> None:
-        """These are launched next."""
+        """Note that these groups are launched next."""
         self._current, self._before = groups, self.stores.runtime.mark()
 
     @property
@@ -129,7 +129,7 @@ class Forwarder:
         return group
 
     def _planned(self, group: Group) -> Replay:
-        """The plan of a group, for what is live now and for its views."""
+        """Find or make the plan of a group for its live stores, and the replay for its views."""
         alive, users, taken = self.stores.alive, self.stores.users, self.stores.taken
         live = bytes([store in alive or users[store] > taken for store in group.slots])
         trail = group.trail
@@ -165,7 +165,7 @@ class Forwarder:
                 plan.kernel.wait(seconds)
 
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
-        """A new plan; after one whose scalars are not all equal any more, without what differs now."""
+        """Make a plan.  `before` is one whose equal scalars differ now: the new kernel keeps those apart."""
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         gone = temporaries(group.tasks, (), live)
@@ -183,8 +183,7 @@ class Forwarder:
         return plan
 
     def _forget(self) -> None:
-        """Drop a quarter of the plans, those that did not run for the longest time; not the newest, which did
-        not run yet."""
+        """Drop the least recently used quarter of the plans; not the newest one, which did not run yet."""
         *older, newest = self.plans
         gone = set(sorted(older, key=lambda plan: plan.used)[:len(older) // 4])
         self.plans = [plan for plan in older if plan not in gone] + [newest]
@@ -205,7 +204,7 @@ class Forwarder:
         self._done((group,))
 
     def _done(self, groups: tuple[Group, ...]) -> None:
-        """These were launched."""
+        """Note that these groups were launched."""
         if self.stores.given:
             self.stores.given.clear()
         for group in groups:
@@ -231,7 +230,7 @@ class Forwarder:
         self._launch(launch, partials)
 
     def _distribute(self, replay: Replay, group: Group) -> None:
-        """Launch with offsets in the place of addresses: the runtime knows where stores lie."""
+        """Launch on a runtime that places memory itself, with offsets in the place of addresses."""
         plan, tasks = replay.plan, group.tasks
         assert plan.kernel is not None
         found = layout(plan, tasks, self.stores.storages)
@@ -241,7 +240,7 @@ class Forwarder:
         self.stores.runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances))
 
     def _donate(self, replay: Replay, ids: list[int]) -> None:
-        """Let new stores take over the memory of those that end here."""
+        """Hand the memory of inputs that end here to outputs that begin here."""
         stores = self.stores
         for end, begin in replay.donations:
             old, fresh = ids[end], ids[begin]
@@ -260,7 +259,7 @@ class Forwarder:
             runtime.release(instance)
 
     def _count(self, plan: Plan, group: Group) -> None:
-        """One more launch of a plan."""
+        """Count a launch of a plan, and keep its group for the report of floating-point errors."""
         if plan.launches:
             trace.counters["replays"] += 1
         plan.launches += 1
@@ -271,7 +270,7 @@ class Forwarder:
             trace.counters["interpreted"] += 1
 
     def _call(self, task: IndexTask) -> None:
-        """A host function, over NumPy arrays of its operands."""
+        """Run a host function on NumPy arrays of its operands."""
         import numpy
 
         trace.counters["launched"] += 1
@@ -287,7 +286,7 @@ class Forwarder:
     # -- two groups as one pass --------------------------------------------------------------------------
 
     def _with_partner(self, group: Group) -> bool:
-        """Run a group together with the next one, if everything it makes is for that one alone."""
+        """Launch a group and its successor as one pass, if nobody else reads what the first one writes."""
         closed, stores = self.window.closed, self.stores
         if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
             return False

@@ -1,4 +1,4 @@
-"""From a plan and the tasks at hand to a layout: what the launch touches, for a runtime that places memory.
+"""Layouts: what a launch touches, for a runtime that places the memory of stores itself.
 
 A runtime whose memory is not shared cannot be given addresses.  It gets, for each argument of the kernel, the
 access (store, map, partition) and the word of the block where the address belongs; and for each reduction the
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from math import prod
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
@@ -35,7 +35,7 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]
 
 def _remembered(memory: dict[tuple[object, ...], Layout], key: tuple[object, ...],
                 make: Callable[[], Layout]) -> Layout:
-    """What is known under a key, or made now."""
+    """Look a layout up, or make it."""
     found = memory.get(key)
     if found is None:
         if len(memory) >= MOST:

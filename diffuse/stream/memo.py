@@ -1,4 +1,4 @@
-"""What was decided before: a tree of canonical rows, and a tree of trails before it, walked task by task.
+"""Memoization: the decisions of the analysis, found again by canonical form and by the templates recorded.
 
 A path from the root spells the canonical form of a window (papers/003, section 5.2).  Each edge holds the
 decision that the analysis took there: the next node when the task joined the prefix, the refusal when it did
@@ -21,8 +21,7 @@ from diffuse.ir.template import Template
 
 
 class Node:
-    """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to what was
-    made of it."""
+    """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to plans."""
 
     __slots__ = ("edges", "plans", "depth")
 
@@ -57,8 +56,7 @@ class Trail:
 
 
 class Memo:
-    """The trees and their bound: past `limit` nodes they are forgotten whole, which costs time, never a
-    result."""
+    """Both trees.  Past `limit` nodes they are cleared, which costs time and never a result."""
 
     def __init__(self, limit: int = 1 << 18) -> None:
         self.limit = limit
@@ -81,11 +79,11 @@ class Memo:
         return refusal
 
     def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal) -> None:
-        """Remember where a trail leads on by `key`."""
+        """Remember the edge `key` of a trail."""
         trail.edges[key] = edge
         self.nodes += 1
 
     def trim(self) -> None:
-        """Called between groups, when nobody stands on a node."""
+        """Clear the trees if they are full; called between groups, when no group refers to a node."""
         if self.nodes > self.limit:
             self.clear()

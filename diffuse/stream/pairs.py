@@ -1,4 +1,4 @@
-"""Which two fused tasks may run as one pass over rows, and how far apart their rows must stay.
+"""Pairs of fused tasks that run as one pass over rows, and the distance that their rows must keep.
 
 Task fusion refuses a stencil and its write-back: across points the one reads what the other overwrites.  The
 distance of that dependence is bounded, though, and known from the two access maps.  When everything the first
@@ -165,7 +165,7 @@ def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
 
 
 def _keeps(plan: Plan, argument: int) -> bool:
-    """Does the kernel read what the argument held before?  A ring starts with nothing."""
+    """Does the kernel read the argument before it writes it?  A ring buffer starts without contents."""
     for loop in plan.composition.body.loops:
         kinds = {op.kind for op in loop.ops if op.attribute == argument and op.kind in ("load", "store")}
         if kinds:

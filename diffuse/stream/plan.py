@@ -67,7 +67,7 @@ class Plan:
         return f"{' '.join(self.operations)} [{span}]"
 
     def holds(self, tasks: Sequence[IndexTask] | Sequence[Recorded]) -> bool:
-        """Are the scalars equal that were when it was made?"""
+        """Are those scalars still equal that its kernel takes for one?"""
         for (t, k), (u, m) in self.equal.items():
             one, other = tasks[t].scalars[k], tasks[u].scalars[m]
             x, y = one[2], other[2]
@@ -84,7 +84,7 @@ class Plan:
                    for loop in composition.body.loops)
 
     def cost(self, tasks: Sequence[IndexTask]) -> int:
-        """The same with functions that take many instructions counted as that many operations."""
+        """The same, each operation weighted by its cost."""
         composition = self.composition
         return sum(sum(TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops)
                    * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
@@ -115,7 +115,7 @@ def _rowwise(body: Body) -> bool:
 
 def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Container[int]
                ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
-    """Inputs that nobody needs afterwards, each with an output that is written just where it is read.
+    """Pairs of a dead input and an output that is written just where the input is read.
 
     In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of
     one type in the same way, writing over the input is safe, and spares reading the output's memory into the

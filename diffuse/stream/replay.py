@@ -1,4 +1,4 @@
-"""Replays: from a plan and the windows of one trail to the values of a launch.
+"""Replays: a plan applied to the views and extents of one trail, down to the values of a launch.
 
 A plan names no view and no extent, a trail (memo.py) does: of the block that a kernel reads, only addresses
 and numbers change from one turn of a loop to the next.  The rest is laid out once.

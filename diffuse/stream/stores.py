@@ -13,7 +13,7 @@ from math import prod
 from sys import is_finalizing
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, launch
+from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, loops
 from diffuse.ir.view import View
 from diffuse.runtime import make
 from diffuse.runtime.base import Exchange, Instance, Runtime
@@ -21,7 +21,7 @@ from diffuse.settings import config
 
 
 class Storage:
-    """The application's handle of one store.  When the last reference goes, the store is live no more."""
+    """The application's handle of one store, which is live as long as the handle is referenced."""
 
     __slots__ = ("id", "store", "touched", "written", "version", "exported", "_shown", "_stores",
                  "__weakref__")
@@ -61,16 +61,16 @@ class Storage:
         return instance is not None and instance.scattered
 
     def show(self, holder: object) -> None:
-        """Somebody outside sees the memory: while `holder` lives, or for good if it is None."""
+        """Mark the memory as exported while `holder` lives, or for good if it is None."""
         self.show_while((lambda: True) if holder is None else weakref.ref(holder))
 
     def show_while(self, held: Callable[[], object]) -> None:
-        """Somebody outside sees the memory, until `held` says for the first time that nobody does."""
+        """Mark the memory as exported until `held` first returns false."""
         self.exported = True
         self._shown = (*self._shown, held)
 
     def shown(self) -> bool:
-        """Does somebody outside see the host's memory still?"""
+        """Is the host memory still exported?"""
         self._shown = tuple([held for held in self._shown if held()])
         self.exported = bool(self._shown) or self.handed
         return bool(self._shown)
@@ -119,11 +119,11 @@ class Stores:
     def runtime(self) -> Runtime:
         if self._runtime is None:
             self._runtime = make(config.runtime)
-            launch.shared = self._runtime.addressed
+            loops.shared = self._runtime.addressed
         return self._runtime
 
     def change_runtime(self) -> bool:
-        """Run what comes from now on where the settings say, if that is another runtime.  Memory moves."""
+        """Switch to the runtime that the settings name, and move the memory of all stores there."""
         changed = self._runtime is not None and self._runtime.name != config.runtime
         if self._runtime is not None and changed:
             old, new = self._runtime, make(config.runtime)
@@ -131,13 +131,13 @@ class Stores:
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
-            launch.shared = new.addressed
+            loops.shared = new.addressed
             for instance in before.values():
                 old.release(instance)
         return changed
 
     def create(self, shape: Point, dtype: str) -> Storage:
-        """A store that no task has written yet; it takes memory when one does."""
+        """Create a store without contents; it is allocated when a launch first writes it."""
         self._next = id = self._next + 1
         store = self.storages[id] = _tuple(Store, (id, shape, dtype))
         return Storage(self, store)
@@ -155,7 +155,7 @@ class Stores:
         return storage
 
     def instance(self, store: int) -> Instance:
-        """The memory of a store, taken now if it has none."""
+        """The memory of a store, allocated now if it has none."""
         found = self.instances.get(store) or self.given.get(store)
         if found is None:
             frame = self.storages[store]
@@ -184,9 +184,9 @@ class Stores:
                 and store not in self.running and store not in self.lost)
 
     def mend(self, groups: Sequence[tuple[int, Iterable[int]]]) -> None:
-        """After an exception at any moment: groups of these numbers, which use these stores, are pending, no
-        others, and nothing is running.  A handle may be dropped meanwhile: what is needed counts as pending
-        all the time."""
+        """Restore consistency after an exception at any moment: the groups of these numbers, which use these
+        stores, are pending, and nothing is running.  Python may drop handles meanwhile, so a store that is
+        needed counts as pending throughout."""
         for number, used in groups:
             self.users.update(dict.fromkeys(used, number))
         self.taken = groups[0][0] - 1 if groups else max(self.users.values(), default=self.taken)
@@ -206,7 +206,7 @@ class Stores:
             self.release(store)
 
     def forwarded(self) -> None:
-        """What was being forwarded is with the runtime: let go of the stores that nobody sees."""
+        """After a launch: release the stores of its groups that nobody sees any more."""
         done, self.running = self.running, set()
         self.given.clear()
         for store in done:
@@ -214,7 +214,7 @@ class Stores:
                 self.release(store)
 
     def take_back(self) -> None:
-        """Memory that stores gave to others, for a launch that did not begin, is theirs again."""
+        """Undo the donations of a launch that did not begin."""
         for old, instance in list(self.given.items()):
             self.instances[old] = instance
             for fresh in [s for s, held in self.instances.items() if held is instance and s != old]:
@@ -230,8 +230,8 @@ class Stores:
         self.storages.pop(store, None)
 
     def lose(self, tasks: list[IndexTask], error: Exception | str) -> None:
-        """These tasks did not run, for an error or for an interrupt of this name: what they would have
-        written is lost; whoever reads it is told why."""
+        """Mark what these tasks write as lost, because of an error or of an interrupt of this name; reading a
+        lost store raises it."""
         span = f"the operations recorded at {tasks[0].where} to {tasks[-1].where}"
         if isinstance(error, MemoryError):
             error.add_note(f"needed by {span}")
@@ -243,7 +243,8 @@ class Stores:
                     self.lost[access.store.id] = copy(error)  # without the frames that hold the store
 
     def follow_losses(self, tasks: list[IndexTask]) -> bool:
-        """What is made of lost data is lost, what is written anew is not; is anything left to compute?"""
+        """Propagate losses to dependent stores; stores that are written anew recover.  Is any task left to
+        run?"""
         lost, some = self.lost, False
         for task in tasks:
             errors = [lost[access.store.id] for access in task.accesses

@@ -1,4 +1,4 @@
-"""What every program needs soon, started while it still imports: LLVM, the pool's and the driver's code."""
+"""Load in the background what every program needs: LLVM, and the code of the pool and the row driver."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Group:
 
     @property
     def tasks(self) -> list[IndexTask]:
-        """The tasks themselves, decomposed; made when somebody asks."""
+        """The decomposed index tasks, built on demand."""
         chain, new = self.trail.templates, []
         for _ in range(len(self._tasks), self.trail.node.depth):
             assert chain is not None
@@ -83,7 +83,7 @@ class Group:
         return self._tasks
 
     def forget(self) -> None:
-        """The analyses begin anew: its tasks were decomposed anew."""
+        """Restart numbering and dependence analysis, because the tasks were decomposed anew."""
         self.numbering, self.effects = Numbering(), Effects()
         self.numbered = self.analysed = 0
 
@@ -112,13 +112,13 @@ class Window:
         self.open = self._begun()
 
     def _begun(self) -> Group:
-        """A new open group."""
+        """Begin a new open group."""
         self._number += 1
         group = self.open = Group(self._number, self.memo.start)
         return group
 
     def add(self, recorded: Recorded) -> None:
-        """The task joins the open group, or closes it and begins the next."""
+        """Add a task to the open group, or close that and begin the next one with the task."""
         template, stores, _, where = recorded
         shape, group = template.shape, self.open
         if (len(group.recorded) >= LOOP and group.first == (template.operation, where, shape)
@@ -143,15 +143,15 @@ class Window:
         self.held += 1
 
     def _shared(self, group: Group, template: Template) -> bool:
-        """Do several points share the task, behind this group?"""
+        """Would several points share the task if it joined this group?"""
         return self._decomposed(group, template).domain != ONE.domain
 
     def _decomposed(self, group: Group, template: Template) -> Template:
-        """The template, decomposed to stand behind this group."""
+        """Decompose a template as the next task of this group."""
         return decompose(template, group.trail.beside, self.stores.runtime.points, config.min_chunk)
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
-        """Where the trail of a group leads on with a task: to another, or to a refusal."""
+        """Follow the trail of a group by one task: the next trail, or why the task stays out."""
         slots, users, number = group.slots, self.stores.users, group.number
         known = len(slots)
         key: list[Any] = [recorded[0]]
@@ -172,7 +172,7 @@ class Window:
         return edge
 
     def _comes_back(self, group: Group) -> bool:
-        """Is it a turn of a loop, or the user's function called from elsewhere?
+        """Is this the next turn of the user's loop, rather than its body called from elsewhere?
 
         Looking at all calls costs as much as half an operation, and few groups are so long: only those are
         asked where they come from that begin as one did that was.
@@ -186,8 +186,8 @@ class Window:
         return group.calls == calls(3)
 
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
-        """Where the trail leads on with a task that nobody recorded here before: by its canonical row, or by
-        analysis where that is new as well."""
+        """Make the edge for a task that was not recorded here before: from its canonical row if that is
+        known, else by dependence analysis."""
         template = self._decomposed(group, recorded.template)
         tasks, task = group.tasks, template.task(recorded)
         if config.check and not opaque(template):
@@ -216,8 +216,8 @@ class Window:
         return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside)
 
     def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
-        """Where small tasks come before a large one: the trail on which they are cut as that one is, so that
-        borders fuse with the interior behind them; None if that is no fusible prefix."""
+        """Cut the small tasks before a large one like that one, so that borders fuse with the interior that
+        follows them; None if the result is no fusible prefix."""
         beside = template.decomposition
         if (refusal.constraint != "launch-domain equivalence" or group.domain != ONE.domain
                 or template.domain == ONE.domain or len(group.recorded) > BORDER):
@@ -242,7 +242,7 @@ class Window:
         return Trail(node, chain, template.domain, beside)
 
     def close(self, reason: Any) -> Group:
-        """What comes next begins a new group: that one."""
+        """Close the open group for this reason; returns the new open group."""
         group = self.open
         if group.recorded:
             group.reason = reason
@@ -252,8 +252,8 @@ class Window:
         return group
 
     def mend(self) -> None:
-        """After an exception at any moment: a task that had not joined the open group is not there, and what
-        was half numbered goes no further."""
+        """Restore consistency after an exception at any moment: drop a task that had not joined the open
+        group yet, and close the group."""
         group = self.open
         if not (self.closed and self.closed[-1] is group):
             del group.recorded[group.trail.node.depth:]
@@ -267,17 +267,17 @@ class Window:
 
     @property
     def heavy(self) -> bool:
-        """Is the open group worth about half a second?  It runs as one launch, which nothing stops."""
+        """Would the open group run for about half a second?  No interrupt stops a launch."""
         shapes = self.open.shapes
         return len(self.open.recorded) * max([volume(shape) for shape in shapes], default=0) > MOST_WORK
 
     def forget(self) -> None:
-        """Analyse anew whatever comes; nothing may be held."""
+        """Clear the memo; the window must be empty."""
         self.memo.clear()
         self._begun()
 
     def take(self) -> Group:
-        """The oldest closed group, no longer held."""
+        """Remove and return the oldest closed group."""
         group = self.closed.popleft()
         self.held -= len(group.recorded)
         return group
@@ -294,5 +294,5 @@ class Window:
 
 
 def opaque(task: IndexTask | Template) -> bool:
-    """A host function: nobody can see into it, so it fuses with nothing."""
+    """Is it a host function?  Its accesses are opaque, so it fuses with nothing."""
     return not operations.known(task.operation)

@@ -1,4 +1,4 @@
-"""Zeros that nobody has written: memory fresh from the system holds them already, so that no task fills it.
+"""Lazy fills with zero: memory fresh from the system holds zeros already, so that no task has to write them.
 
 A fill of a whole new store with zeros waits here.  The first task on the store brings it into the window,
 where it fuses with what follows and vanishes with temporaries.  If none comes before the program waits, the
@@ -22,7 +22,7 @@ SPARSE, LARGE = 16, 64 << 20
 
 
 class Zeros:
-    """The fills that wait, of one engine."""
+    """The deferred fills of one engine."""
 
     def __init__(self, stores: Stores, window: Window) -> None:
         self.held: dict[int, Recorded] = {}
@@ -30,7 +30,7 @@ class Zeros:
         self._window = window
 
     def hold(self, recorded: Recorded) -> bool:
-        """Does the task wait here?  If not, the fills of the stores that it uses come before it."""
+        """Defer the task if it is such a fill; else add the fills of the stores that it uses before it."""
         held, template = self.held, recorded.template
         for store in recorded.stores:
             fill = held.get(store)
@@ -50,20 +50,20 @@ class Zeros:
         return True
 
     def release(self) -> None:
-        """Nobody waits any longer: what has no memory that is zero joins the window."""
+        """Settle all deferred fills, with zeroed memory where there is some, else by a task."""
         for store, fill in list(self.held.items()):
             if store in self._stores.alive and not self._cleared(store):
                 self._window.add(fill)
             del self.held[store]
 
     def mend(self) -> None:
-        """After an exception at any moment: those wait that are nowhere else."""
+        """Restore consistency after an exception at any moment: drop fills whose stores are in use."""
         for store in list(self.held):
             if not self._stores.fresh(store):
                 del self.held[store]
 
     def _cleared(self, store: int) -> bool:
-        """Has the store got memory that is zero?"""
+        """Give the store zeroed memory; False where there is none."""
         stores = self._stores
         frame = stores.storages[store]
         instance = stores.runtime.zeroed(nbytes(frame), frame)

@@ -34,7 +34,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 

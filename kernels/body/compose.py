@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
-from diffuse.ir.launch import flat, letters
+from diffuse.ir.loops import flat, letters
 from diffuse.kernels.body import operations, passes
 from diffuse.kernels.body.check import check
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space

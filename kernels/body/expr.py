@@ -95,7 +95,7 @@ class Space(NamedTuple):
     """For each dimension of the launch domain the iteration dimension that it cuts; -1: none."""
     flat: int = 0
     """Where the last dimension is so short that loops had better run over the last two as one: the vectors
-    that a row takes (launch.flat)."""
+    that a row takes (loops.flat)."""
 
 
 class Loop(NamedTuple):

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diffuse import settings, worker
-from diffuse.ir import launch
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build.cache import Cache
@@ -118,7 +118,7 @@ def _circumstances() -> str:
     for folder in EMITTERS:
         for path in sorted((Path(__file__).parent.parent / folder).rglob("*.py")):
             sources.update(path.read_bytes())
-    sources.update(f"{launch.SEGMENT} {launch.ROWS}".encode())
+    sources.update(f"{SEGMENT} {ROWS}".encode())
     return f"{host()!r}\n{worker.call(_version)}\n{sources.hexdigest()}"
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from diffuse.ir.launch import SHORT
+from diffuse.ir.loops import SHORT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, counted

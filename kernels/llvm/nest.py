@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.launch import SEGMENT
+from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import identity

@@ -11,7 +11,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from diffuse.ir import ITEMSIZE
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED, identity

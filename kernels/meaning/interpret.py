@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diffuse.ir.launch import SEGMENT
+from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from diffuse.ir.launch import ROWS, SEGMENT
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body.abi import ACCUMULATORS
 from diffuse.kernels.body.operations import FOLDS, INDEXED, identity
 

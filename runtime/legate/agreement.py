@@ -1,11 +1,11 @@
-"""Whether all ranks still run the same program: a digest of what each submits, compared wherever ranks meet.
+"""Detects that ranks diverge: each keeps a chain of digests of what it submits, and ranks compare them.
 
-Every rank submits the same launches, by its own reading of the same program.  Where ranks differ (random
-numbers, time, files, sets of strings), Legate waits for ever or computes nonsense.  So each rank keeps a
-chain of digests, one for each launch and copy.  Before ranks wait for each other in Legate they compare the
-last of them by MPI; where these differ, they look for the first that does, and the program ends with what
-each rank was about to do there.  Legate waits for other ranks when somebody waits for results, and also when
-it makes a store or a partition.
+Every rank runs the same program and has to submit the same launches.  If ranks diverge (random numbers,
+time, files, sets of strings), Legate deadlocks or computes nonsense.  So each rank keeps a chain of
+digests, with a link for each launch and copy.  Before ranks synchronise in Legate they compare the last
+links by MPI; if these differ, they search for the first link that does, and the program ends with what each
+rank was about to submit there.  Legate synchronises ranks when one waits for results, and when it makes a
+store or a partition.
 """
 
 from __future__ import annotations
@@ -22,17 +22,16 @@ from diffuse.runtime.legate import message
 from diffuse.runtime.legate.ranks import leave
 
 HEARD = 0.5
-"""Seconds for the launcher to pass on what every rank has said, before one of them ends the job."""
+"""Seconds for the launcher to forward the messages of all ranks before one of them ends the job."""
 APART = 64
-"""Events after which ranks meet in any case, before one of them waits because Legate has so much to do."""
+"""Events after which ranks compare in any case, before Legate's own flow control blocks one of them."""
 
 
 class Agreement:
-    """What this rank submitted so far, as numbers that other ranks can compare with theirs.
+    """The chain of digests of what this rank submitted.
 
-    `gather` takes this rank's word to those of all ranks, and waits for all.  With `close` ranks meet before
-    each event and not only where they wait for each other, and what the host gives to launches is compared as
-    well.
+    `gather` is an all-gather of one word.  With `close`, ranks compare before each event and not only at
+    synchronisations, and include the contents of host arrays that launches read.
     """
 
     def __init__(self, rank: int, gather: Callable[[int], list[int]], close: bool) -> None:
@@ -40,12 +39,12 @@ class Agreement:
         self._chain = bytes(8)
         self._count = 0
         self._recent: list[tuple[bytes, str]] = []
-        """The chain after each event since the last meeting, and what the event was."""
+        """The link of each event since the last comparison, with the event's description."""
         self._stores = 0
         atexit.register(self.meet, "the end of the program")
 
     def launch(self, form: bytes, title: str, owners: Iterable[Any], block: bytes) -> None:
-        """A launch is about to be submitted: what it is (see `form`), its instances, scalars and offsets."""
+        """Add a launch that is about to be submitted: its form, instances, scalars and offsets."""
         numbers = []
         for owner in owners:
             if not owner.number:  # in the order of their first use, which is the same on all ranks
@@ -55,11 +54,11 @@ class Agreement:
         self._add(title, form, message.words(numbers), block)
 
     def event(self, event: str, content: Any = b"") -> None:
-        """Something else is about to be submitted."""
+        """Add anything else that is about to be submitted."""
         self._add(event, event.encode(), content)
 
     def meet(self, event: str) -> None:
-        """This rank is about to wait for all others."""
+        """Compare, as this rank is about to wait for all others."""
         self._add(event, event.encode())
         self._compare()
 
@@ -74,7 +73,7 @@ class Agreement:
             self._compare()
 
     def _compare(self) -> None:
-        """End the program if another rank submitted something else."""
+        """End the program if ranks have diverged."""
         if self._equal(self._chain):
             self._recent.clear()
             return
@@ -92,8 +91,8 @@ class Agreement:
         return len(set(self._gather(int.from_bytes(chain, "little", signed=True)))) == 1
 
     def _difference(self) -> tuple[int, str]:
-        """The number of the first event that differs, and which it is here.  Every rank takes the same steps:
-        where chains differ once they differ for good, so it is found by halving."""
+        """The number of the first event that differs, and its description here.  Chains that differ once
+        differ from there on, so all ranks find it by the same bisection."""
         before = self._count - len(self._recent)
         low, high = max(self._gather(before + 1)), min(self._gather(self._count))
         while low < high:
@@ -106,5 +105,5 @@ class Agreement:
 
 
 def form(title: str, *parts: object) -> bytes:
-    """What launches of one layout have in common.  Folders of files may have other names on each machine."""
+    """A digest of what all launches of a layout share.  Names of folders may differ between machines."""
     return blake2b(repr((re.sub(r"[^\s\[]*/", "", title), *parts)).encode(), digest_size=16).digest()

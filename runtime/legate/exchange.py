@@ -1,9 +1,9 @@
-"""Stores that Diffuse and another library of Legate's both hold: from an instance to the store, and back.
+"""Shares stores with other libraries on Legate: from an instance to its store and back.
 
-Nobody tells Diffuse what others do with such a store, so an instance that was *handed* over has its data in
-Legate's store, always: the host's copy is fetched anew each time that it is looked at, and what the host
-writes there goes back at once.  Legate orders all tasks on a store and on its parts; for that, Diffuse's own
-have to be submitted before others submit theirs (see `Engine.settle`).
+Diffuse is not told when another library writes a shared store.  So the data of a *handed* instance is
+always in Legate's store: the host's copy is fetched anew for each read, and what the host writes is copied
+back at once.  Legate orders all tasks on a store and on its parts by their submission, so Diffuse submits
+its own before another library can (see `Engine.settle`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LegateExchange:
-    """How the stores of one runtime are shared with other libraries of Legate's (see `base.Exchange`)."""
+    """Shares the stores of one runtime (see `base.Exchange`)."""
 
     dimensions = DIMENSIONS
 
@@ -33,13 +33,13 @@ class LegateExchange:
         self._runtime = runtime
         self._place = runtime.placement
         self.fenced = runtime.alone
-        """Legate takes a launch for done while the thread pool still runs it."""
+        """On one rank a task of Legate's has ended when its launch was queued on the thread pool."""
         self.room = int(prepare.memory_given() / prepare.SHARE)
 
     def hand_out(self, instance: LegateInstance) -> Any:
         place = self._place
         place.check_thread()
-        if instance.lent > place.fenced:  # launches read the host's copy, which will be fetched anew
+        if instance.lent > place.fenced:  # queued launches still read the host's copy
             self._runtime.fence()
         store = place.store(instance)
         assert instance.piece is not None
@@ -74,8 +74,7 @@ class LegateExchange:
                     and one.piece.store.overlaps(other.piece.store))
 
     def nameable(self, view: View, store: Store) -> bool:
-        """Boxes have names, so have rows of a matrix and so on, with their dimensions in any order or
-        repeated."""
+        """Legate has boxes, projections (a row of a matrix, say), transposes and broadcasts."""
         return (view.frame == store.shape and view.dtype == store.dtype and view.simple
                 and max(len(store.shape), len(view.shape)) <= DIMENSIONS and 0 not in view.shape
                 and all(step == 1 for _, terms in view.rows for _, step in terms))

@@ -1,8 +1,8 @@
-"""Where the data of a store is: in a store of Legate's, in host memory, or in both.
+"""Instances on Legate: where the valid data of a store is, in Legate's store, in the host's copy, or both.
 
-A store begins in neither. It is *home* when the host's copy counts (the host may write there without a
-word); a launch that only reads then takes it from host memory, on every rank from that rank's own, and
-nothing moves. A launch that writes takes it to Legate's store.
+A new store has data in neither.  While it is *home*, the host's copy is valid and the host may write to it
+at any time.  A launch that only reads then reads the host's copy, each rank its own, without any transfer;
+a launch that writes moves the data to Legate's store.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from diffuse.ir import ITEMSIZE, Point, Store
 from diffuse.runtime.legate.reuse import Piece
 
 DIMENSIONS = 6
-"""Most dimensions of a store in Legate."""
+"""The largest rank of a store in Legate."""
 
 HANDY = 4096
-"""Bytes, at most, that launches read from the host's copy where Legate's store has them, too."""
+"""Stores of at most so many bytes are read from the host's copy where that is valid, too."""
 
 
 def normal(shape: Point, dtype: str) -> tuple[Point, str]:
-    """A store's shape as Legate gets it: no 0-d stores, none with too many dimensions."""
+    """The shape under which Legate gets a store: 0-d stores become 1-d, those of too large a rank flat."""
     if not shape:
         return (1,), dtype
     return (shape, dtype) if len(shape) <= DIMENSIONS else ((prod(shape),), dtype)
@@ -36,38 +36,38 @@ class LegateInstance:
                  "handed", "foreign", "scattered", "number")
 
     address = 0
-    """Nobody but a task knows where Legate keeps a store."""
+    """Unknown: Legate decides where a store lies, task by task."""
     private = False
 
     def __init__(self, store: Store, memory: NDArray[np.uint8] | None = None) -> None:
         self.shape, self.dtype = normal(store.shape, store.dtype)
         self.nbytes = prod(self.shape) * ITEMSIZE[self.dtype]
         self.piece: Piece | None = None
-        """Legate's store, once a launch needed one."""
+        """Legate's store, from the first launch that needs it on."""
         self.filled = False
-        """Is the data in Legate's store?"""
+        """Is the data in Legate's store valid?"""
         self.written = False
-        """Has Legate's store ever been written as a whole?  Legate aborts where unwritten data is read."""
+        """Was all of Legate's store ever written?  Legate aborts when uninitialised data is read."""
         self.memory = memory
-        """The host's copy, once there is one; arrays of the program may show it, so it stays the same."""
+        """The host's copy, from its first use on; always the same memory, which NumPy arrays may view."""
         self.home = memory is not None
-        """Does the host's copy count?"""
+        """Is the host's copy the valid one, which the host may write to?"""
         self.fresh = memory is not None
         """Is the host's copy up to date?"""
         self.lent = -1
-        """The last launch that reads the host's copy."""
+        """The number of the last launch that reads the host's copy."""
         self.handed = False
-        """Does another library hold Legate's store too?  Then that is where the data is; see exchange.py."""
+        """Does another library share Legate's store, so that only that is valid?  See exchange.py."""
         self.foreign = False
         """Was Legate's store made by another library?"""
         self.scattered = False
-        """Is it part of a larger store, so that there are gaps between its rows?"""
+        """Is it a slice of a larger store, with gaps between its rows?"""
         self.number = 0
-        """What several ranks call it; see agreement.py."""
+        """Its number in the digests of agreement.py, equal on all ranks."""
 
     @property
     def handy(self) -> bool:
-        """Is the host's copy up to date, and so small that reading it there is cheaper than by Legate?"""
+        """Is the host's copy up to date and so small that reading it is cheaper than a transfer by Legate?"""
         return self.fresh and self.nbytes <= HANDY and not self.handed
 
     def __repr__(self) -> str:

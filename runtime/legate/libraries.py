@@ -1,11 +1,11 @@
-"""The libraries that Diffuse builds for Legate, each once for a machine, beside the cached kernels.
+"""Builds the native libraries that Diffuse needs for Legate, each once, in the cache folder.
 
 * `driver`: a stand-in for NVIDIA's libcuda.so.1, where there is none.  Its soname makes the dynamic linker
   take it for the driver.
 * `yielding`: lets the thread that polls for other ranks' messages yield its processor.
 * `trampoline`: the one task that Legate runs for Diffuse.
 
-One C++ compiler builds all of them; a machine where they are built already needs none.
+One C++ compiler builds all of them; no compiler is needed where they exist already.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SECONDS = 300
 
 @dataclass(frozen=True)
 class Library:
-    """One source and how it is compiled."""
+    """A source file and how it is compiled."""
 
     source: Path
     flags: tuple[str, ...]
@@ -39,18 +39,18 @@ class Library:
     links: tuple[str, ...] = ()
     """After it."""
     release: str = ""
-    """What else the result depends on."""
+    """Whatever else the result depends on."""
 
     @property
     def path(self) -> Path:
-        """Where the library lies, or will: the name says all that it depends on."""
+        """The library's path, whether it exists or not; its name is a digest of all that it depends on."""
         words = "\n".join((self.release, *self.flags, *self.links)).encode()
         digest = sha256(words + self.source.read_bytes()).hexdigest()[:16]
         return Path(config.cache_dir, "legate", f"{self.source.stem}-{digest}.so")
 
     def build(self) -> Path:
-        """Compile the library unless that was done; the result appears whole or not at all, however many
-        processes build it."""
+        """Compile the library unless it exists.  The result appears atomically, however many processes build
+        it."""
         path = self.path
         if not path.exists():
             command = compiler()
@@ -80,7 +80,7 @@ def run(command: list[str], path: Path) -> None:
 
 
 def compiler() -> str | None:
-    """The command of a C++ compiler: what CXX says, or the first usual name; None if there is none."""
+    """The command of the C++ compiler: CXX, or the first usual name that exists; None if there is none."""
     if "CXX" in os.environ:
         said = shlex.split(os.environ["CXX"])
         return shlex.join(said) if said and shutil.which(said[0]) else None
@@ -88,7 +88,7 @@ def compiler() -> str | None:
 
 
 def no_compiler() -> str:
-    """What is wrong where there is no compiler, and what helps."""
+    """The error message for a missing compiler."""
     said = f"CXX={os.environ['CXX']!r} names none" if "CXX" in os.environ else "found none"
     return ("the runtime 'legate' needs a C++ compiler once, to build its task and what replaces missing "
             f"drivers, and {said}: install g++ or clang (apt install g++, dnf install gcc-c++, conda install "
@@ -100,7 +100,7 @@ yielding = Library(HERE / "progress.c", C)
 
 
 def trampoline(site: Path, release: str) -> Library:
-    """The task for a release of Legate in the folder `site`, whose headers are in its wheel."""
+    """The library of the task, compiled against the headers of the Legate wheel in the folder `site`."""
     include, libraries, shadow = site / "include" / "legate", site / "lib64", HERE / "without_cuda"
     folders = (shadow, include, include / "deps", include / "deps" / "realm", site / "include" / "rapids")
     content = (shadow / "legate_defines.h").read_text(encoding="ascii")

@@ -1,7 +1,7 @@
-"""The words that a launch sends to the trampoline: from a cut to bytes (trampoline.cc reads them).
+"""Serialises launches for the trampoline: a row of 8-byte words, which trampoline.cc parses.
 
-Almost all of a message is the same for every launch of one layout and is packed once; the kernel's address,
-its block and pointers to host memory are put in front of it for each launch.
+Most of a message is equal for all launches of a layout and is packed once; the kernel's address, its
+parameter block and pointers to host memory are put in front of it for each launch.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ HEADER = Struct("<11q")
 
 
 class Message(NamedTuple):
-    """What stays the same from launch to launch."""
+    """The part of a message that all launches of a layout share."""
 
     order: int
     points: int
     span: int
     pointers: int
-    """Host addresses that the launch passes."""
+    """How many host addresses a launch passes."""
     stores: int
     fields: int
     scratch: int
     tail: bytes
 
     def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes) -> bytes:
-        """The bytes of one launch."""
+        """The message of one launch."""
         head = HEADER.pack(self.order, kernel, finish, self.points, self.span, detached, len(pointers),
                            len(block) // 8, self.stores, self.fields, self.scratch)
         return b"".join((head, words(pointers) if pointers else b"", block, self.tail))
@@ -51,9 +51,10 @@ def _row(length: int) -> Struct:
 
 
 def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> Message:
-    """The message of a launch.  `hosted` needs are read from host memory, not from Legate's stores.
+    """The message of a launch.  `hosted` needs are read from host memory instead of Legate's stores.
 
-    `inside`: scratch is made by the task itself, and shared out through stores that follow the needs.
+    `inside`: the task allocates scratch memory itself, and copies partial results of its points to stores
+    that follow the needs.
     """
     of = {a.slot: a.storage for a in layout.arguments}
     stores = _places(cut.needs, of, hosted)
@@ -72,7 +73,7 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> M
 
 
 def folding(layout: Layout, cut: Cut) -> Message:
-    """The message of the `finish` of a launch: partials in, results out."""
+    """The message of a launch's `finish`, a task that combines the partial results of all points."""
     of = {a.slot: a.storage for a in layout.arguments}
     stores = _places(cut.results, of, [False] * len(cut.results))
     place = {need.slot: k for k, need in enumerate(cut.results)}
@@ -89,7 +90,7 @@ def folding(layout: Layout, cut: Cut) -> Message:
 
 
 def moving(order: int, span: int, shape: Point, itemsize: int, box: Point, address: int) -> bytes:
-    """A whole store to or from host memory (GET, PUT)."""
+    """The message of a copy between a whole store and host memory (GET, PUT)."""
     kind = INPUT if order == GET else OUTPUT
     place = [kind, 0, len(shape), itemsize, *box, *shape]
     return HEADER.pack(order, 0, 0, 0, span, 0, 1, 0, 1, 0, 0) + words([address, *place])
@@ -117,7 +118,7 @@ def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Seq
 
 
 def _field(argument: LaunchArgument, place: int) -> list[int]:
-    """Where the argument's address and strides come from."""
+    """The words that tell how an argument's address and strides follow from those of its store."""
     access, view = argument.access, argument.access.map
     rank = len(view.strides)  # type: ignore[attr-defined]
     if (access.store.shape, access.store.dtype) != argument.storage:

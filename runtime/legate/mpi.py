@@ -1,8 +1,8 @@
-"""Words that ranks send each other past Legate: one word of this rank's in, the words of all ranks out.
+"""An all-gather of one word over MPI, beside Legate.
 
-Legate's own operations expect that all ranks submit the same ones, so ranks that want to know whether they do
-cannot ask by way of Legate.  MPI is there anyway: Legate starts with it, and has a small library over it
-(named by LEGATE_MPI_WRAPPER) whose interface is the same for every MPI.  A gather of two ranks takes 20 us.
+Legate's operations require that all ranks submit the same ones, so ranks cannot use them to find out
+whether they do.  Legate itself starts by MPI, and brings a library over it (named by LEGATE_MPI_WRAPPER)
+whose interface is the same for every MPI.  A gather over two ranks takes 20 us.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from diffuse.runtime.legate import prepare
 
 TAG = 7
 STATUS = 128
-"""Bytes of a status, and more."""
+"""Bytes of an MPI status, with a margin."""
 
 
 class Gather:
-    """A word from every rank to every rank, in the order of their numbers; from the main thread."""
+    """Gathers a word from every rank on every rank, in the order of ranks; main thread only."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         self._rank, self._ranks = rank, ranks
@@ -42,7 +42,7 @@ class Gather:
         self._words = (c_int64 * ranks)()
 
     def __call__(self, word: int) -> list[int]:
-        """Waits until all ranks have called.  In each turn the words known to a rank double (Bruck's way)."""
+        """Wait until all ranks have called: Bruck's algorithm, in which known words double in each round."""
         rank, ranks, words = self._rank, self._ranks, self._words
         words[0], known, base = word, 1, addressof(words)
         while known < ranks:

@@ -1,6 +1,6 @@
-"""Where stores lie: from instances to Legate's stores, their partitions, and copies to and from the host.
+"""Places data in Legate: stores of instances, their partitions, and copies to and from the host.
 
-Legate is called from the main thread only, which is its rule.
+Legate may be called from the main thread only.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from diffuse.runtime.local.pool import Pool
 from diffuse.settings import config
 
 FORKED = -1
-"""No thread's number."""
+"""A thread identifier that no thread has."""
 MOST_PARTS = 256
-"""Boxes and partitions of one store that are remembered."""
+"""Partitions of one store that are cached."""
 
 
 @cache
 def _registered() -> tuple[Trampoline, Any, Any]:
-    """Our task, its library and its number there.  Legate takes a task once, and ends the process at the
-    second time: a program that leaves Legate and comes back finds what it had."""
+    """The task, its library and its number there, registered once a process: Legate ends the process at a
+    second registration, and a program may leave this runtime and come back to it."""
     core, found = prepare.start(), prepare.find()
     code = Trampoline(found.site, found.version or "")
     library, _ = core.get_legate_runtime().find_or_create_library(
@@ -44,7 +44,7 @@ def _registered() -> tuple[Trampoline, Any, Any]:
 
 
 class Placement:
-    """Legate, its library with our task in it, and the stores that it holds for us."""
+    """The Legate runtime, the registered task, and the stores of all instances."""
 
     def __init__(self) -> None:
         core = prepare.start()
@@ -54,14 +54,14 @@ class Placement:
         self.ranks: int = self.legate.node_count
         self.rank: int = self.legate.node_id
         self.processors = max(1, core.get_machine().count(core.TaskTarget.CPU))
-        """Legate processors of all ranks together."""
+        """Legate processors on all ranks."""
         self.alone = self.processors == 1 and prepare.inline()
         self.code, self._library, self._number = _registered()
         self.pool: Pool | None = None
         self.agreement: Agreement | None = None
-        """What this rank submits, to compare with what others do; None with one rank."""
+        """Compares what this rank submits with the others; None with one rank."""
         self.gather: Gather | None = None
-        """From this rank's word to those of all; None with one rank."""
+        """The all-gather of one word; None with one rank."""
         if self.ranks > 1:
             self.gather = Gather(self.rank, self.ranks)
             self.agreement = Agreement(self.rank, self.gather, config.digest)
@@ -73,16 +73,16 @@ class Placement:
         self._reuse = Reuse(self._made, self._keep, most // 4, most)
         self._projections: dict[tuple[int, int], Any] = {}
         self.lent: list[Any] = []
-        """Host memory that launches may still read, and nobody else holds."""
+        """Host memory of dropped instances that queued launches may still read."""
         self._dropped: deque[LegateInstance] = deque()
         self.launched = self.fenced = 0
-        """Tasks submitted, and those of them that are done for certain."""
+        """How many tasks were submitted, and how many of them had been at the last fence."""
         self._flags = 0
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
     def task(self, spread: int) -> Any:
-        """A task of so many Legate points, with no stores yet."""
+        """A task launch of so many Legate points, without arguments yet."""
         if self.alone:
             return self.legate.create_auto_task(self._library, self._number)
         return self.legate.create_manual_task(self._library, self._number, (spread,))
@@ -94,7 +94,7 @@ class Placement:
         task.execute()
 
     def wait(self) -> None:
-        """Until everything submitted is done, on all ranks."""
+        """Wait until everything submitted has ended on all ranks."""
         if self.alone and self.pool is not None:
             self.pool.fence()
         else:
@@ -107,14 +107,14 @@ class Placement:
         self.fenced = self.launched
 
     def flags(self) -> int:
-        """Floating-point exceptions that any rank saw since last asked; after waiting."""
+        """Floating-point exceptions on any rank since the last call; valid after `wait`."""
         if self.ranks == 1:
             return self.code.flags()
         seen, self._flags = self._flags, 0
         return seen
 
     def _forked(self) -> None:
-        """In a child of this process: Legate's threads are not there, and to wait for them never ends."""
+        """Refuse work in a forked child: it has none of Legate's threads, and would wait for them forever."""
         self._main = FORKED
 
     def check_thread(self) -> None:
@@ -129,28 +129,29 @@ class Placement:
     # -- stores --------------------------------------------------------------------------------------------
 
     def _made(self, shape: Point, dtype: str) -> Any:
-        """A new store of Legate's."""
+        """Make a store."""
         if self.agreement is not None:
             self.agreement.meet(f"making a store of shape {shape}, {dtype}")
         return self.legate.create_store(self._types[dtype], shape)
 
     def store(self, owner: LegateInstance) -> Any:
-        """Legate's store of an instance."""
+        """Legate's store of an instance, made now if there is none."""
         if owner.piece is None:
             owner.piece, owner.written = self._reuse.take(owner.shape, owner.dtype, owner.nbytes)
         return owner.piece.store
 
     def ready(self, owner: LegateInstance, need: Need) -> Any:
-        """Legate's store of an instance, with the data in it that a launch does not make itself."""
+        """Legate's store of an instance, with valid data wherever the launch does not overwrite it."""
         store = self.store(owner)
         if not owner.filled:
             whole = need.low == (0,) * len(need.low) and need.high == owner.shape
-            if need.reads or not whole:  # what is around a box stays
+            if need.reads or not whole:  # what is outside the box is kept
                 self.fill(owner)
         return store
 
     def fill(self, owner: LegateInstance) -> None:
-        """The host's data to Legate's store, or anything: Legate ends the process where none is read."""
+        """Copy the host's data to Legate's store, or initialise that: Legate aborts on uninitialised
+        reads."""
         if owner.home:
             self.move(message.PUT, owner)
         elif not owner.written:
@@ -158,10 +159,10 @@ class Placement:
             owner.written = True
 
     def address(self, owner: LegateInstance, need: Need) -> int:
-        """Where Legate's store of an instance lies, in row-major order and for good, with the data in it that
-        a launch does not make itself; alone only.  SOMEWHERE if only a task can tell.
+        """The permanent address of an instance's store in row-major order, with valid data wherever the
+        launch does not overwrite it; SOMEWHERE if a task has to find it.  Alone only.
 
-        Inline tasks would be given the same memory: Legate maps a store once, when it is first asked.
+        It is the memory that inline tasks get: Legate maps a store once, when it is first used.
         """
         self.ready(owner, need)
         piece = owner.piece
@@ -171,9 +172,11 @@ class Placement:
         return piece.address
 
     def part(self, owner: LegateInstance, need: Need, spread: int) -> tuple[Any, Any, Need]:
-        """The box that a need describes, or its partition, then the projection to the tiles, then the need.
+        """The part of the store that a need describes (a box or a partition), the projection to its tiles,
+        and the need.
 
-        A need belongs to one cut, and so to one spread.  It is found again by its identity, so it is kept.
+        A need belongs to one cut, and so to one spread.  The cache key is its identity, so it is kept
+        alive.
         """
         piece = owner.piece
         assert piece is not None
@@ -198,7 +201,7 @@ class Placement:
         return box.partition_by_tiling(tuple(tile), colors), self._projection(len(shape), need.axis)
 
     def _projection(self, rank: int, axis: int) -> Any:
-        """From a launch's one coordinate to the tiles of a store that is cut along one dimension."""
+        """Map the one coordinate of the launch domain to tiles along one dimension of a store."""
         if rank == 1:
             return None
         if (rank, axis) not in self._projections:
@@ -208,14 +211,14 @@ class Placement:
         return self._projections[rank, axis]
 
     def drop(self, instance: LegateInstance) -> None:
-        """Nobody uses an instance any more.  From any thread: Legate hears of it on the main thread."""
+        """Drop an instance, on any thread; its store is freed on the main thread, by `sweep`."""
         if instance.piece is not None:
             self._dropped.append(instance)
         if instance.lent > self.fenced:
             self.lent.append(instance.memory)
 
     def sweep(self) -> None:
-        """Let go of what was dropped meanwhile."""
+        """Free or recycle the stores of dropped instances."""
         while self._dropped:
             instance = self._dropped.popleft()
             piece, instance.piece = instance.piece, None
@@ -227,14 +230,14 @@ class Placement:
                 self._reuse.give(instance.shape, instance.dtype, piece)
 
     def _keep(self, piece: Piece) -> None:
-        """Hold a store until everything submitted is done.  Legate does so itself, where it knows of it."""
+        """Keep a store alive until everything submitted has ended.  Legate does so for tasks of its own."""
         if self.alone and self.pool is not None:
             self.pool.keep(piece)
 
     # -- the host ------------------------------------------------------------------------------------------
 
     def lend(self, owner: LegateInstance, need: Need | None = None) -> int:
-        """The address of an instance's host memory, which stays as it is until the next fence."""
+        """The address of an instance's host copy, which may not change until the next fence."""
         if owner.memory is None:  # never written, or no elements: whatever is there
             owner.memory = np.empty(max(owner.nbytes, 1), np.uint8)
         elif need is not None and self.agreement is not None and self.agreement.close:
@@ -246,7 +249,7 @@ class Placement:
         return address(owner.memory)
 
     def move(self, order: int, instance: LegateInstance) -> None:
-        """Submit a copy between Legate's store and the host's memory, which is the same on all ranks."""
+        """Submit a copy between Legate's store and the host's copies, which are equal on all ranks."""
         assert instance.memory is not None
         if self.agreement is not None:
             what = "reading" if order == message.GET else "writing"
@@ -280,7 +283,7 @@ class Placement:
 
 
 def _located(store: Any, owner: LegateInstance) -> int:
-    """The address of a store's first element; SOMEWHERE if its elements do not lie in row-major order."""
+    """The address of a store's first element; SOMEWHERE if the store is not in row-major order."""
     memory = store.get_physical_store().get_inline_allocation()
     pitch = ITEMSIZE[owner.dtype]
     for size, stride in zip(reversed(owner.shape), reversed(memory.strides), strict=True):

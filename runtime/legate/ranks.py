@@ -1,9 +1,9 @@
-"""Several ranks that run one program: what each process must do so that they stay alike, and end together.
+"""Keeps the processes of several ranks deterministic, and ends them together.
 
-Every rank records the same launches, so whatever steers the program has to be the same on all of them:
-random numbers without a seed (`seed`), and the moment at which a store that is part of a cycle dies (`tick`).
-And as Legate's last steps wait for all ranks, one that fails ends its process at once, so that the launcher
-ends the others.
+Every rank records the same launches, so everything that the program depends on has to be equal on all of
+them: random numbers without a seed (`seed`), and the moment at which the garbage collector frees stores
+(`tick`).  Shutting Legate down waits for all ranks.  So a rank that fails ends its process at once, and the
+launcher ends the others.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from diffuse.runtime.legate import prepare
 from diffuse.settings import config
 
 GRACE = 2.0
-"""Seconds that other ranks leave rank 0 to fail by itself, so that a failure of all of them is told once."""
+"""Seconds that other ranks wait for rank 0 to fail first, so that a common failure is reported once."""
 YOUNG, MIDDLE, OLD = 1 << 9, 1 << 13, 1 << 16
-"""Launches between collections of Python's generations."""
+"""Launches between garbage collections of each generation."""
 
 _rank, _ranks = 0, 1
 _settled = False
@@ -34,7 +34,7 @@ _launches = 0
 
 
 def settle_in(rank: int, ranks: int) -> None:
-    """Make this process one of several; the first call counts, and one rank alone needs nothing."""
+    """Set this process up as one of several ranks; later calls, and calls with one rank, do nothing."""
     global _rank, _ranks, _settled
     if ranks == 1 or _settled:
         return
@@ -53,16 +53,16 @@ def settle_in(rank: int, ranks: int) -> None:
 
 
 def settle_in_early() -> None:
-    """Where this process is one of several ranks: settle in before there is a runtime."""
+    """Set this process up before there is a runtime, if it is one of several ranks."""
     if prepare.ranks() > 1:
         settle_in(prepare.rank(), prepare.ranks())
         seed(job() or b"")
 
 
 def _silence() -> None:
-    """Standard output goes nowhere, of C code and of children too; so does what Python says as an error.
+    """Discard standard output, of C code and child processes too, and Python's standard error.
 
-    The descriptor of standard error stays, for tracebacks and for what Legate says when it ends the process.
+    The descriptor of standard error stays open for tracebacks and for Legate's last words.
     """
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -72,7 +72,7 @@ def _silence() -> None:
 
 
 def leave(status: int, report: str | None = None) -> NoReturn:
-    """End this process now, without waiting for other ranks; the launcher ends them."""
+    """End this process without waiting for other ranks, which the launcher then ends."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -89,22 +89,22 @@ def leave(status: int, report: str | None = None) -> NoReturn:
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:
-    """`sys.excepthook`: the traceback with the rank's number, then the end."""
+    """`sys.excepthook`: print the traceback with the rank's number and end the process."""
     said = "".join(traceback.format_exception(kind, error, where))
     leave(130 if issubclass(kind, KeyboardInterrupt) else 1, f"rank {_rank} of {_ranks}: {said}")
 
 
 def _uncaught_in_thread(args: Any) -> None:
-    """`threading.excepthook`: a thread that failed on one rank leaves the ranks unlike each other."""
+    """`threading.excepthook`: end the process, as a thread that failed on one rank makes ranks diverge."""
     if args.exc_type is not SystemExit and not isinstance(args.exc_value, SystemExit):
         _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
 
 
 class Exit(SystemExit):
-    """A SystemExit that notices when nobody caught it.
+    """A SystemExit that detects that it is not caught.
 
-    The interpreter gives no other sign before it shuts down, which would wait for all ranks: it reads `code`,
-    and is the only one that reads it from outside of any function.
+    The interpreter has no hook before it shuts down, which would wait for all ranks.  But it reads `code`,
+    and is the only reader outside of any Python function.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -125,7 +125,7 @@ class Exit(SystemExit):
 
 
 def _outside() -> bool:
-    """Is the caller called by the interpreter itself?"""
+    """Does the interpreter itself call the caller, with no Python function in between?"""
     try:
         sys._getframe(2)
     except ValueError:
@@ -134,12 +134,12 @@ def _outside() -> bool:
 
 
 def _exit(status: Any = None, /) -> NoReturn:
-    """`sys.exit`, which says the same."""
+    """`sys.exit`, by an exception that detects that it is not caught."""
     raise Exit(status)
 
 
 def tick() -> None:
-    """Count a launch; every so many collect cycles, for the same launch is the same moment on all ranks."""
+    """Count a launch, and collect garbage every so many: the same launch is the same moment on all ranks."""
     global _launches
     _launches += 1
     if not _launches & (YOUNG - 1) and _settled:
@@ -147,7 +147,7 @@ def tick() -> None:
 
 
 def job() -> bytes | None:
-    """What the launcher calls this run: the same on all ranks, mostly new for each run; None if nothing."""
+    """The launcher's name of this run, equal on all ranks and usually unique; None if it has none."""
     for names in (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID")):
         said = [os.environ[name] for name in names if name in os.environ]
         if said:
@@ -156,7 +156,7 @@ def job() -> bytes | None:
 
 
 def seed(entropy: bytes) -> None:
-    """Make random numbers without a seed the same on all ranks; the first call counts.
+    """Make random numbers without a seed equal on all ranks; only the first call has an effect.
 
     The global generators of `random` and `numpy.random` start from `entropy`, which all ranks share.
     Wherever NumPy wants entropy (`default_rng()`, `SeedSequence()`, `PCG64()`, `RandomState()`) it calls

@@ -1,12 +1,12 @@
-"""From a layout to what Legate is asked for: which part of each store every Legate point gets, and how.
+"""Region requirements: from a layout to the part of each store that every Legate point reads or writes.
 
-Legate cuts a launch into `spread` points of its own; each runs `span` consecutive points of ours. For it to
-move the right data, every access has to be a tiling that Legate can express: a box of the store, cut along
-one dimension from the box's start. Accesses that are not (reversed, overlapping or of another frame) get
-the whole of what they might touch, if they only read; otherwise the launch stays in one piece, on one
-Legate point, which is always right.
+Legate cuts a launch into `spread` points of its own; each runs `span` consecutive points of Diffuse.  For
+Legate to move the right data, every access has to be a partition that it can express: a box of the store,
+tiled along one dimension from the box's start.  An access that is none (reversed, overlapping or in other
+coordinates) is replicated if it only reads; otherwise the launch runs on one Legate point, which is always
+correct.
 
-Pure functions over plain data: nothing here knows Legate.
+These are pure functions over plain data, which know nothing of Legate.
 """
 
 from __future__ import annotations
@@ -21,51 +21,51 @@ from diffuse.runtime.base import LaunchArgument, Layout
 
 WHOLE = -1
 MOST_BOXES = 8
-"""Parts of one store that a task of one Legate point names, each of which costs a launch 10 to 20 us; of more
-it gets one box around all of them."""
+"""The most boxes of one store that a task of one Legate point requires, at 10 to 20 us each; more are
+replaced by their bounding box."""
 
 
 class Need(NamedTuple):
-    """Part of one store, as one argument of a Legate task."""
+    """One argument of a Legate task: a box of a store, replicated or tiled."""
 
     slot: int
     low: Point
     high: Point
-    """The box, in the coordinates of the store."""
+    """The bounds of the box, in the coordinates of the store."""
     axis: int
-    """The dimension that Legate points cut the box along; WHOLE: every point gets all of it."""
+    """The dimension along which the box is tiled; WHOLE: it is replicated."""
     tile: int
-    """Indices of that dimension for each Legate point."""
+    """The extent of a Legate point's tile in that dimension."""
     reads: bool
     writes: bool
 
 
 @lru_cache(1024)
 def tiles(shape: Point, axis: int, tile: int) -> Need:
-    """A whole store, of which each Legate point writes its own indices of one dimension."""
+    """A whole store, which Legate points write by tiles along one dimension."""
     return Need(-1, (0,) * len(shape), shape, axis, tile, False, True)
 
 
 class Cut(NamedTuple):
-    """How a launch is put to Legate."""
+    """A launch as Legate points with their region requirements."""
 
     spread: int
     """Legate points."""
     span: int
-    """Points of ours that each of them runs."""
+    """Points of the launch domain that each Legate point runs."""
     points: int
-    """Points of ours altogether."""
+    """Points of the launch domain."""
     needs: tuple[Need, ...]
     of: tuple[int, ...]
-    """For each argument of the layout the need it is part of; -1: only `finish` touches it."""
+    """For each argument of the layout, the index of its need; -1 if only `finish` accesses it."""
     results: tuple[Need, ...]
-    """What `finish` touches, as a launch of its own; empty when the one Legate point finishes by itself."""
+    """The needs of `finish`, a launch of its own; empty if there is one Legate point, which runs it."""
 
 
 def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
-    """Put a launch of `points` points to Legate points of `span` each.
+    """Cut a launch of `points` points into Legate points of `span` each.
 
-    `whole`: a single Legate point gets whole stores, where that costs nothing, and not what it touches.
+    `whole`: a single Legate point requires whole stores (which costs nothing there) instead of boxes.
     """
     spread = -(-points // span)
     if spread > 1:
@@ -76,9 +76,9 @@ def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
 
 
 def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
-    """One Legate point, with an argument for each part of a store that lies apart from the others.
+    """One Legate point, with an argument for each separate box of a store.
 
-    A box around all of them may be the whole store, as where one task reads the first and the last row.
+    The bounding box could be the whole store, where a task reads its first and last row, for instance.
     """
     needs: list[Need] = []
     of = [-1] * len(arguments)
@@ -99,7 +99,7 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
 
 
 def _spread(arguments: Sequence[LaunchArgument], points: int, spread: int, span: int) -> Cut | None:
-    """Several Legate points; None where what one of them writes might meet what another touches."""
+    """Several Legate points; None if one of them might write what another one accesses."""
     needs: list[Need] = []
     results: list[Need] = []
     of = [-1] * len(arguments)
@@ -140,7 +140,7 @@ def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
 
 
 def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
-    """The smallest box with everything that these arguments of one store touch."""
+    """The bounding box of what these arguments access of their store."""
     boxes = [_box(a, 1, tiled=False) for a in group]
     if None in boxes:
         return _all(group)
@@ -152,7 +152,7 @@ Box = tuple[Point, Point, int, int]
 
 
 def _box(argument: LaunchArgument, span: int, tiled: bool = True) -> Box | None:
-    """The tiling of an argument in Legate's terms; None where Legate cannot cut it so."""
+    """The partition of an argument as a box and a tiling; None if Legate cannot express it."""
     access = argument.access
     if (access.store.shape, access.store.dtype) != argument.storage:
         return None
@@ -173,7 +173,7 @@ def _box(argument: LaunchArgument, span: int, tiled: bool = True) -> Box | None:
 
 
 def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]] | None:
-    """Boxes of one store that is written: tiled alike they become one; apart they stay; else None."""
+    """Merge the boxes of a store that is written: equal tilings join, disjoint boxes stay; else None."""
     boxes = list(parts)
     if len(boxes) == 1:
         return parts
@@ -186,10 +186,10 @@ def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgu
 
 
 def _replicated(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]]:
-    """Boxes of one store that is only read: what all points get takes in every box that it overlaps.
+    """Merge the boxes of a store that is only read: a replicated box absorbs the boxes it overlaps.
 
-    Legate 26.1 now and then runs a point before it has all of a box that others get as well, if the point
-    is given some of the same elements once more, in a tile: `p[::-1] - p` then sees an older `p`.
+    Legate 26.1 sometimes runs a point before its copy of a replicated box is complete, if the point also
+    requires some of the elements as a tile: `p[::-1] - p` then sees an older `p`.
     """
     for a, b in permutations(parts, 2):
         if a[2] == WHOLE and not _apart(a, b):
@@ -201,7 +201,7 @@ def _replicated(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[Launch
 
 
 def _around(*boxes: Box) -> tuple[Point, Point]:
-    """The smallest box with all of these."""
+    """The bounding box of these boxes."""
     return (tuple(map(min, zip(*(low for low, *_ in boxes), strict=True))),
             tuple(map(max, zip(*(high for _, high, *_ in boxes), strict=True))))
 
@@ -212,8 +212,8 @@ def _apart(a: Box, b: Box) -> bool:
 
 
 def _need(members: Sequence[LaunchArgument], low: Point, high: Point, axis: int, tile: int) -> Need:
-    """One argument of a Legate task for these of a kernel.  What is not certain to be written in full is
-    read as well: Legate may otherwise hand out memory without the store's elements."""
+    """One argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
+    is read as well: Legate could otherwise provide memory without the store's elements."""
     writes = any(a.privilege is not Privilege.READ for a in members)
     reads = any(a.privilege.reads for a in members)
     if writes and not reads:
@@ -222,9 +222,9 @@ def _need(members: Sequence[LaunchArgument], low: Point, high: Point, axis: int,
 
 
 def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) -> bool:
-    """Does the access touch every element of the box?"""
+    """Does the access cover every element of the box?"""
     if (access.store.shape, access.store.dtype) != storage:
-        # another frame of the same elements: the whole of it is the whole of the store
+        # other coordinates for the same elements: all of them are all of the store
         return low == (0,) * len(low) and high == storage[0] and covers(access)
     if low == (0,) * len(low) and high == access.store.shape:
         return covers(access)
@@ -238,7 +238,7 @@ def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) 
 
 
 def _groups(arguments: Iterable[LaunchArgument]) -> list[list[LaunchArgument]]:
-    """Arguments by store, in order of first use."""
+    """The arguments grouped by store, in order of first use."""
     groups: dict[int, list[LaunchArgument]] = {}
     for a in arguments:
         groups.setdefault(a.slot, []).append(a)

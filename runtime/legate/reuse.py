@@ -1,7 +1,7 @@
-"""Stores of Legate's that nobody uses any more, kept for the next that wants such a one.
+"""Recycles Legate's stores: a freed store is cached for the next instance of its shape and element type.
 
-A new store costs Legate a region and an instance, 70 us to 1 ms; a program's iterations ask for the same
-shapes again and again. What is kept longest goes first when too much is kept.
+A new store costs Legate a region and an instance, 70 us to 1 ms, and iterations need the same shapes again
+and again.  The cache is bounded in bytes and evicts the oldest stores first.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from diffuse.ir import Point
 
 SOMEWHERE = 0
-"""The address of what Legate moves about, or has not in row-major order: ask at each launch."""
+"""The address of a store that Legate moves, or keeps in another order: a task finds it at each launch."""
 
 
 class Piece:
-    """A store of Legate's and what is known of it."""
+    """A store of Legate with its partitions and its address."""
 
     __slots__ = ("store", "nbytes", "parts", "address")
 
@@ -25,15 +25,15 @@ class Piece:
         self.store = store
         self.nbytes = nbytes
         self.parts: dict[int, Any] = {}
-        """Its partitions so far."""
+        """Partitions made so far, by the identity of their need."""
         self.address = address
-        """Of its first element, where that stays the same; None: nobody asked yet."""
+        """The permanent address of its first element; None until it is asked for."""
 
 
 class Reuse:
-    """Stores by shape and element type.  `limit` bytes are kept at most; `most` may exist altogether.
+    """Cached stores by shape and element type: `limit` bytes at most, and `most` including stores in use.
 
-    `part` is told of each store that goes: what runs still may use it.
+    `part` is called with each evicted store, which running launches may still use.
     """
 
     def __init__(self, make: Callable[[Point, str], Any], part: Callable[[Piece], None], limit: int, most: int
@@ -45,7 +45,7 @@ class Reuse:
         self.bytes_used = 0
 
     def take(self, shape: Point, dtype: str, nbytes: int) -> tuple[Piece, bool]:
-        """A store, and whether it was used before (then it holds something, if nothing of meaning)."""
+        """A store, and whether it is recycled (and so initialised, with meaningless data)."""
         key = (shape, dtype)
         pieces = self._kept.get(key)
         if pieces:
@@ -67,7 +67,7 @@ class Reuse:
         return piece, False
 
     def give(self, shape: Point, dtype: str, piece: Piece) -> None:
-        """A store that nothing submitted from now on uses."""
+        """Cache a store that nothing submitted from now on uses."""
         self.bytes_used -= piece.nbytes
         self._kept.setdefault((shape, dtype), []).append(piece)
         self._kept.move_to_end((shape, dtype))
@@ -76,7 +76,7 @@ class Reuse:
             self._shrink(self._limit)
 
     def forget(self, nbytes: int) -> None:
-        """A store that left for good: somebody else holds it."""
+        """Stop counting a store that another library holds."""
         self.bytes_used -= nbytes
 
     def _shrink(self, limit: int) -> None:

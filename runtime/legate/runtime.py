@@ -1,10 +1,10 @@
 """The legate runtime: launches become tasks of Legate, over stores that Legate places and moves.
 
-With one rank that has one Legate processor the process is *alone*: our own thread pool takes the points of a
-launch while the program records on.  All that Legate has to say there is where stores lie, whole; it does so
-once for a store, and in an inline task at each launch for stores that other libraries hold, too.  Otherwise a
-launch is an index launch over all Legate processors of all ranks, each of which runs its share of our points;
-every rank runs the same program and submits the same launches.
+A process with one rank and one Legate processor is *alone*: launches are queued on Diffuse's thread pool
+while the program records on.  Legate only tells where a store lies, once per store, or, for stores that
+other libraries share, in an inline task at each launch.  Otherwise a launch is an index launch over all
+Legate processors of all ranks, each of which runs its share of the points; every rank runs the same program
+and submits the same launches.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
-"""Pieces of host memory, of stores that are gone, that launches may use: with more the runtime waits."""
+"""Host copies of dropped instances that queued launches may read; with more the runtime waits."""
 NOTHING = nullcontext()
 
 
 class Prepared(NamedTuple):
-    """What one layout needs again at every launch."""
+    """What is derived from a layout once, for all of its launches."""
 
     cut: Cut
     slots: tuple[int, ...]
-    """For each need, the place of its store among the launch's instances."""
+    """For each need, the index of its store among the launch's instances."""
     results: tuple[int, ...]
     layout: Layout
-    """With the shapes that Legate's stores have."""
+    """The layout in the shapes of Legate's stores."""
     direct: tuple[tuple[int, Need, bool, tuple[int, ...]], ...]
-    """For each need the place of its store among the launch's instances, the need, whether it writes, and the
-    words of the block that are its arguments' addresses."""
+    """For each need: the index of its store among the launch's instances, the need, whether it writes, and
+    the words of the block with its arguments' addresses."""
     messages: dict[tuple[bool, ...], message.Message]
     folding: message.Message | None
     form: bytes
-    """A digest of the layout, to compare with what other ranks launch."""
+    """A digest of the layout, for the comparison of ranks."""
 
 
 class Legate:
@@ -64,7 +64,7 @@ class Legate:
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
         self.threads = threads(place) if points is None else max(1, points // place.processors)
-        """Points of ours that one Legate point runs."""
+        """Points of the launch domain that one Legate point runs."""
         self.points = place.processors * self.threads
         if self.threads > 1 or place.alone:
             spin = 200.0 if self.threads <= machine.processors() else 10.0
@@ -77,13 +77,13 @@ class Legate:
         self.exchange = LegateExchange(self)
         self._profiled = "--profile" in os.environ.get("LEGATE_CONFIG", "").split()
         self._owed: list[LegateInstance] = []
-        """Stores of others, too, that the host writes to: they get it as soon as that is done."""
+        """Shared instances whose host copy is being written: it is copied to the store right after."""
         self._noted = 0
-        """Floating-point exceptions of what ran interpreted."""
+        """Floating-point exceptions of interpreted launches."""
 
     @property
     def pipelines(self) -> bool:
-        """Alone, a launch has whole stores and the pool to itself."""
+        """Alone, a launch sees whole stores and has the thread pool to itself."""
         return self.alone
 
     # -- stores --------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class Legate:
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
-        # what every rank has in host memory, and is only read, is read there if it is little or only there
+        # inputs are read from the host's copies where these are the valid ones, or small and up to date
         hosted = tuple([not need.writes and (owner.home or not owner.nbytes or owner.handy)
                         for need, owner in zip(needs, owners, strict=True)])
         words = prepared.messages.get(hosted)
@@ -159,7 +159,7 @@ class Legate:
                 self._run(launch, prepared, words, owners, hosted)
 
     def _run_directly(self, launch: Launch, prepared: Prepared) -> bool:
-        """Alone: hand the launch to the pool.  False if only a task of Legate's knows where a store lies."""
+        """Alone: queue the launch on the thread pool.  False if a task of Legate has to find a store."""
         place, layout, native = self.placement, launch.layout, launch.kernel.native
         assert layout is not None and place.pool is not None and native is not None
         instances: Any = launch.instances
@@ -185,7 +185,7 @@ class Legate:
 
     def _run_alone(self, launch: Launch, words: message.Message, needs: Sequence[Need],
                    owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
-        """One inline task, which hands the launch to the pool."""
+        """Alone: queue the launch on the thread pool from an inline task."""
         place, layout, native = self.placement, launch.layout, launch.kernel.native
         assert layout is not None and place.pool is not None and native is not None
         task = place.task(1)
@@ -209,7 +209,7 @@ class Legate:
 
     def _run(self, launch: Launch, prepared: Prepared, words: message.Message,
              owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
-        """One task of as many points as the cut has; what `finish` does is a task of its own."""
+        """Submit an index launch with the points of the cut, and a task for `finish`."""
         place, native, spread = self.placement, launch.kernel.native, prepared.cut.spread
         assert native is not None
         block = launch.kernel.pack(launch.values)
@@ -237,7 +237,7 @@ class Legate:
             self._fold(launch, prepared, partials, block)
 
     def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
-        """Stores for the partials of a launch, each of whose points writes its own."""
+        """Stores for the partial results of a launch, of which each Legate point writes a tile."""
         place, found = self.placement, []
         for plane in [plane for piece in prepared.layout.scratch for plane in piece.planes]:
             shape = (plane.outer, plane.middle, plane.inner)
@@ -250,7 +250,8 @@ class Legate:
 
     def _fold(self, launch: Launch, prepared: Prepared, partials: Sequence[LegateInstance], block: bytes
               ) -> None:
-        """Combine the partials of all points: one fixed tree, whatever the number of points."""
+        """Submit the task that combines the partial results: one fixed tree, whatever the number of
+        points."""
         place, native = self.placement, launch.kernel.native
         assert native is not None and prepared.folding is not None
         task = place.task(1)
@@ -270,11 +271,11 @@ class Legate:
             self.release(partial)
 
     def _named(self, layout: Layout) -> Any:
-        """A profile shows tasks under their operations and the lines of the program."""
+        """Name tasks by their operations and source lines in Legate's profiles."""
         return self.placement.core.Scope(provenance=layout.title) if self._profiled else NOTHING
 
     def _interpret(self, launch: Launch) -> None:
-        """Run a launch that has no machine code over host memory, on every rank alike."""
+        """Interpret a launch whose kernel has no machine code, over the host's copies, on every rank."""
         layout, kernel = launch.layout, launch.kernel
         assert layout is not None
         if self.placement.agreement is not None:
@@ -318,7 +319,7 @@ class Legate:
             self._pay()
 
     def _pay(self) -> None:
-        """Put what the host wrote into stores that others hold."""
+        """Copy to shared stores what the host wrote to its copies."""
         while self._owed:
             self.placement.move(message.PUT, self._owed.pop())
 
@@ -348,7 +349,7 @@ class Legate:
 
 
 def threads(place: Placement) -> int:
-    """Threads for each Legate processor: what the settings say, or a share of the machine's."""
+    """Threads for each Legate processor: the setting, or a share of the machine's processors."""
     if settings.config.threads != "auto":
         return machine.threads()
     sharing: int = prepare.local_ranks() * max(1, place.processors // place.ranks)
@@ -356,7 +357,7 @@ def threads(place: Placement) -> int:
 
 
 def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
-    """Memory for a launch's scratch, with its addresses written into the launch's block."""
+    """Allocate a launch's scratch memory and write its addresses to the launch's block."""
     found = []
     for piece in layout.scratch:
         found.append(np.empty(max(piece.nbytes, 8), np.uint8))
@@ -365,7 +366,7 @@ def _scratch(layout: Layout, block: memoryview) -> list[NDArray[np.uint8]]:
 
 
 def _written(owner: LegateInstance) -> None:
-    """What a launch writes is in Legate's store now, and nowhere else."""
+    """Only Legate's store is valid after a launch wrote it."""
     owner.filled = owner.written = True
     owner.home = owner.fresh = False
 

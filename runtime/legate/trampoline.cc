@@ -1,14 +1,14 @@
-// The one task that Legate runs for Diffuse: it finds where the stores of a launch lie, writes their addresses
-// and strides into the kernel's block, and calls the kernel by its address.  No Python, no lock of Python's.
+// The one task that Legate runs for Diffuse: it locates the stores of a launch, writes their addresses and strides
+// to the kernel's parameter block, and calls the kernel by its address, without Python.
 //
-// Everything about a launch comes in one scalar argument, a row of 8-byte words (message.py writes it):
+// A launch is described by one scalar argument, a row of 8-byte words (message.py writes it):
 //
 //   order, kernel, finish, points, span, detached, and the lengths of what follows
-//   pointers     host memory that the launch uses
-//   block        the kernel's, with the byte offset of each view where an address belongs
-//   stores       where each store comes from and which of its elements the point was given
-//   fields       which words of the block are addresses, and how strides follow from a store's
-//   scratch      memory for the length of the launch, and what of it points share through stores
+//   pointers     host memory that the launch reads
+//   block        the kernel's parameters, with the byte offset of each view in place of its address
+//   stores       for each store: a task argument or a pointer, its rank, element size, offset and extents
+//   fields       which words of the block are addresses, and how strides follow from those of a store
+//   scratch      temporary memory of the launch, and which parts of it are copied to stores or from them
 #include <legate.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using Wait = Word (*)(void*, Word, Word);
 
 enum Order : Word { RUN = 0, FOLD = 1, GET = 2, PUT = 3 };
 enum Kind : Word { INPUT = 0, OUTPUT = 1, HOST = 2 };
-enum Complaint : Word { SCATTERED = 1, NO_MEMORY = 2, REFUSED = 3, LOST = 4 };  // task.py has them in words
+enum Complaint : Word { SCATTERED = 1, NO_MEMORY = 2, REFUSED = 3, LOST = 4 };  // texts in trampoline.py
 constexpr Word SLICE = 50'000'000;  // nanoseconds that one wait for the pool takes at most
 constexpr int MOST = 8;             // dimensions; more than Legate has
 
@@ -42,12 +42,12 @@ struct Pool {
   Submit submit{};
   Wait wait{};
   const Word* submitted{};             // launches so far, from wherever
-  Word room{};                         // launches to leave in a full queue: with them the threads stay busy
+  Word room{};                         // launches left in a full queue after waiting, which keep threads busy
   std::mutex lock{};                   // one launch at a time
 } pool;
 
-std::atomic<unsigned> raised{0};       // floating-point exceptions since last asked
-std::atomic<Word> complaint{0};        // what went wrong first in a task since last asked, if anything did
+std::atomic<unsigned> raised{0};       // floating-point exceptions since the last call of diffuse_flags
+std::atomic<Word> complaint{0};        // the first error since the last call of diffuse_complaint
 
 void complain(Complaint what)
 {
@@ -59,7 +59,7 @@ struct Header {
   Word order, kernel, finish, points, span, detached, pointers, block, stores, fields, scratch;
 };
 
-// One store as this point was given it.
+// The part of a store that this point accesses.
 struct Place {
   char* pointer{};                     // of the element at `low`
   Word dims{}, item{};
@@ -110,7 +110,7 @@ void locate(const legate::TaskContext& context, Reader& words, const Word* point
   }
 }
 
-// Do the elements lie in one row-major run from the first to the last of the whole store?
+// Is the whole store here, contiguous and in row-major order?
 bool dense(const Place& place)
 {
   Word pitch = place.item;
@@ -128,7 +128,7 @@ void settle(Reader& words, Word* block, const std::vector<Place>& places)
   const Word word = words.next(), rank = words.next();
   const Place& place = places[words.next()];
   const Word affine = words.next();
-  if (!affine) {  // another frame of the same memory: the block has the view's own offset and strides
+  if (!affine) {  // a view in other coordinates of the memory: the block has its offset and strides
     if (place.empty) { block[word] = 0; return; }
     if (!dense(place)) { complain(SCATTERED); return; }
     block[word] += reinterpret_cast<Word>(place.pointer);
@@ -170,15 +170,15 @@ void copy(const Place& place, char* whole, bool out, Word d = 0, Word there = 0,
   }
 }
 
-// A store whose elements do not lie as the kernel takes them to, and a copy of them that do.
+// A store whose layout differs from what the kernel assumes, and a copy in the assumed layout.
 struct Odd {
   Place box{};                         // where they lie
   Word store{};
   std::unique_ptr<char[]> memory{};
 };
 
-// A kernel is compiled for elements side by side in the dimension where they are in a row-major store. In stores
-// that other libraries hold or wrote they may lie otherwise.
+// A kernel assumes unit stride in the dimension where a row-major store has it. Stores that other libraries share
+// or wrote may have another layout.
 bool odd(Reader& words, const std::vector<Place>& places, Word& store)
 {
   words.next();
@@ -256,8 +256,8 @@ void drain(Word sequence)
   while (!pool.wait(pool.address, sequence, SLICE)) {}
 }
 
-// False where the pool refuses the launch.  It orders launches but takes them from one thread at a time: from
-// the main thread where Legate has one processor, else under its lock.
+// False if the pool refuses the launch.  Submitting is not thread-safe: it happens on the main thread if Legate has
+// one processor, else under the pool's lock.
 bool submit(void* kernel, void* finish, Word points, const void* block, Word bytes)
 {
   Word sequence = 0;

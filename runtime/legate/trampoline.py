@@ -1,4 +1,4 @@
-"""The one task that Legate runs for Diffuse, compiled from trampoline.cc: loaded, registered, asked."""
+"""Loads and registers the one task that Legate runs for Diffuse (trampoline.cc)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMPLAINTS = {
     3: "the thread pool refused a launch: too many points",
     4: "Legate could not say where a store lies",
 }
-"""What goes wrong in a task, by the number that the task tells."""
+"""The errors that a task reports, by their numbers in trampoline.cc."""
 
 
 class Trampoline:
@@ -34,12 +34,12 @@ class Trampoline:
         self._pool: Pool | None = None
 
     def register(self, core: Any, library: Any) -> Any:
-        """Make the task known to a library of Legate's; the task's number there."""
+        """Register the task with a library of Legate; returns the task's number there."""
         self._library.diffuse_register(library.raw_handle)
         return core.LocalTaskID(0)
 
     def pool(self, pool: Pool) -> None:
-        """Run points on these threads."""
+        """Have tasks run their points on this pool."""
         self._pool = pool
         pool.start()
         entry = pool.threads.entry
@@ -49,10 +49,10 @@ class Trampoline:
         self._library.diffuse_pool(pool.threads.address, submit, wait, submitted, room)
 
     def flags(self) -> int:
-        """Floating-point exceptions of kernels since last asked, the pool's too."""
+        """Floating-point exceptions of kernels since the last call, the pool's included."""
         seen = raised(int(self._library.diffuse_flags()))
         return seen | (self._pool.flags() if self._pool is not None else 0)
 
     def complaint(self) -> str | None:
-        """What went wrong in a task since last asked, if anything did."""
+        """The first error of a task since the last call, if there was one."""
         return COMPLAINTS.get(self._library.diffuse_complaint())

@@ -1,8 +1,8 @@
-"""How far the program may run ahead of the pool: by half a second of work, as far as one can tell.
+"""Flow control: limits how far the program may run ahead of the thread pool, to about half a second of work.
 
-What is queued is not undone by an interrupt, and whoever reads an array then waits for it.  Work is counted
-in operations times elements (plan.py); how long it takes is measured while the program waits here, which it
-does early at first, since nothing is known then.
+Queued launches cannot be cancelled by an interrupt, and whoever reads an array waits for them.  Work is
+estimated as operations times elements (plan.py); its speed is measured whenever the program waits here, and
+assumed to be slow until the first measurement.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from diffuse.runtime.local.pool import Pool
 LIMIT = 0.5
 """Seconds of work that may be queued."""
 SLOW, FAST = 10e-9, 0.02e-9
-"""Seconds that a unit of work takes: what is believed until something was measured, and at least."""
+"""Seconds per unit of work: the assumption before the first measurement, and the lower bound of any."""
 CHECK = 0.05
-"""Seconds after which the queue is looked at anew."""
+"""Seconds between two looks at the queue."""
 
 
 class Ahead:
-    """The launches that were submitted and may not be done."""
+    """The launches that were submitted and may not have ended."""
 
     def __init__(self, pool: Pool, limit: float = LIMIT) -> None:
         self._pool, self._limit = pool, limit
         self._queued: deque[tuple[int, int]] = deque()
         """Number and work of each launch."""
         self._work = 0
-        """Of all that are queued, at least."""
+        """An upper bound of the work that is queued."""
         self.most = limit / SLOW
         """Work that may be queued."""
         self._looked = 0.0
 
     def add(self, sequence: int, work: int) -> None:
-        """A launch was submitted: wait if that is too much, though never for the launch itself."""
+        """Note a submitted launch; wait if too much is queued, though never for the launch itself."""
         self._queued.append((sequence, work))
         self._work += work
         if self._work > self.most or time.perf_counter() - self._looked > CHECK:
@@ -44,7 +44,7 @@ class Ahead:
         start, before = self._looked, self._work
         self._count()
         now = self._looked
-        if self._queued and now - start < 2 * CHECK:  # it had work all the time, or most of it
+        if self._queued and now - start < 2 * CHECK:  # the pool was busy most of the time
             self._measure(now - start, before - self._work)
         if self._work > self.most and len(self._queued) > 1:
             before = self._work
@@ -53,7 +53,7 @@ class Ahead:
             self._measure(self._looked - now, before - self._work)
 
     def _count(self) -> None:
-        """What is queued now.  Whatever an interrupt leaves half done is right after the next time."""
+        """Drop the launches that have ended.  A call that an interrupt cut short is made good by the next."""
         done, queued = self._pool.completed, self._queued
         while queued and queued[0][0] <= done:
             queued.popleft()
@@ -61,7 +61,7 @@ class Ahead:
         self._looked = time.perf_counter()
 
     def _until(self) -> int:
-        """The launch after which half of what may be queued is, or the last but one."""
+        """The first launch after which at most half of the limit is queued, or the last but one."""
         left = self._work
         for sequence, work in list(self._queued)[:-1]:
             left -= work

@@ -1,14 +1,14 @@
-"""A reusing allocator: bytes asked for -> aligned blocks, kept when given back and handed out again.
+"""A caching allocator of aligned memory blocks, with size classes and a bound on what it caches.
 
-Fresh memory is the dearest thing an array program asks for: the system zeroes it page by page on first
-touch, which costs more than the arithmetic on it.  So blocks are kept, by size, up to a bound.
+Fresh memory is expensive: the system zeroes it page by page on first touch, which costs more than the
+arithmetic on it.  So freed blocks are cached, by size, up to a bound.
 
-Reuse follows the stream: a block may be given back while launches on it are queued, and handed out again
-at once, because whatever is launched on it next runs later.  Only memory that goes back to the system has
-to wait until the launches on it are done.
+Reuse is ordered by the stream of launches: a block may be freed while launches on it are queued, and handed
+out again at once, because what is launched on it next runs later.  Only memory that goes back to the system
+has to wait until the launches on it have ended.
 
-`malloc` never fails: the process is killed later, when it touches more than there is.  So big blocks are
-refused when what is available, less what was handed out but not touched yet, does not hold them.
+`malloc` overcommits: the process is killed later, when it touches more memory than there is.  So large
+blocks are refused when they exceed the available memory less what was handed out but not touched yet.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from diffuse.runtime import machine
 ALIGNMENT = 64
 HUGE = 2 << 20
 MAPPED = 4 << 20
-"""From this size on, a block is a mapping of its own, made of huge pages where the system has them."""
+"""From this size on, a block is a mapping of its own, of huge pages where the system has them."""
 GRAIN = 64 << 10
-"""Mapped blocks are multiples of this."""
+"""The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
-"""Bytes kept for reuse, besides a quarter of what is in use."""
+"""Bytes cached at most, besides a quarter of what is in use."""
 HEAP_KEPT = 16 << 20
-"""Free bytes that malloc may hold when a mapping is made."""
+"""Free bytes that the malloc heap may keep when a mapping is made."""
 RESERVE = 64 << 20
-"""Available bytes that are never handed out: the program's other needs."""
+"""Bytes of the available memory that are left to the rest of the program."""
 
 
 class Progress(Protocol):
-    """How far a runtime is: numbers of launches."""
+    """How many launches were submitted to a runtime, and how many of them have ended."""
 
     @property
     def submitted(self) -> int: ...
@@ -62,7 +62,7 @@ class Still:
 
 
 class MemoryBlock:
-    """Memory from `address` on.  `stamp`: launches submitted when it was handed out, then when given back."""
+    """Memory at `address`.  `stamp`: launches submitted when the block was last allocated or freed."""
 
     __slots__ = ("address", "mapped", "size", "stamp")
 
@@ -76,13 +76,13 @@ class Usage(NamedTuple):
 
     in_use: int
     peak: int
-    """Most bytes in use at one time."""
+    """The most bytes in use at any time."""
     cached: int
-    """Kept for reuse."""
+    """Free bytes kept for reuse."""
 
 
 def size_class(nbytes: int) -> int:
-    """The size of the block for a request: eight sizes a doubling, so that at most an eighth is wasted."""
+    """Round a request up to a size class: eight classes per power of two, so at most an eighth is wasted."""
     if nbytes >= MAPPED:
         return -(-nbytes // GRAIN) * GRAIN
     if nbytes <= 8 * ALIGNMENT:
@@ -92,7 +92,7 @@ def size_class(nbytes: int) -> int:
 
 
 class Allocator:
-    """Blocks for one stream."""
+    """The memory blocks of one runtime."""
 
     def __init__(self, progress: Progress | None = None, kept: int = KEPT,
                  available: Callable[[], int] = machine.memory_available) -> None:
@@ -107,17 +107,17 @@ class Allocator:
         self._total = 0
         """Bytes of all blocks, in use and free."""
         self._moving: MemoryBlock | None = None
-        """On its way from the free blocks to its owner or to the system."""
+        """The block that is moving from the free lists to its owner or to the system."""
         self._torn = False
-        """Did an exception, an interrupt for one, end a change halfway?"""
+        """Did an exception, such as an interrupt, cut an update short?"""
         self._lock = threading.Lock()
         _allocators.add(self)
         last = weakref.finalize(self, _give_back_all, self._progress, self._order, self._returned)
         last.atexit = False  # launches may still run then, and the process gives everything back anyway
 
     def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> MemoryBlock:
-        """A block of at least `nbytes`, contents undefined (of MAPPED bytes or more, zero if asked); `owner`
-        has it as its `_block` from the moment on that it is no longer ours."""
+        """Allocate at least `nbytes`, contents undefined (zero if asked, from MAPPED bytes on).  The block is
+        stored as `_block` of `owner` in the same step in which the allocator lets go of it."""
         with self._lock:
             self._sort()
             self._torn = True
@@ -137,7 +137,7 @@ class Allocator:
             return block
 
     def give(self, block: MemoryBlock) -> None:
-        """Take a block back; launches submitted so far may still use it.  Safe in any finalizer."""
+        """Free a block that launches submitted so far may still use.  Safe to call in any finalizer."""
         block.stamp = self._progress.submitted
         self._returned.append(block)
         if block.mapped and not self._lock.locked():  # after a call of `acquire` an interrupt may come
@@ -145,7 +145,7 @@ class Allocator:
                 self._sort()
 
     def trim(self, keep: int = 0) -> int:
-        """Give cached memory back to the system, oldest first, down to `keep` bytes; returns bytes freed."""
+        """Return cached memory to the system, oldest first, down to `keep` bytes; returns the bytes freed."""
         with self._lock:
             self._sort()
             return self._trim(keep)
@@ -156,7 +156,7 @@ class Allocator:
             return Usage(self._in_use, self._peak, self._cached)
 
     def _sort(self) -> None:
-        """Put the blocks given back where they are found again, and keep the cache within its bound."""
+        """Move freed blocks to the free lists, and trim the cache to its bound."""
         if self._torn:
             self._mend()
         returned = self._returned
@@ -173,7 +173,7 @@ class Allocator:
             self._trim(self._kept + self._in_use // 4)
 
     def _mend(self) -> None:
-        """After an exception between any two steps: free is what `_order` holds, and what was on its way."""
+        """Rebuild the free lists, after an exception at any step, from `_order` and the moving block."""
         if self._moving is not None:
             self._order[self._moving.address] = self._moving
             self._moving = None
@@ -200,7 +200,7 @@ class Allocator:
         return block
 
     def _cleared(self, size: int) -> MemoryBlock | None:
-        """A mapped block whose pages go back to the system, which gives fresh ones to who touches them."""
+        """A mapped block whose pages were dropped, so that the system zeroes them on the next touch."""
         blocks = self._free.get(size)
         if not blocks or blocks[0].stamp > self._progress.completed:
             return None
@@ -213,7 +213,7 @@ class Allocator:
         return block
 
     def _make(self, size: int, nbytes: int) -> MemoryBlock:
-        """A block from the system, or MemoryError when even an empty cache does not leave room for it."""
+        """Allocate a block from the system; MemoryError if even an empty cache leaves no room for it."""
         self._unchecked += size
         checked = size >= MAPPED or self._unchecked >= KEPT // 4
         if size >= MAPPED:
@@ -240,7 +240,7 @@ class Allocator:
                           f"({self._in_use} bytes are in use); free arrays or use smaller ones")
 
     def _room(self) -> int:
-        """Bytes that can be handed out without touching more than there is."""
+        """Bytes that can be handed out without exceeding the memory there is."""
         done, untouched = self._progress.completed, self._untouched
         while untouched and untouched[0][0] < done:
             untouched.popleft()
@@ -271,7 +271,7 @@ _allocators: weakref.WeakSet[Allocator] = weakref.WeakSet()
 
 
 def _unlock_all() -> None:
-    """In a forked child: a lock that another thread held will never be released."""
+    """Renew the locks in a forked child, where a thread that held one does not exist."""
     for allocator in list(_allocators):
         allocator._lock = threading.Lock()
 
@@ -296,7 +296,7 @@ def _libc() -> Any:
 
 
 class _Heap(ctypes.Structure):
-    """What `mallinfo2` tells of malloc's memory (man 3 mallinfo2)."""
+    """The result of `mallinfo2` (man 3 mallinfo2)."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
@@ -316,10 +316,10 @@ def _tells() -> bool:
 
 
 def _trim_heap() -> None:
-    """Have malloc give back the pages that it holds for nobody, if they are many.
+    """Trim the malloc heap, if it has much free memory, before memory is mapped.
 
-    A program that sets up its arrays by NumPy and SciPy leaves them behind, as temporaries that were too
-    small to be mappings of their own; what comes after has its memory from here.
+    A program that sets up its arrays with NumPy and SciPy leaves free heap behind: temporaries that were too
+    small for mappings of their own.  Later arrays come from this allocator and cannot use it.
     """
     if _tells() and _libc().mallinfo2().fordblks > HEAP_KEPT:
         _libc().malloc_trim(0)

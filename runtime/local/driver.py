@@ -1,10 +1,11 @@
-"""The native loops of the thread pool as LLVM IR text: claim a point, run it, sleep, submit, wait.
+"""The functions of the thread pool as LLVM IR text: claim a point, run it, sleep, submit, wait.
 
-`native` expands them: `FIELD a` to the address %a in the pool, `OF %slot a` to %slot.a in a launch's place.
+`native` expands two macros: `FIELD a` to the address %a of a field of the pool, and `OF %slot a` to the
+address %slot.a of a field of a launch's slot in the ring.
 
-Waiting follows one pattern: read the event word, announce oneself, look again, sleep on the event word
-unless it has changed.  Whoever changes something looks for announcements after the change.  All of these
-accesses are sequentially consistent, so one of the two sides sees the other.
+Waiting follows one pattern: read the event word, register as a sleeper, check the condition again, and sleep
+on the event word unless it has changed.  Whoever changes the condition checks for sleepers after the change.
+All of these accesses are sequentially consistent, so no wake-up is lost.
 """
 
 SYSTEM = """

@@ -1,7 +1,7 @@
-"""The native part of the thread pool: where its words lie, and its LLVM IR text for this machine.
+"""The machine code of the thread pool: the layout of its memory, and its LLVM IR text for this machine.
 
-What differs between machines is here (the system call, the floating-point state, the pause); the loops
-themselves are in `loops`.
+What differs between machines is here (the system call, the floating-point state, the pause instruction);
+the functions themselves are in `driver`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import platform
 from diffuse.runtime.local import driver
 
 LINE = 128
-"""Bytes between words that different threads write: a pair of cache lines, which are fetched together."""
+"""Bytes between words that different threads write: two cache lines, which are prefetched together."""
 POINT_BITS = 20
 MOST_POINTS = (1 << POINT_BITS) - 1
 BAD_POINTS, NO_MEMORY = -1, -2
 BIG_BLOCK = 1 << 16
-"""A block longer than this is given back when its place in the ring is used again."""
+"""A parameter block longer than this is freed when its slot in the ring is used again."""
 
 COMPANY = 4
-"""Launches of one point that gather before a sleeping worker is woken for them."""
+"""Launches of one point that are queued before a sleeping worker is woken for them."""
 
 FIELDS = {
     "ticket": 0 * LINE,        # launch running << POINT_BITS | next point to claim

@@ -1,12 +1,13 @@
-"""A pool of native threads: launches (kernel address, block, points) in, kernels run in submission order.
+"""A pool of native threads, which runs launches (kernel, parameter block, points) in submission order.
 
-The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process, so that no C
-compiler is needed and no thread of the pool ever touches Python or its lock.
+The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process: no C compiler
+is needed, and no thread of the pool ever touches Python or its lock.
 
-One word, the *ticket*, orders everything: its high bits say which launch is running (and so how many are
-done), its low bits which of its points is claimed next.  A point is claimed by one compare-and-swap of
-the ticket; a value of the ticket never comes back, so a thread that read it long ago cannot claim a point
-of another launch.  The thread that ends the last point runs the kernel's `finish` and moves the ticket on.
+One word, the *ticket*, orders everything: its high bits are the number of the running launch (and so of the
+launches that have ended), its low bits the next unclaimed point of it.  A point is claimed by one
+compare-and-swap of the ticket.  Values of the ticket never repeat, so a stale value cannot claim a point of
+another launch (no ABA problem).  The thread that ends the last point runs the kernel's `finish` and advances
+the ticket.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
-"""Signals that a thread sends to itself."""
+"""Synchronous signals, which a thread raises itself."""
 
 SLICE = 50_000_000
-"""Nanoseconds a wait sleeps at most before Python looks for signals."""
+"""Nanoseconds that a wait sleeps at most before Python checks for signals."""
 
 
 def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
-    """LLVM IR as machine code in this process, for good: threads may be in it until the process is gone.
-    Returns the addresses of its functions of these names."""
+    """Compile LLVM IR and return the addresses of these functions.  The code is never unloaded: threads may
+    execute it until the process ends."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -65,13 +66,13 @@ class Entry:
         start = time.perf_counter_ns()
         rest(1000)
         self.pauses = 1_000_000 / (time.perf_counter_ns() - start)
-        """Looks a microsecond of spinning has: processors differ by a factor of ten."""
+        """Pause instructions per microsecond: processors differ by a factor of ten."""
         self.worker: int = found["worker"]
 
 
 @cache
 def entry(portable: bool = False) -> Entry:
-    """The native functions, compiled once a process: whoever comes second waits for the first."""
+    """The entry points, compiled once a process; a second caller waits for the first."""
     return worker.call(_entry, portable)
 
 
@@ -81,7 +82,7 @@ def _entry(portable: bool = False) -> Entry:
 
 
 class Threads:
-    """The pool's memory and threads: what must live until the threads have ended."""
+    """The memory and the threads of a pool, which live until the threads have ended."""
 
     def __init__(self, count: int, depth: int, spin: float, portable: bool) -> None:
         self.count, self.spin, self.portable = count, spin, portable
@@ -99,7 +100,7 @@ class Threads:
 
     @property
     def entry(self) -> Entry:
-        """The machine code; made when the first launch comes, not before: a program may never need it."""
+        """The entry points, compiled at the first launch: a program may never need them."""
         return entry(self.portable)
 
     def field(self, kind: Any, name: str) -> Any:
@@ -110,7 +111,7 @@ class Threads:
         worker.shielded(self._start)
 
     def _start(self) -> None:
-        """With signals blocked: those that are not faults are Python's business."""
+        """Create the threads with signals blocked, so that Python's threads handle all but faults."""
         if self.started:
             return
         self.field(ctypes.c_uint64, "spin").value = int(self.spin * self.entry.pauses)
@@ -129,12 +130,12 @@ class Threads:
         self.started = True
 
     def wait(self, sequence: int) -> None:
-        """Return when `sequence` launches are done.  An interrupt leaves everything as it is."""
+        """Return when `sequence` launches have ended.  An interrupt changes nothing."""
         while not self.entry.wait(self.address, sequence, SLICE):
             pass
 
     def purge(self) -> None:
-        """Let go of what launches that are done had kept."""
+        """Release the objects that launches which have ended kept alive."""
         # One thread at a time, or the second would drop what the first has not judged.  What is dropped may
         # come back here through a finalizer: it is turned away too.  A flag and no lock: neither a thread nor
         # an interrupt comes between looking at it and setting it, but one may follow on a call of `acquire`.
@@ -174,7 +175,7 @@ class Threads:
         self.entry.empty(self.address)
 
     def orphan(self) -> None:
-        """In a forked child, where the threads do not exist: forget them, and what only they could finish."""
+        """Forget the threads, and the launches that only they could run, in a forked child."""
         self.started = False
         self.handles.clear()
         self.kept.clear()
@@ -186,9 +187,9 @@ class Threads:
 class Pool:
     """Native threads that run launches one after another, the points of each launch in parallel.
 
-    `count` threads, and any thread that waits, run points; with `count` 0 launches run when someone waits.
-    `spin` is how many microseconds a thread looks for work before it sleeps.  Submitting relies on Python's
-    lock: one pool is not for several free-threaded submitters.
+    Points run on `count` threads and on any thread that waits; with `count` 0, launches run when a thread
+    waits.  `spin` is how many microseconds a thread polls for work before it sleeps.  Submitting relies on
+    Python's lock: a pool does not support several free-threaded submitters.
     """
 
     def __init__(self, count: int, depth: int = 256, spin: float = 50.0, portable: bool = False) -> None:
@@ -202,14 +203,14 @@ class Pool:
         _pools.add(threads)
 
     def start(self) -> None:
-        """Create the threads now; the first launch does so otherwise."""
+        """Create the threads now instead of at the first launch."""
         self._submit = self.threads.entry.submit
         self.threads.start()
 
     def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
-        """Queue a launch; returns how many launches were submitted up to it.
+        """Queue a launch and return its number, counted from 1.
 
-        `block` is copied.  `keep` is held until the launch has run.  Waits only when the queue is full.
+        `block` is copied; `keep` is kept alive until the launch has run.  Waits only if the queue is full.
         """
         threads = self.threads
         if not threads.started:
@@ -230,12 +231,12 @@ class Pool:
         return sequence
 
     def keep(self, thing: object) -> None:
-        """Hold something until everything submitted so far is done."""
+        """Keep an object alive until everything submitted so far has ended."""
         self.threads.kept.append((self.submitted, thing))
         self.threads.purge()
 
     def _blocked(self, code: int, points: int, size: int) -> None:
-        """Make room in a full queue, or say what is wrong with the launch."""
+        """Wait for room in a full queue, or raise the error that the launch was refused for."""
         if code == native.BAD_POINTS:
             raise ValueError(f"points={points}: a launch has between 1 and {native.MOST_POINTS} points")
         if code == native.NO_MEMORY:
@@ -251,17 +252,17 @@ class Pool:
         return int(self.threads.ticket.value) >> native.POINT_BITS
 
     def wait(self, sequence: int) -> None:
-        """Return when the launch that `submit` numbered `sequence`, and all before it, are done."""
+        """Return when the launch of this number, and all before it, have ended."""
         if self.completed < sequence:
             self.threads.wait(sequence)
 
     def fence(self) -> None:
-        """Return when everything submitted is done."""
+        """Return when everything submitted has ended."""
         self.wait(self.submitted)
         self.threads.purge()
 
     def flags(self) -> int:
-        """Floating-point exceptions raised by kernels since last asked; ask after a fence."""
+        """Floating-point exceptions raised by kernels since the last call; valid after a fence."""
         raw = int(self.threads.flags.value)
         self.threads.flags.value = 0
         return raised(raw)

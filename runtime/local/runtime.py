@@ -1,7 +1,7 @@
-"""The local runtime: launches run on native threads of this process, in order, while the program goes on.
+"""The local runtime: launches run in order on native threads of this process, while the program records on.
 
-A kernel with machine code goes to the pool and `launch` returns.  A kernel without, yet, runs interpreted
-on the calling thread, after everything submitted before it.
+A kernel with machine code is queued on the thread pool and `launch` returns.  One without, as yet, is
+interpreted on the calling thread, after everything submitted before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from diffuse.runtime.reference import attached
 
 
 class Lease:
-    """Owns a block: it goes back to the allocator when the last instance or array on it is gone."""
+    """Owns a memory block, and frees it when the last instance or array that refers to it is gone."""
 
     __slots__ = ("_allocator", "_block", "nbytes")
 
@@ -49,7 +49,7 @@ class Lease:
 
 
 class LocalInstance:
-    """The memory of one store: a block of its own, or an attached array's."""
+    """The memory of one store: an allocated block, or that of an attached array."""
 
     __slots__ = ("_array", "_memory", "address", "nbytes")
 
@@ -64,7 +64,7 @@ class LocalInstance:
 
     @property
     def private(self) -> bool:
-        """Does nobody else see the memory?  Who does holds our array of it, or the block, besides us."""
+        """Is this the only reference?  Any other one is a reference to our array, or to the lease."""
         if self._memory is None:
             return False
         if self._array is None:
@@ -73,7 +73,7 @@ class LocalInstance:
 
     @property
     def array(self) -> NDArray[np.uint8]:
-        """The memory as bytes; the array keeps it alive.  Only after a fence."""
+        """The memory as bytes, valid after a fence; the array keeps it alive."""
         if self._array is None:
             if self._memory is None:
                 raise ValueError("this instance was released; ask for its array before")
@@ -82,10 +82,10 @@ class LocalInstance:
 
 
 class Local:
-    """Threads of this machine.
+    """Launches on the threads of this machine.
 
-    `points` threads compute: the pool's, and the program's own while it waits.  While the program records
-    it keeps one processor busy itself, so one thread more would only take that away from it.
+    `points` threads compute: those of the pool, and the program's own while it waits.  While the program
+    records it keeps one processor busy itself, so the pool has one thread less than there are points.
     """
 
     name = "local"
@@ -106,9 +106,9 @@ class Local:
         self._ahead = Ahead(self._pool)
         self._flags = 0
         self._turns = 0
-        """Launches that were interpreted and host functions that were called."""
+        """How many launches were interpreted and how many host functions called."""
         self._unfinished = -1
-        """The mark when the last of these began; -1 when it came to its end."""
+        """The mark at which the last of these began; -1 once it has ended."""
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)
@@ -145,12 +145,12 @@ class Local:
                 self._ahead.add(sequence, work)
 
     def _interpret(self, launch: Launch) -> None:
-        """Run a launch without machine code; when that appears on the way, it does the rest."""
+        """Interpret a launch; if its machine code is ready before the end, that runs the rest."""
         self._pool.fence()
         deferred(lambda: self._turn(lambda: self._by_points(launch)))
 
     def _turn(self, work: Callable[[], None]) -> None:
-        """Something that runs here and now: to its end, unless it fails."""
+        """Run something synchronously, noting whether it came to its end."""
         self._unfinished = self.mark()
         self._turns += 1
         work()
@@ -192,8 +192,8 @@ class Local:
         return seen
 
     def mark(self) -> int:
-        """Launches submitted or run, and host functions called, so far: each counts from the moment on that
-        it will run, whatever an interrupt cuts off."""
+        """Launches submitted or run, and host functions called, so far.  Each counts from the moment on at
+        which nothing, an interrupt included, can keep it from running."""
         submitted: int = self._submitted.value
         return submitted + self._turns
 
@@ -203,14 +203,14 @@ class Local:
         return Fate.LOST if self._unfinished >= mark else Fate.DONE
 
     def usage(self) -> Usage:
-        """Bytes of array memory: in use, at most, kept for reuse."""
+        """Bytes of array memory: in use, the peak, cached."""
         return self._allocator.usage()
 
     def trim(self) -> int:
-        """Give cached memory back to the system; returns bytes freed."""
+        """Return cached memory to the system; returns the bytes freed."""
         self._pool.fence()
         return self._allocator.trim()
 
     def close(self) -> None:
-        """Finish everything and end the threads; a later launch starts them again."""
+        """Wait for everything and end the threads; a later launch starts them again."""
         self._pool.close()

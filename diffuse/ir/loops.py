@@ -1,7 +1,5 @@
-"""How many points run a task, and where they cut its iteration space.
-
-One rule, a function of extents only, so that operations over equal spaces are cut alike and can fuse: small
-spaces stay whole; others are cut along the first dimension long enough to give every processor a share.
+"""What the loops of a kernel depend on beside their extents: the leaves of the reduction tree, where two
+dimensions run as one loop, and how accesses move along each dimension.
 """
 
 from __future__ import annotations
