@@ -59,10 +59,10 @@ from diffuse.stream.engine import (
     look,
     overlap,
     own,
-    put_back,
     record,
     settle,
     submit,
+    write_back,
 )
 from diffuse.stream.stores import Operand, Storage
 
@@ -77,7 +77,7 @@ __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "sm
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
-__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "put_back",
+__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "write_back",
             "settle", "start", "view", "warmup"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]

@@ -113,7 +113,7 @@ class Instance(Protocol):
         ...
 
     @property
-    def handed(self) -> bool:
+    def shared(self) -> bool:
         """Does another library share the store (see `Exchange`)?  The host's copy is then never current."""
         ...
 
@@ -214,8 +214,8 @@ class Fate(Enum):
 class Exchange(Protocol):
     """Stores that Diffuse and other libraries of a runtime's both hold.
 
-    An instance that was *handed* over has its data in the store, always, and what the host writes to its copy
-    has to be put back at once.
+    The valid data of a *shared* instance is always in the store; what the host writes to its copy has to be
+    written back at once.
     """
 
     fenced: bool
@@ -226,12 +226,12 @@ class Exchange(Protocol):
     room: int
     """Bytes of memory that a process may use for arrays, stores included."""
 
-    def hand_out(self, instance: Any) -> Any:
+    def share(self, instance: Any) -> Any:
         """Share the store of an instance: other libraries may read and write it from now on.  Everything
         recorded on it was launched before, and has ended if `fenced`."""
         ...
 
-    def take_back(self, instance: Any) -> None:
+    def unshare(self, instance: Any) -> None:
         """End the sharing of an instance's store: no other library holds it any more."""
         ...
 
@@ -243,7 +243,7 @@ class Exchange(Protocol):
         """Is `store` the store of the instance?"""
         ...
 
-    def put_back(self, instance: Any) -> None:
+    def write_back(self, instance: Any) -> None:
         """Copy the host's copy of a shared instance, to which the host wrote, to the store."""
         ...
 

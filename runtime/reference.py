@@ -26,7 +26,7 @@ class HostInstance:
 
     private = False
     """Never claimed, so that every store has memory of its own."""
-    handed = scattered = False
+    shared = scattered = False
 
     def __init__(self, array: NDArray[np.uint8]) -> None:
         self.array = array

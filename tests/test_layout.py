@@ -34,6 +34,9 @@ FLOORS = [
 ]
 """Rooms from the ground up.  A module imports its own room, without cycles, and the rooms on floors below."""
 
+SYSTEMS = ("diffuse.runtime.legate", "diffuse.runtime.local", "diffuse.runtime.reference")
+"""Single runtimes: only the command line knows that there are such."""
+
 PLAIN = 3
 """Rooms on floors below this one know no NumPy, no LLVM and no runtime."""
 
@@ -93,7 +96,9 @@ def violations(name: str, tree: ast.AST) -> Iterator[str]:
             yield f"{name} imports {target}: rooms on floors below {PLAIN} are plain Python"
         if target not in MODULES or room(target) == room(name):
             continue
-        if {room(name), room(target)} == {"diffuse.kernels", "diffuse.runtime"}:
+        if target.startswith(SYSTEMS) and room(name) not in ("diffuse.runtime", "diffuse.cli"):
+            yield f"{name} imports {target}: ask the runtime by its protocol, diffuse.runtime.base"
+        elif {room(name), room(target)} == {"diffuse.kernels", "diffuse.runtime"}:
             yield f"{name} imports {target}: kernels and runtime never meet; hand it over as a callable"
         elif floor(target) >= floor(name):
             yield (f"{name} (floor {floor(name)}) imports {target} (floor {floor(target)}): "
@@ -146,6 +151,12 @@ def test_array_libraries_use_the_public_way_in(name: str) -> None:
     found = [target for target in imports(ast.parse(MODULES[name].read_text()))
              if target.startswith("diffuse.") and not target.startswith(allowed)]
     assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"
+
+
+def test_what_is_one_runtimes_own_is_asked_by_the_protocol() -> None:
+    (found,) = violations("diffuse.stream.engine", ast.parse("from diffuse.runtime.legate import exchange"))
+    assert "ask the runtime by its protocol" in found
+    assert not list(violations("diffuse.cli.info", ast.parse("from diffuse.runtime.legate import prepare")))
 
 
 def test_kernels_and_runtime_do_not_meet() -> None:

@@ -303,7 +303,7 @@ diffuse.fence()
 assert used() <= before + 8 * N * N, (used(), before)
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - most
 assert grown < 60 << 10, grown       # KiB; 300 cycles of four arrays would be 240 MB
-assert not [s for s in diffuse.stream.engine.current().stores.instances.values() if s.handed]
+assert not [s for s in diffuse.stream.engine.current().stores.instances.values() if s.shared]
 """, mode)
 
 
@@ -409,8 +409,8 @@ np.cumsum(x, axis=0, out=out)
 ran.clear()
 np.put(out, [1, 2], [3, 4])
 assert not ran and float(out[0, 1]) == 3
-handed = [s for s in diffuse.stream.engine.current().stores.instances.values() if s.handed]
-assert not handed, "all is Diffuse's again"
+shared = [s for s in diffuse.stream.engine.current().stores.instances.values() if s.shared]
+assert not shared, "all is Diffuse's again"
 held = diffuse.stream.engine.current().window.held
 y = x + 1
 assert diffuse.stream.engine.current().window.held > held, "operations fuse as before"

@@ -20,7 +20,7 @@ from diffuse import settings
 from diffuse.ir import ONE, Access, Privilege, Store, view
 from diffuse.observe.floaterrors import DIVIDE, INVALID
 from diffuse.runtime import RUNTIMES, make
-from diffuse.runtime.base import Launch, LaunchArgument, Layout, Runtime, Scratch
+from diffuse.runtime.base import Fate, Launch, LaunchArgument, Layout, Runtime, Scratch
 from diffuse.runtime.local.runtime import Local
 from diffuse.runtime.reference import Reference
 
@@ -289,6 +289,25 @@ def test_memory_error_leaves_the_runtime_usable(runtime: Runtime) -> None:
                 runtime.create(2 << 20)
         runtime.create(1000)
     test_call_runs_after_everything_before_it(runtime)
+
+
+def test_the_fate_of_what_an_interrupt_cut_off() -> None:
+    """Local knows which launches began; where nobody knows they count as lost."""
+    local, reference = Local(2), Reference(2)
+    a, total = local.attach(np.ones(100)), local.attach(np.zeros(1))
+    assert reference.fate(reference.mark()) is Fate.LOST
+    mark = local.mark()
+    assert local.fate(mark) is Fate.PENDING
+    scale(local, Scale(code()[0]), a, a, 1.0, total, points=2)
+    assert local.fate(mark) is Fate.DONE
+    mark = local.mark()
+    with pytest.raises(ZeroDivisionError):
+        local.call(lambda: print(1 // 0))
+    assert local.fate(mark) is Fate.LOST, "it stopped halfway"
+    mark = local.mark()
+    local.call(lambda: None)
+    assert local.fate(mark) is Fate.DONE
+    local.close()
 
 
 @pytest.mark.parametrize("compiled", [True, False])

@@ -94,7 +94,7 @@ class Engine:
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
         memory = self.runtime.host(self.stores.instance(store), False)
-        if not storage.handed:
+        if not storage.shared:
             storage.touched = -1
         if not self.runtime.host_sees:
             self.runtime.fence()
@@ -104,13 +104,13 @@ class Engine:
     def own(self, storage: Storage) -> None:
         """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
         that counts from now on, until a task writes the store."""
-        if not self.runtime.host_sees and not storage.handed:
+        if not self.runtime.host_sees and not storage.shared:
             self.runtime.host(self.stores.instance(storage.id), True)
 
-    def put_back(self, storage: Storage) -> None:
+    def write_back(self, storage: Storage) -> None:
         """Publish what the host wrote into fetched memory to the other holders of the store."""
-        if storage.handed:
-            self.exchange.put_back(self.stores.instance(storage.id))
+        if storage.shared:
+            self.exchange.write_back(self.stores.instance(storage.id))
 
     def aliased(self, one: Storage, other: Storage) -> bool:
         """May two stores that other libraries hold have elements in common?"""
@@ -259,7 +259,7 @@ class Engine:
 
     def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
         """Make exported memory current, because code outside may read or write it next."""
-        if any(x[0].handed for x in operands if not isinstance(x, Scalar)):
+        if any(x[0].shared for x in operands if not isinstance(x, Scalar)):
             self.settle("another library holds a store")
         shown = [x[0] for x in operands if not isinstance(x, Scalar) and x[0].shown()]
         if shown:
@@ -397,7 +397,7 @@ create = _engine.stores.create
 attach = _engine.stores.attach
 fetch = _engine.fetch
 own = _engine.own
-put_back = _engine.put_back
+write_back = _engine.write_back
 aliased = _engine.aliased
 busy = _engine.busy
 look = _engine.look

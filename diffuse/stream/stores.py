@@ -31,14 +31,14 @@ class Storage:
         self.store = store
         self.touched = -1
         """The epoch of the last task on it; older than the engine's: nothing pending or running.  Never older
-        while it is `handed`: nobody tells when another library writes."""
+        while it is `shared`: nobody tells when another library writes."""
         self.written = -1
         """The epoch of the last task that writes it, likewise."""
         self.version = 0
         """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
         store that is not `exported`, equal elements."""
         self.exported = False
-        """Somebody outside sees the memory, or holds the store (`handed`): tasks on it are run before the
+        """Somebody outside sees the memory, or holds the store (`shared`): tasks on it are run before the
         recording call returns."""
         self._shown: tuple[Callable[[], object], ...] = ()
         self._stores = stores
@@ -49,10 +49,10 @@ class Storage:
         return nbytes(self.store)
 
     @property
-    def handed(self) -> bool:
+    def shared(self) -> bool:
         """Does another library hold the store itself, to read and write it?  (`exported` says so, too.)"""
         instance = self._stores.instances.get(self.id) if self.exported else None
-        return instance is not None and instance.handed
+        return instance is not None and instance.shared
 
     @property
     def scattered(self) -> bool:
@@ -72,7 +72,7 @@ class Storage:
     def shown(self) -> bool:
         """Is the host memory still exported?"""
         self._shown = tuple([held for held in self._shown if held()])
-        self.exported = bool(self._shown) or self.handed
+        self.exported = bool(self._shown) or self.shared
         return bool(self._shown)
 
     def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:

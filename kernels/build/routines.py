@@ -21,7 +21,7 @@ from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
-from diffuse.memory import address as address
+from diffuse.memory import address
 from diffuse.observe.floaterrors import KINDS, STATUS
 
 

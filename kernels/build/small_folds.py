@@ -20,9 +20,9 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit, routines
-from diffuse.kernels.build.routines import address
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.kernels.meaning.reduce import Array
+from diffuse.memory import address
 from diffuse.settings import config
 
 WORTH = 200

@@ -1,6 +1,6 @@
 """Shares stores with other libraries on Legate: from an instance to its store and back.
 
-Diffuse is not told when another library writes a shared store.  So the data of a *handed* instance is
+Diffuse is not told when another library writes a shared store.  So the data of a *shared* instance is
 always in Legate's store: the host's copy is fetched anew for each read, and what the host writes is copied
 back at once.  Legate orders all tasks on a store and on its parts by their submission, so Diffuse submits
 its own before another library can (see `Engine.settle`).
@@ -36,7 +36,7 @@ class LegateExchange:
         """On one rank a task of Legate's has ended when its launch was queued on the thread pool."""
         self.room = int(prepare.memory_given() / prepare.SHARE)
 
-    def hand_out(self, instance: LegateInstance) -> Any:
+    def share(self, instance: LegateInstance) -> Any:
         place = self._place
         place.check_thread()
         if instance.lent > place.fenced:  # queued launches still read the host's copy
@@ -46,17 +46,17 @@ class LegateExchange:
         instance.piece.address = SOMEWHERE
         if not instance.filled:
             place.fill(instance)
-        instance.filled = instance.written = instance.handed = True
+        instance.filled = instance.written = instance.shared = True
         instance.home = instance.fresh = False
         return store
 
-    def take_back(self, instance: LegateInstance) -> None:
-        instance.handed = instance.fresh = False
+    def unshare(self, instance: LegateInstance) -> None:
+        instance.shared = instance.fresh = False
 
     def adopt(self, store: Any, dtype: str) -> LegateInstance:
         instance = LegateInstance(Store(-1, tuple(store.extents), dtype))
         instance.piece = Piece(store if store.extents else store.promote(0, 1), 0, SOMEWHERE)
-        instance.filled = instance.written = instance.handed = instance.foreign = True
+        instance.filled = instance.written = instance.shared = instance.foreign = True
         instance.scattered = store.transformed
         return instance
 
@@ -65,7 +65,7 @@ class LegateExchange:
                 and instance.shape == (tuple(store.extents) or (1,))
                 and bool(instance.piece.store.equal_storage(store)))
 
-    def put_back(self, instance: LegateInstance) -> None:
+    def write_back(self, instance: LegateInstance) -> None:
         self._place.check_thread()
         self._place.move(message.PUT, instance)
 

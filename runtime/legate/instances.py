@@ -33,7 +33,7 @@ class LegateInstance:
     """The data of one store."""
 
     __slots__ = ("shape", "dtype", "nbytes", "piece", "filled", "written", "memory", "home", "fresh", "lent",
-                 "handed", "foreign", "scattered", "number")
+                 "shared", "foreign", "scattered", "number")
 
     address = 0
     """Unknown: Legate decides where a store lies, task by task."""
@@ -56,7 +56,7 @@ class LegateInstance:
         """Is the host's copy up to date?"""
         self.lent = -1
         """The number of the last launch that reads the host's copy."""
-        self.handed = False
+        self.shared = False
         """Does another library share Legate's store, so that only that is valid?  See exchange.py."""
         self.foreign = False
         """Was Legate's store made by another library?"""
@@ -68,7 +68,7 @@ class LegateInstance:
     @property
     def handy(self) -> bool:
         """Is the host's copy up to date and so small that reading it is cheaper than a transfer by Legate?"""
-        return self.fresh and self.nbytes <= HANDY and not self.handed
+        return self.fresh and self.nbytes <= HANDY and not self.shared
 
     def __repr__(self) -> str:
         where = "home" if self.home else "away"

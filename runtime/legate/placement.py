@@ -223,7 +223,7 @@ class Placement:
             instance = self._dropped.popleft()
             piece, instance.piece = instance.piece, None
             assert piece is not None
-            if instance.handed or instance.foreign:
+            if instance.shared or instance.foreign:
                 self._keep(piece)
                 self._reuse.forget(piece.nbytes)
             else:

@@ -108,7 +108,7 @@ class Legate:
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
         if not isinstance(instance, LegateInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")
-        stale = instance.handed or not instance.fresh
+        stale = instance.shared or not instance.fresh
         if instance.lent > self.placement.fenced and (write or stale):
             self.fence()
         if instance.memory is None:
@@ -119,7 +119,7 @@ class Legate:
                 self.placement.move(message.GET, instance)
                 self.fence()
             instance.fresh = True
-        if write and instance.handed:
+        if write and instance.shared:
             self._owed.append(instance)
         elif write:
             instance.home, instance.filled = True, False

@@ -53,7 +53,7 @@ class LocalInstance:
 
     __slots__ = ("_array", "_memory", "address", "nbytes")
 
-    handed = scattered = False
+    shared = scattered = False
 
     def __init__(self, memory: Lease | None, array: NDArray[np.uint8] | None) -> None:
         self._memory, self._array = memory, array

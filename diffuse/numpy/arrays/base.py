@@ -247,7 +247,7 @@ def host(x: Array) -> Mirror:
     memory = library.fetch(storage)
     if x.memory is None:
         x.memory = over(x, memory)
-    if storage.handed:  # a copy; writing there would be lost
+    if storage.shared:  # a copy; writing there would be lost
         locked = x.memory.view()
         locked.flags.writeable = False
         return locked
@@ -274,7 +274,7 @@ def writable(x: Array) -> Mirror:
     memory = owned(x)
     if x.storage is not None:
         x.storage.version += 1
-    if x.storage is not None and x.storage.handed:
+    if x.storage is not None and x.storage.shared:
         assert x.memory is not None
         return x.memory
     return memory
@@ -283,15 +283,15 @@ def writable(x: Array) -> Mirror:
 def wrote(x: Array) -> None:
     """The host wrote into the memory of an array."""
     if x.storage is not None:
-        library.put_back(x.storage)
+        library.write_back(x.storage)
 
 
 def put(x: Array, index: Any, value: Any) -> None:
     """`x[index] = value` by NumPy, at once."""
     memory: Any = writable(x)
     memory[index] = value
-    if x.storage is not None and x.storage.handed:
-        library.put_back(x.storage)
+    if x.storage is not None and x.storage.shared:
+        library.write_back(x.storage)
 
 
 def unboxed(x: Any) -> Any:
@@ -317,7 +317,7 @@ def exported(x: Array) -> Mirror:
     the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
     cannot be written to."""
     memory = owned(x)
-    if x.storage is not None and x.storage.handed:
+    if x.storage is not None and x.storage.shared:
         memory = memory.copy()
         memory.flags.writeable = False
         return memory

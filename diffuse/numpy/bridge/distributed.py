@@ -101,13 +101,13 @@ class Loan:
         storage = base.storage_of(x)
         store = None
         if not storage.shown():
-            before = storage.handed
-            store = legate.hand_out(x)
+            before = storage.shared
+            store = legate.share(x)
             if store is not None and not before:
                 self._lent.append(x)
         if store is None:
             x = elementwise.duplicate(x)
-            store = legate.hand_out(x)
+            store = legate.share(x)
             self._lent.append(x)
         return import_module("cupynumeric").asarray(Lent(legate.described(store)))
 
@@ -129,13 +129,13 @@ class Loan:
         if meeting:  # part of an argument: it and the argument stay in the order of the program
             self._lent = [x for x in self._lent if not any(x is y for y in meeting)]
         else:
-            legate.take_back(found)
+            legate.unshare(found)
         return found
 
     def end(self) -> None:
         """Only Diffuse holds what was lent."""
         for x in self._lent:
-            legate.take_back(x)
+            legate.unshare(x)
         self._lent.clear()
 
 

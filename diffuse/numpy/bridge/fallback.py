@@ -71,7 +71,7 @@ class Conversion:
             plain = self._memory(value)
             if kind is not base.array_class:
                 return plain[()]
-            if value.storage is not None and value.storage.handed and value.meta.flags.writeable:
+            if value.storage is not None and value.storage.shared and value.meta.flags.writeable:
                 self.seen.append((value, plain, plain.tobytes()))
             self.pairs.append((plain, value))
             self.elements = max(self.elements, plain.size)

@@ -47,7 +47,7 @@ sys.meta_path.insert(0, _Starter())
 
 def interface(x: Array) -> dict[str, Any] | None:
     """What `__legate_data_interface__` of an array is; None for parts of a store that Legate cannot name."""
-    store = hand_out(x)
+    store = share(x)
     return None if store is None else described(store)
 
 
@@ -58,7 +58,7 @@ def described(store: Any) -> dict[str, Any]:
     return {"version": VERSION, "data": {field: core.LogicalArray.from_store(store)}}
 
 
-def hand_out(x: Array) -> Any:
+def share(x: Array) -> Any:
     """Legate's store of an array, with what was recorded for it done, for others to read and write; None for
     a part of a store that Legate cannot name."""
     running = library.current()
@@ -83,7 +83,7 @@ def hand_out(x: Array) -> Any:
     library.settle("another library takes a store")
     if storage.id in running.stores.lost:
         library.fetch(storage)  # raises why
-    store = exchange.hand_out(running.stores.instance(storage.id))
+    store = exchange.share(running.stores.instance(storage.id))
     storage.exported, storage.touched = True, running.epoch
     name = exchange.name(store)
     if name is not None:
@@ -91,10 +91,10 @@ def hand_out(x: Array) -> Any:
     return exchange.part(store, view)
 
 
-def take_back(x: Array) -> None:
+def unshare(x: Array) -> None:
     """Nobody holds an array's store any more that was handed out for the length of a call."""
     running, storage = library.current(), base.storage_of(x)
-    running.exchange.take_back(running.stores.instance(storage.id))
+    running.exchange.unshare(running.stores.instance(storage.id))
     for name in [name for name, known in _known.items() if known is storage]:
         del _known[name]
     storage.shown()

@@ -311,8 +311,8 @@ def meets(one: Any, other: Any) -> bool:
     """May two stores share memory?  Different ones do where the program wrapped one NumPy array twice."""
     if one is other or not (one.exported and other.exported):
         return one is other
-    if one.handed or other.handed:
-        return one.handed and other.handed and library.aliased(one, other)
+    if one.shared or other.shared:
+        return one.shared and other.shared and library.aliased(one, other)
     return numpy.may_share_memory(library.fetch(one), library.fetch(other))
 
 

@@ -264,8 +264,8 @@ def _present(held: Any, name: Name) -> Any:
 
 def memory_of(part: Any) -> Any:
     """The memory of an array, which SciPy may write to."""
-    handed = part.storage is not None and part.storage.handed
-    return base.writable(part) if handed else base.owned(part)
+    shared = part.storage is not None and part.storage.shared
+    return base.writable(part) if shared else base.owned(part)
 
 
 def stand_in(part: Any) -> Any:
