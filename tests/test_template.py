@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
+import diffuse
 import diffuse.numpy as np
 from diffuse import settings
 from diffuse.ir.template import Template
@@ -147,3 +148,15 @@ def test_what_was_decided_can_be_forgotten() -> None:
     engine.current().window.forget()
     plans = trace.counters["plans"]
     assert (run() == before).all() and trace.counters["plans"] > plans
+
+
+def test_an_explanation_names_every_place_that_shares_a_plan() -> None:
+    x = np.ones(3000)
+    engine.fence()
+    numpy.array(np.arctan(x * 7.0))
+    numpy.array(np.arctan(x * 8.0))
+    numpy.array(np.arctan(x * 9.0))
+    plan = next(plan for plan in diffuse.explain().plans if plan.operations == ("multiply", "arctan"))
+    lines = [int(site.rpartition(":")[2]) for site in plan.sites]
+    assert lines == [lines[0], lines[0] + 1, lines[0] + 2] and plan.launches == 3
+    assert all(f"recorded from: {site}" in str(plan) for site in plan.sites)

@@ -23,6 +23,8 @@ class FusedTask:
     reason: str
     """Why the next task stayed out."""
     launches: int
+    sites: tuple[str, ...]
+    """The places of the program that share it, "first line to last line", at most sixteen."""
     compiled: bool
     text: str
     """The tasks, one a line, in the form of traces."""
@@ -32,7 +34,8 @@ class FusedTask:
         head = (f"{len(self.operations)} operations -> 1 task, {self.loops} loops, "
                 f"{self.vanished} temporaries vanished, ran {self.launches} times, {state}")
         lines = ["  " + line for line in self.text.splitlines()]
-        return "\n".join([head, f"  ended by: {self.reason}", *lines])
+        shared = [f"  recorded from: {site}" for site in self.sites if len(self.sites) > 1]
+        return "\n".join([head, *shared, f"  ended by: {self.reason}", *lines])
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,11 @@ def explanation(made: Iterable[Any]) -> Explanation:
     """What these plans (stream/plan.py) say, and the counters of now."""
     plans = tuple(
         FusedTask(p.operations, p.where, p.loops, p.vanished, p.reason, p.launches,
+                  tuple(_span(*site) for site in p.sites.items()),
                   p.kernel is not None and p.kernel.native is not None, p.text)
         for p in made)
     return Explanation(plans, trace.snapshot())
+
+
+def _span(first: Any, last: Any) -> str:
+    return str(first) if first == last else f"{first} to {last}"

@@ -26,6 +26,8 @@ from diffuse.stream.window import Group, Window, opaque
 READ = Privilege.READ
 INTERPRETED = 1e-9
 """Seconds that interpreting takes, at least, per operation and element."""
+MOST_SITES = 16
+"""Places of the program that a plan remembers."""
 MOST_PLANS = 4096
 """Plans that are remembered."""
 WORTH_WAITING = 0.01
@@ -264,7 +266,10 @@ class Forwarder:
             trace.counters["replays"] += 1
         plan.launches += 1
         plan.used = trace.counters["launched"]
-        self._ran[plan, group.recorded[0].where] = group
+        first = group.recorded[0].where
+        if first not in plan.sites and len(plan.sites) < MOST_SITES:
+            plan.sites[first] = group.recorded[-1].where
+        self._ran[plan, first] = group
         trace.counters["launched"] += 1
         if plan.kernel is not None and plan.kernel.native is None:
             trace.counters["interpreted"] += 1

@@ -24,9 +24,9 @@ from diffuse.runtime.base import Layout
 class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
-    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "launches", "where", "loops", "vanished",
-                 "operations", "rowwise", "stored", "donations", "layouts", "equal", "used", "places",
-                 "_partials")
+    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "sites", "launches", "where", "loops",
+                 "vanished", "operations", "rowwise", "stored", "donations", "layouts", "equal", "used",
+                 "places", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: str,
@@ -40,6 +40,8 @@ class Plan:
         self.tasks = len(tasks)
         self.operations = tuple(t.operation for t in tasks)
         self.where = tuple(str(t.where) for t in tasks)
+        self.sites: dict[Any, Any] = {}
+        """Where it was recorded: the lines of its first and last tasks, of the first few places."""
         self.launches = 0
         self.used = 0
         """When it ran last, in launches of all plans."""
