@@ -17,12 +17,12 @@ from diffuse.scipy.sparse.linalg.operators import aslinearoperator as aslinearop
 from diffuse.scipy.sparse.linalg.solvers import recorder as _recorder
 from diffuse.scipy.sparse.linalg.solvers import solver as _solver
 from diffuse.scipy.sparse.linalg.sources import LinearOperator as LinearOperator
-from diffuse.scipy.sparse.linalg.stabilised import bicgstab as _bicgstab
 
-cg, bicg, cgs, gmres = [_solver("_isolve.iterative", _name) for _name in ("cg", "bicg", "cgs", "gmres")]
-bicgstab = _solver("_isolve.iterative", "bicgstab", _bicgstab)
+cg, bicg, cgs = [_solver("_isolve.iterative", _name) for _name in ("cg", "bicg", "cgs")]
+bicgstab, gmres = [_solver("_isolve.iterative", _name) for _name in ("bicgstab", "gmres")]
 minres = _solver("_isolve.minres", "minres")
-lsqr, lsmr = _solver("_isolve.lsqr", "lsqr"), _solver("_isolve.lsmr", "lsmr")
+lsqr = _solver("_isolve.lsqr", "lsqr")
+lsmr = _recorder("_isolve.lsmr", "lsmr")
 qmr, tfqmr = _recorder("_isolve.iterative", "qmr"), _recorder("_isolve.tfqmr", "tfqmr")
 
 __all__ = [*_real.__all__]

@@ -32,7 +32,7 @@ class ForeignOperator(LinearOperator):
     def _called(name: str) -> Callable[[Any, Any], Any]:
         def product(self: Any, x: Any) -> Any:
             found = conversion.call(getattr(self.real, name), (x,), {})
-            return found if found is x else np.array(found)  # it may be a buffer that is used again
+            return found if found is x else np.array(found)  # the function may use its buffer again
 
         return product
 
@@ -40,6 +40,10 @@ class ForeignOperator(LinearOperator):
 
 
 def aslinearoperator(A: Any) -> Any:
+    """`A` as a LinearOperator: a dense or sparse array, an operator, or an object with `shape` and `matvec`.
+
+    Raises ValueError for arrays of more than two dimensions, TypeError for what is none of these.
+    """
     if isinstance(A, scipy.sparse.linalg.LinearOperator) or conversion.is_scipys(A):
         return ForeignOperator(A)
     return load("_interface").aslinearoperator(A)
@@ -65,8 +69,6 @@ class Observed(LinearOperator):
     def __init__(self, watch: Watch, key: str, given: Any) -> None:
         real = operand(given)
         super().__init__(real.dtype, real.shape)
-        self.waits = isinstance(real, ForeignOperator)
-        """Do its functions see NumPy arrays, so that each product waits for its operand?"""
         if isinstance(real, MatrixLinearOperator) and isinstance(real.A, Sparse):
             self.matvec = watch.multiplied(key, lambda: real.A)
             self.rmatvec = watch.multiplied(key + "H", lambda: real.H.A)

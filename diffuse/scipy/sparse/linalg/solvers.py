@@ -17,9 +17,8 @@ from diffuse.settings import config
 make_system = load("_isolve.utils").make_system
 
 
-def solver(module: str, name: str, ours: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """SciPy's solver `name`, or ours in its place, which stops with an error where its iterates would be
-    NaN."""
+def solver(module: str, name: str) -> Callable[..., Any]:
+    """SciPy's solver `name`, which stops with an error where its iterates would be NaN."""
     real = getattr(load(module), name)
     signature = inspect.signature(real)
 
@@ -35,7 +34,7 @@ def solver(module: str, name: str, ours: Callable[..., Any] | None = None) -> Ca
             given["M"] = Identity(given["A"].dtype, given["A"].shape)
         if name == "gmres" and given.get("maxiter") == 0:  # SciPy's fails
             return make_system(given["A"], given.get("M"), x0, given["b"])[2], 0
-        found = _watched(watch, ours or real, given)
+        found = _watched(watch, real, given)
         if found[1] > 0 and bool(np.isnan(found[0]).any()):
             raise watch.failure or watch.error("the last iteration")
         return found
@@ -50,11 +49,13 @@ def recorder(module: str, name: str) -> Callable[..., Any]:
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = signature.bind(*args, **kwargs).arguments
-        A = operand(given["A"])
-        if max(A.shape) < config.small:
+        if max(getattr(given["A"], "shape", ()), default=0) < config.small:
             return conversion.scipys(name, *args, **kwargs)
         _vectors(given)
-        return _watched(None, real, given | {"A": A})
+        for key in ("A", "M", "M1", "M2"):
+            if given.get(key) is not None and not hasattr(given[key], "psolve"):
+                given[key] = operand(given[key])
+        return _watched(None, real, given)
 
     return fallback.dressed(run, real, f"diffuse.{conversion.NAME}")
 

@@ -62,7 +62,7 @@ def load(name: str) -> Any:
 
 def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
             fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
-    """`__import__` of these modules."""
+    """`__import__` for these modules: Diffuse's module if there is one, or the real one."""
     if level:
         assert globals is not None
         name = importlib.util.resolve_name("." * level + name, globals["__package__"])
@@ -70,7 +70,8 @@ def _import(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping
     if name.startswith(ROOM) and name.removeprefix(ROOM) in MODULES:
         return load(name.removeprefix(ROOM))
     if name.partition(".")[0] == "numpy":
-        return NUMPY[name if fromlist else "numpy"]
+        name = name if fromlist else "numpy"
+        return NUMPY.get(name) or importlib.import_module("diffuse." + name)
     if name.partition(".")[0] != "scipy":
         return builtins.__import__(name, globals, locals, fromlist, level)
     if not fromlist:
