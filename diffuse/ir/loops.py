@@ -16,14 +16,14 @@ SHORT = 32
 ROWS = 32
 """A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
 
-shared = True
-"""Do stores lie in memory as their frames say?  Where a runtime places them itself, rows may lie apart."""
+contiguous = True
+"""Are stores contiguous in memory?  Where a runtime is not `addressed` there may be gaps between rows."""
 
 
 def flat(shape: Point, splits: tuple[Split, ...]) -> int:
     """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
     eight elements that a row takes; else 0."""
-    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not shared
+    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not contiguous
             or any(split.axis == len(shape) - 1 for split in splits)):
         return 0
     vectors = -(-shape[-1] // 8)

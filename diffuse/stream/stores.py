@@ -119,7 +119,7 @@ class Stores:
     def runtime(self) -> Runtime:
         if self._runtime is None:
             self._runtime = make(config.runtime)
-            loops.shared = self._runtime.addressed
+            loops.contiguous = self._runtime.addressed
         return self._runtime
 
     def change_runtime(self) -> bool:
@@ -131,7 +131,7 @@ class Stores:
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
-            loops.shared = new.addressed
+            loops.contiguous = new.addressed
             for instance in before.values():
                 old.release(instance)
         return changed
