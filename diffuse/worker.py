@@ -74,6 +74,10 @@ class Worker:
     """A thread and two queues: jobs that somebody waits for go before those that nobody does."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin without thread and jobs; also in a forked child, where the thread does not exist."""
         self._urgent: deque[Job] = deque()
         self._later: deque[Job] = deque()
         self._nudges: SimpleQueue[None] = SimpleQueue()
@@ -178,10 +182,6 @@ class Worker:
         """After a fork, in the parent."""
         while self._thread != _thread.get_ident() and self._working._is_owned():
             self._working.release()
-
-    def reset(self) -> None:
-        """In a forked child, where the thread does not exist."""
-        self.__init__()  # type: ignore[misc]
 
 
 def _undisturbed(job: Job) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, AccessMap, Partition, Point, Split, Store, tiling
+from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
 
 INTERNED = 1 << 16
 """Views kept; past this many the table is emptied (live arrays keep theirs)."""
@@ -101,6 +101,12 @@ class View(AccessMap):
         for k, target in kept.items():
             strides[target] = self.strides[k]
         return View(rows, self.frame, self.dtype, shape, self.offset, tuple(strides))
+
+
+def shown(access: Access) -> View:
+    """The view of an access, as all accesses have them that are to run."""
+    assert isinstance(access.map, View)
+    return access.map
 
 
 def located(map: AccessMap, store: Store, shape: Point) -> View:

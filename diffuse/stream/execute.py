@@ -9,6 +9,7 @@ from diffuse.fusion.temporaries import temporaries
 from diffuse.fusion.verify import verify
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.ir.text import window_text
+from diffuse.ir.view import shown
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
@@ -281,7 +282,7 @@ class Forwarder:
         trace.counters["launched"] += 1
         arrays = []
         for access in task.accesses:
-            view: Any = access.map
+            view = shown(access)
             write = access.privilege is not READ
             memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
             arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
+from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
 from diffuse.stream.plan import Plan
@@ -72,9 +73,9 @@ def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[Inde
     for plan, tasks in ((first, one), (second, two)):
         key += (tasks[number].splits for number in plan.composition.spaces)
         for number, position in plan.composition.arguments:
-            store, view, *_ = tasks[number].accesses[position]
-            place = ids.setdefault(store.id, len(ids))
-            key += (view, view.shape, view.strides, place)  # type: ignore[attr-defined]
+            access = tasks[number].accesses[position]
+            view, place = shown(access), ids.setdefault(access.store.id, len(ids))
+            key += (view, view.shape, view.strides, place)
     name = tuple(key)
     if name not in _known:
         if len(_known) > REMEMBERED:
@@ -134,7 +135,7 @@ def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
     sources, arguments = plan.composition.arguments, plan.composition.body.arguments
     for (number, position), argument in zip(sources, arguments, strict=True):
         access = tasks[number].accesses[position]
-        view: Any = access.map
+        view = shown(access)
         found.append(Stage(access, argument.privilege is not Privilege.READ, _row(access), view.strides[0],
                            _width(view), view))
     return found
@@ -216,7 +217,7 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
     at_second = at_first + len(blocks[0]) // 8
     table = at_second + len(blocks[1]) // 8
     values = HEADER.pack(
-        points, first.kernel.native.address, second.kernel.native.address,  # type: ignore[union-attr]
+        points, _address(first), _address(second),
         len(blocks[0]) // 8, len(blocks[1]) // 8, at_first, at_second, shape.chunk, shape.reach, shape.low,
         shape.high, shape.rows_first, shape.tile, shape.rows_second, memory(scratch * points), scratch,
         shape.below, shape.above, memory(border * points) if border else 0, border, len(a), len(b),
@@ -225,6 +226,13 @@ def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan,
         table + pipeline.ENTRY * len(a), len(rings) // 2, table + len(tables))
     tables += (*rings, *extents[0], *extents[1])
     return b"".join((values, *blocks, Struct(f"<{len(tables)}q").pack(*tables)))
+
+
+def _address(plan: Plan) -> int:
+    """Where the machine code of a plan is."""
+    assert plan.kernel is not None and plan.kernel.native is not None
+    address: int = plan.kernel.native.address
+    return address
 
 
 class Pair:

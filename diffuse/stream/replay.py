@@ -11,6 +11,7 @@ from typing import Any
 
 from diffuse.ir import IndexTask, volume
 from diffuse.ir.template import Recorded
+from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.stream.plan import Plan
 
@@ -43,7 +44,7 @@ class Replay:
             tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
             self._fixed += (*tiles, *task.shape)
         for access in arguments:
-            view: Any = access.map
+            view = shown(access)
             self._fixed += (view.offset, *view.strides)
         complexes = [dtype.startswith("complex") for dtype in composition.body.scalars]
         self._fixed += [0] * (len(complexes) + sum(complexes))

@@ -142,7 +142,9 @@ class _Reader:
     def _exit(self, name: str, text: str, values: tuple[Operand, ...]) -> Exit:
         targets = tuple([self.place[t] for t in self._targets(name)])
         if len(targets) == 2 and targets[0] != targets[1]:
-            return Exit(targets, self._operand(_BRANCH.match(text)[1]))  # type: ignore[index]
+            branch = _BRANCH.match(text)
+            assert branch is not None
+            return Exit(targets, self._operand(branch[1]))
         if targets:
             return Exit(targets[:1])
         if text != "ret void" or not values:

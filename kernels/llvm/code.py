@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from diffuse.kernels.targets.host import Target
@@ -140,16 +140,16 @@ class Code:
                         f"<{self.lanes} x i32> zeroinitializer")
 
 
-def literal(dtype: str, value: object) -> str:
+def literal(dtype: str, value: Any) -> str:
     """A Python (or NumPy) number as an LLVM literal; floats by their bits, so exactly."""
     if dtype == "bool":
         return "true" if value else "false"
     if ELEMENT[dtype] in ("float", "double"):
-        number = float(value)  # type: ignore[arg-type]
+        number = float(value)
         if ELEMENT[dtype] == "float":  # written as the double of the same value
             number = _single(number)
         return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
-    return str(int(value))  # type: ignore[call-overload]
+    return str(int(value))
 
 
 def _single(number: float) -> float:

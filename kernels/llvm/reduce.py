@@ -9,6 +9,7 @@ result.  What is folded is a *state*: a value, or for argmin and argmax a value 
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import ROWS, SEGMENT
@@ -27,10 +28,10 @@ WIDTH = 8
 State = tuple[Value, ...]
 
 
-def const(code: Code, dtype: str, value: object) -> Value:
+def const(code: Code, dtype: str, value: Any) -> Value:
     """A literal of any element type."""
     if dtype in COMPONENT:
-        number = complex(value)  # type: ignore[call-overload]
+        number = complex(value)
         return code.const(COMPONENT[dtype], number.real), code.const(COMPONENT[dtype], number.imag)
     return code.const(dtype, value)
 

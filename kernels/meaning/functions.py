@@ -7,6 +7,7 @@ for transcendental functions and complex products, the compiled routine is evalu
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from math import erf
 from typing import Any
 
@@ -18,7 +19,7 @@ from diffuse.kernels.body.operations import EXPONENTS
 Array = NDArray[Any]
 Function = Callable[..., Any]
 
-_umath_clip: Any = np._core.umath.clip  # type: ignore[attr-defined]
+_umath_clip: Any = import_module("numpy._core.umath").clip
 
 def cast(value: Array, out: Array) -> None:
     """NumPy's `astype`; an imaginary part is dropped without its warning."""

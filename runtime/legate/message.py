@@ -13,6 +13,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point
+from diffuse.ir.view import shown
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.requirements import Cut, Need
 
@@ -119,8 +120,8 @@ def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Seq
 
 def _field(argument: LaunchArgument, place: int) -> list[int]:
     """The words that tell how an argument's address and strides follow from those of its store."""
-    access, view = argument.access, argument.access.map
-    rank = len(view.strides)  # type: ignore[attr-defined]
+    access, view = argument.access, shown(argument.access)
+    rank = len(view.strides)
     if (access.store.shape, access.store.dtype) != argument.storage:
         return [argument.word, rank, place, 0]
     steps = [[0] * len(view.rows) for _ in range(rank)]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from functools import update_wrapper
 from types import FunctionType
 from typing import Any
 
@@ -62,10 +63,7 @@ def _method(name: str, real: FunctionType) -> Callable[..., Any]:
 
 def named(function: Callable[..., Any], real: Any) -> Callable[..., Any]:
     """Name, signature and documentation of SciPy's."""
-    for attribute in ("__name__", "__qualname__", "__doc__"):
-        setattr(function, attribute, getattr(real, attribute))
-    function.__wrapped__ = real  # type: ignore[attr-defined]
-    return function
+    return update_wrapper(function, real, ("__name__", "__qualname__", "__doc__"), ())
 
 
 def _property(name: str, real: property) -> property:
