@@ -294,6 +294,13 @@ def test_variables_that_are_diffuses_are_numpys_to_numba() -> None:
     assert numpy.allclose(numpy.asarray(found), numpy.sin(plain) * numpy.exp(plain) + numpy.pi - plain.mean())
 
 
+def test_integers_wrap_around() -> None:
+    """Numba lets LLVM suppose that they do not, so that a divisor is no zero where it is one."""
+    least = -(1 << 63)
+    found = vectorize(lambda n: 7 % (n * -2) if n + n != 1 else n + 1)(np.array([least, 3, 0, least + 1]))
+    assert found.tolist() == [0, -5, 0, -1]
+
+
 def several(x: float) -> tuple[float, float]:
     return x, x + 1
 
