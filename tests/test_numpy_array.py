@@ -10,9 +10,10 @@ from typing import Any
 import numpy
 import pytest
 
+import diffuse.numpy as np
 from diffuse.numpy.arrays.array import ndarray
-from diffuse.numpy.ops import creation
-from diffuse.numpy.ops.creation import arange, asarray, empty, eye, full, linspace, ones, zeros
+from diffuse.numpy.ops.conversion import asarray
+from diffuse.numpy.ops.creation import arange, empty, eye, full, linspace, ones, zeros
 from diffuse.numpy.ops.operands import wrap
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -66,7 +67,7 @@ CREATED: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("make", CREATED)
 def test_creation_gives_numpys_values_types_and_layout(make: Callable[[Any], Any]) -> None:
-    ours, plain = make(creation), make(numpy)
+    ours, plain = make(np), make(numpy)
     assert isinstance(ours, ndarray)
     assert ours.strides == plain.strides or plain.size < 2 or 1 in plain.shape
     same(ours, plain)
@@ -109,7 +110,7 @@ def test_shape_can_be_set() -> None:
 
 def test_prints_like_numpy() -> None:
     for make in CREATED:
-        assert repr(make(creation)) == repr(make(numpy)) and str(make(creation)) == str(make(numpy))
+        assert repr(make(np)) == repr(make(numpy)) and str(make(np)) == str(make(numpy))
     assert repr(zeros((1000, 1000)) + 1) == repr(numpy.zeros((1000, 1000)) + 1)
 
 
@@ -186,7 +187,7 @@ def test_memory_given_away_outlives_the_array() -> None:
 
 def test_copies_are_independent() -> None:
     x = arange(4.0)
-    for other in (x.copy(), copy.copy(x), copy.deepcopy(x), creation.array(x), pickle.loads(pickle.dumps(x))):
+    for other in (x.copy(), copy.copy(x), copy.deepcopy(x), np.array(x), pickle.loads(pickle.dumps(x))):
         assert type(other) is ndarray
         other[0] = 9
         assert x[0] == 0 and other[0] == 9

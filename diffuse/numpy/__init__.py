@@ -16,7 +16,6 @@ from diffuse.library import warmup as _warmup
 from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy.bridge import namespace as _namespace
-from diffuse.numpy.ops import products as _products  # noqa: F401 (gives `@` its tasks)
 
 _namespace.install_finder()
 _warmup.start()

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as _numpy
 import numpy.linalg as _real
 
-from diffuse.numpy.arrays.base import Array as _Array
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.calculus import cross as _cross
-from diffuse.numpy.ops.creation import asanyarray as _asanyarray
+from diffuse.numpy.ops.conversion import asanyarray as _asanyarray
 from diffuse.numpy.ops.functions import small as _small
 from diffuse.numpy.ops.manipulation import diagonal as _diagonal
+from diffuse.numpy.ops.manipulation import is_array as _is_array
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
 from diffuse.numpy.ops.manipulation import named as _named
 from diffuse.numpy.ops.products import outer as _outer
@@ -22,10 +22,9 @@ from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 
 @_named(_real.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    a = _asanyarray(x)
-    if not isinstance(a, _Array) or a.dtype.kind not in "fc" or not a.size:  # type: ignore[attr-defined]
+    vector = _asanyarray(x)
+    if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
-    vector: Any = a
     if _small(vector):
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
@@ -86,8 +85,8 @@ def matrix_transpose(x: Any, /) -> Any:
 @_named(_real.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     a = _asanyarray(x)
-    if axis is None and isinstance(a, _Array) and not keepdims:
-        return norm(a.ravel(), ord)  # type: ignore[attr-defined]
+    if axis is None and _is_array(a) and not keepdims:
+        return norm(a.ravel(), ord)
     return _fallback.call(_real.vector_norm, (x,), {"axis": axis, "keepdims": keepdims, "ord": ord},
                           "numpy.linalg.vector_norm", "library")
 

@@ -53,7 +53,7 @@ class ndarray(Methods, metaclass=Kind):
     """An array whose elements are computed when somebody looks, or when enough work has gathered."""
 
     __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
 
     def __new__(cls, shape: Any, dtype: Any = float, buffer: Any = None, offset: int = 0, strides: Any = None,
                 order: Any = None) -> Any:
@@ -144,10 +144,10 @@ class ndarray(Methods, metaclass=Kind):
         return shape[0]
 
     def __repr__(self) -> str:
-        return repr(shown(self))
+        return repr(host(self))
 
     def __str__(self) -> str:
-        return str(shown(self))
+        return str(host(self))
 
     def __format__(self, spec: str) -> str:
         return format(host(self), spec)
@@ -195,22 +195,11 @@ class ndarray(Methods, metaclass=Kind):
 
     __iadd__, __isub__, __imul__ = updating("add"), updating("subtract"), updating("multiply")
     __itruediv__, __ifloordiv__ = updating("divide"), updating("floor_divide")
-    __imod__, __ilshift__, __irshift__ = (
-        updating("remainder"),
-        updating("left_shift"),
-        updating("right_shift"),
-    )
+    __imod__, __ilshift__ = updating("remainder"), updating("left_shift")
+    __irshift__: Any = updating("right_shift")
     __iand__, __ior__, __ixor__ = updating("bitwise_and"), updating("bitwise_or"), updating("bitwise_xor")
 
-    def __ipow__(self, other: Any) -> Any:  # type: ignore[override, misc]
-        from diffuse.numpy.arrays.operators import simpler_power
-
-        if defers(other):
-            return NotImplemented
-        simpler = simpler_power(self, other)
-        return (
-            elementwise.inplace(UFUNCS["power"], self, other) if simpler is None else simpler(self, out=self)
-        )
+    __ipow__: Any = updating("power")
 
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):
@@ -304,9 +293,8 @@ class ndarray(Methods, metaclass=Kind):
     def __setstate__(self, state: Any) -> None:
         memory = numpy.empty(0)
         memory.__setstate__(state)
-        fresh = wrap(memory)
-        self.storage, self.owner = fresh.storage, None
-        self.form, self.part, self.meta, self.memory = fresh.form, fresh.part, fresh.meta, fresh.memory
+        inplace.take(self, wrap(memory))
+        self.owner = None
 
     def __copy__(self) -> Any:
         return elementwise.duplicate(self)
@@ -321,11 +309,6 @@ class Held(numpy.ndarray[Any, Any]):
     array: ndarray
 
 
-def shown(x: ndarray) -> Any:
-    """The memory of an array, for NumPy to print."""
-    return host(x)
-
-
 def documented(kind: type) -> None:
     """Methods have the documentation and the signatures of NumPy's, attributes NumPy's refusal to be set."""
     for part in kind.__mro__:
@@ -334,7 +317,7 @@ def documented(kind: type) -> None:
             if isinstance(method, property) and method.fset is None and theirs is not None:
                 setattr(part, name, method.setter(refusal(name)))
             if isinstance(method, FunctionType) and callable(theirs):
-                method.__wrapped__ = theirs  # type: ignore[attr-defined]
+                vars(method)["__wrapped__"] = theirs
                 method.__doc__ = method.__doc__ or theirs.__doc__
 
 

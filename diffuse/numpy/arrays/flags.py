@@ -20,7 +20,7 @@ class Flags:
     """What NumPy's flags object is: the flags of the moment when it was asked for, and a way to set some."""
 
     __slots__ = ("_array", "_flags")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
 
     def __init__(self, array: Array) -> None:
         object.__setattr__(self, "_array", array)

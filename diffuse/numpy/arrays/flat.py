@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -10,19 +12,24 @@ from diffuse.numpy.arrays.base import Array, exported, wrote
 from diffuse.numpy.ops.operands import lowered, wrap
 
 
+def compared(compare: Callable[[Any, Any], Any]) -> Any:
+    """The comparison of the elements with an array or a number."""
+    def apply(self: Flat, other: Any) -> Any:
+        return wrap(compare(self._real, lowered(other)))
+
+    return apply
+
+
 class Flat:
     """The elements of an array in C order, one by one, or by an index into the flat array."""
 
     __slots__ = ("base", "_real")
-    __hash__ = None  # type: ignore[assignment]
+    __hash__: Any = None
+    __class__: Any = numpy.flatiter
 
     def __init__(self, array: Array) -> None:
         self.base = array
         self._real: Any = exported(array).flat
-
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return numpy.flatiter
 
     @property
     def index(self) -> int:
@@ -58,20 +65,6 @@ class Flat:
     def copy(self) -> Any:
         return wrap(self._real.copy())
 
-    def __eq__(self, other: Any) -> Any:
-        return wrap(self._real == lowered(other))
-
-    def __ne__(self, other: Any) -> Any:
-        return wrap(self._real != lowered(other))
-
-    def __lt__(self, other: Any) -> Any:
-        return wrap(self._real < lowered(other))
-
-    def __le__(self, other: Any) -> Any:
-        return wrap(self._real <= lowered(other))
-
-    def __gt__(self, other: Any) -> Any:
-        return wrap(self._real > lowered(other))
-
-    def __ge__(self, other: Any) -> Any:
-        return wrap(self._real >= lowered(other))
+    __eq__, __ne__ = compared(operator.eq), compared(operator.ne)
+    __lt__, __le__ = compared(operator.lt), compared(operator.le)
+    __gt__, __ge__ = compared(operator.gt), compared(operator.ge)

@@ -46,7 +46,7 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     before = _twin(x)
     for view in views:
         view.owner = before
-    _take(x, wrap(memory))
+    take(x, wrap(memory))
 
 
 def _same_size(x: Array, wanted: Any) -> bool:
@@ -84,7 +84,7 @@ def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
     if x.owner is None and x.form.size:
         storage_of(x)  # where views of x find the store, which has the old type for good
         x.owner = _twin(x)
-    _take(x, viewing(x, meta))
+    take(x, viewing(x, meta))
 
 
 def _twin(x: Array) -> Array:
@@ -95,7 +95,7 @@ def _twin(x: Array) -> Array:
     return twin
 
 
-def _take(x: Array, other: Array) -> None:
+def take(x: Array, other: Array) -> None:
     """Become what `other` is."""
     for slot in _SLOTS[:-1]:
         setattr(x, slot, getattr(other, slot))

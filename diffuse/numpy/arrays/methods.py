@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from functools import cache
+from types import FunctionType
 from typing import Any
 
 import numpy
@@ -15,7 +16,7 @@ from diffuse.numpy.arrays.flat import Flat
 from diffuse.numpy.arrays.forms import NATIVE, memory_order
 from diffuse.numpy.arrays.operators import Operators
 from diffuse.numpy.bridge import fallback, namespace
-from diffuse.numpy.ops import elementwise, folds, moments
+from diffuse.numpy.ops import elementwise, folds, moments, reductions
 from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -41,6 +42,14 @@ def by_function(name: str) -> Callable[..., Any]:
 
     apply.__name__ = name
     return apply
+
+
+def as_method(function: Any) -> Any:
+    """The method of the same name and arguments as a function: another function object of the same code, for
+    each has the signature and the documentation of its own counterpart in NumPy."""
+    method = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
+    method.__kwdefaults__ = function.__kwdefaults__
+    return method
 
 
 class Methods(Operators):
@@ -124,17 +133,17 @@ class Methods(Operators):
     def copy(self, order: str = "C") -> Any:
         return elementwise.duplicate(self, None, "C" if order is None else order)
 
-    def astype(self, dtype: Any, order: str = "K", casting: str = "unsafe", subok: bool = True,
+    def astype(self, dtype: Any, order: Any = "K", casting: Any = "unsafe", subok: bool = True,
                copy: bool = True) -> Any:
         if casting == "same_value":  # NumPy looks at the values
-            return wrap(host(self).astype(dtype, order, casting, subok, copy))  # type: ignore[call-overload]
+            return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
         target = base.element_type(dtype)
-        if not numpy.can_cast(self.form.dtype, target, casting):  # type: ignore[arg-type]
-            numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # type: ignore[call-overload]
+        if not numpy.can_cast(self.form.dtype, target, casting):
+            numpy.empty(0, self.form.dtype).astype(target, casting=casting)
         if target not in NATIVE:
-            return host(self).astype(dtype, order=order)  # type: ignore[call-overload]
+            return host(self).astype(dtype, order=order)
         flags, order = self.meta.flags, memory_order(order)
         fits = {"K": True, "A": flags.forc, "C": flags.c_contiguous, "F": flags.f_contiguous}
         if not copy and target == self.form.dtype and fits[order]:
@@ -170,21 +179,9 @@ class Methods(Operators):
 
     # -- reductions --------------------------------------------------------------------------------------
 
-    def sum(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-            initial: Any = _NoValue, where: Any = True) -> Any:
-        return folds.reduce("sum", self, axis, dtype, out, keepdims, initial, where)
-
-    def prod(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
-             initial: Any = _NoValue, where: Any = True) -> Any:
-        return folds.reduce("prod", self, axis, dtype, out, keepdims, initial, where)
-
-    def min(self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NoValue,
-            where: Any = True) -> Any:
-        return folds.reduce("min", self, axis, None, out, keepdims, initial, where)
-
-    def max(self, axis: Any = None, out: Any = None, keepdims: Any = False, initial: Any = _NoValue,
-            where: Any = True) -> Any:
-        return folds.reduce("max", self, axis, None, out, keepdims, initial, where)
+    sum, prod, min, max, mean, argmin, argmax, cumsum, cumprod = map(as_method, (
+        reductions.sum, reductions.prod, reductions.min, reductions.max, reductions.mean,
+        reductions.argmin, reductions.argmax, reductions.cumsum, reductions.cumprod))
 
     def any(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
         return folds.reduce("any", self, axis, None, out, keepdims, _NoValue, where)
@@ -192,51 +189,16 @@ class Methods(Operators):
     def all(self, axis: Any = None, out: Any = None, keepdims: Any = False, *, where: Any = True) -> Any:
         return folds.reduce("all", self, axis, None, out, keepdims, _NoValue, where)
 
-    def mean(self, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False, *,
-             where: Any = True) -> Any:
-        return moments.mean_of(self, axis, dtype, out, keepdims, where)
-
-    def var(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: Any = 0,
-        keepdims: Any = False,
-        *,
-        where: Any = True,
-        mean: Any = _NoValue,
-    ) -> Any:
+    def var(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
+            *, where: Any = True, mean: Any = _NoValue) -> Any:
         return moments.variance("var", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
-    def std(
-        self,
-        axis: Any = None,
-        dtype: Any = None,
-        out: Any = None,
-        ddof: Any = 0,
-        keepdims: Any = False,
-        *,
-        where: Any = True,
-        mean: Any = _NoValue,
-    ) -> Any:
+    def std(self, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0, keepdims: Any = False,
+            *, where: Any = True, mean: Any = _NoValue) -> Any:
         return moments.variance("std", self, axis, dtype, out, ddof, keepdims, where, mean, _NoValue)
 
-    def argmin(self, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        return folds.extreme("argmin", self, axis, out, keepdims)
-
-    def argmax(self, axis: Any = None, out: Any = None, *, keepdims: Any = False) -> Any:
-        return folds.extreme("argmax", self, axis, out, keepdims)
-
-    def cumsum(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        return folds.scan("cumsum", self, axis, dtype, out)
-
-    def cumprod(self, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-        return folds.scan("cumprod", self, axis, dtype, out)
-
-    def trace(
-        self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None
-    ) -> Any:
+    def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
+              out: Any = None) -> Any:
         return folds.reduce("sum", self.diagonal(offset, axis1, axis2), -1, dtype, out)
 
     # -- the rest ----------------------------------------------------------------------------------------
@@ -256,13 +218,8 @@ class Methods(Operators):
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
     put, sort, partition = by_numpy("put"), by_numpy("sort"), by_numpy("partition")
-    byteswap, tofile, dump, dumps = (
-        by_numpy("byteswap"),
-        by_numpy("tofile", "text"),
-        by_numpy("dump", "text"),
-        by_numpy("dumps", "text"),
-    )
-    getfield, setfield = by_numpy("getfield"), by_numpy("setfield")
+    tofile, dump, dumps = by_numpy("tofile", "text"), by_numpy("dump", "text"), by_numpy("dumps", "text")
+    byteswap, getfield, setfield = by_numpy("byteswap"), by_numpy("getfield"), by_numpy("setfield")
 
 
 builtin_type = type

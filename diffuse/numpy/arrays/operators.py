@@ -16,6 +16,7 @@ from numpy._core import _exceptions as _core_exceptions
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, host
 from diffuse.numpy.bridge import overrides
+from diffuse.numpy.ops import products  # noqa: F401 (registers its `matmul` as the ufunc)
 from diffuse.numpy.ops.elementwise import binary, inplace, unary
 from diffuse.numpy.ops.operands import PLAIN, adopt, wrap
 from diffuse.numpy.ops.powers import raised
@@ -97,7 +98,13 @@ def updating(name: str) -> Operator:
     def apply(self: Any, other: Any) -> Any:
         return NotImplemented if defers(other) else inplace(function, self, other)
 
-    return apply
+    def raised_in_place(self: Any, other: Any) -> Any:
+        if defers(other):
+            return NotImplemented
+        simpler = simpler_power(self, other)
+        return inplace(function, self, other) if simpler is None else simpler(self, out=self)
+
+    return raised_in_place if name == "power" else apply
 
 
 def alone(name: str) -> Callable[[Any], Any]:

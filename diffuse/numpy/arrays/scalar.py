@@ -40,9 +40,7 @@ class scalar(Operators):
         found.memory = found.owner = None
         return found
 
-    @property  # type: ignore[misc]
-    def __class__(self) -> Any:
-        return self.form.dtype.type
+    __class__: Any = property(lambda self: self.form.dtype.type)
 
     def value(self) -> Any:
         """The NumPy scalar; waits."""
@@ -122,13 +120,14 @@ def settled(value: Any) -> Any:
 
 def _encode_values() -> None:
     """Let Python's JSON encoder, which looks into objects from C, meet the values of lazy scalars."""
-    plain = json.JSONEncoder.iterencode
+    encoder: Any = json.JSONEncoder
+    plain = encoder.iterencode
 
     @wraps(plain)
     def iterencode(self: json.JSONEncoder, o: Any, _one_shot: bool = False) -> Any:
         return plain(self, settled(o), _one_shot)
 
-    json.JSONEncoder.iterencode = iterencode  # type: ignore[method-assign]
+    encoder.iterencode = iterencode
 
 
 _encode_values()

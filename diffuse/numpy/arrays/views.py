@@ -86,14 +86,14 @@ def _gather(x: Array, index: Any) -> Any:
     return wrap(found) if type(found) is numpy.ndarray else found
 
 
-def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) -> Any:
+def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
     """A view where NumPy's reshape would be one, else a copy."""
     if isinstance(shape, Array):
         shape = host(shape)
     if copy:
         return reshape(elementwise.duplicate(x, order="C" if order == "C" else "F"), shape, order)
     try:
-        return viewing(x, x.meta.reshape(shape, order=order, copy=False))  # type: ignore[call-overload]
+        return viewing(x, x.meta.reshape(shape, order=order, copy=False))
     except ValueError as error:
         if copy is False or not str(error).startswith("Unable to avoid"):
             raise
@@ -103,7 +103,7 @@ def reshape(x: Array, shape: Any, order: str = "C", copy: bool | None = None) ->
     return viewing(fresh, fresh.meta.reshape(shape, order=order, copy=False))
 
 
-def ravel(x: Array, order: str = "C") -> Any:
+def ravel(x: Array, order: Any = "C") -> Any:
     """A view where the elements already lie side by side in that order, else a flat copy (NumPy's rule, which
     is stricter than that of reshape)."""
     flags, order = x.meta.flags, memory_order("C" if order is None else order)
@@ -118,7 +118,7 @@ def ravel(x: Array, order: str = "C") -> Any:
     return flatten(x, order)
 
 
-def flatten(x: Array, order: str = "C") -> Any:
+def flatten(x: Array, order: Any = "C") -> Any:
     """A flat copy."""
     order = memory_order("C" if order is None else order)
     if order == "K":

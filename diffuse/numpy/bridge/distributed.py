@@ -65,11 +65,11 @@ def find(name: str) -> Callable[..., Any] | None:
     """cuPyNumeric's function, if it is installed and has one of its own."""
     if find_spec("cupynumeric") is None:
         return None
-    found = import_module("cupynumeric")
+    found: Any = import_module("cupynumeric")
     for part in name.split(".")[1:]:
-        found = getattr(found, part, None)  # type: ignore[assignment]
+        found = getattr(found, part, None)
     made = getattr(found, "_cupynumeric_metadata", None)
-    return found if made is not None and made.implemented else None  # type: ignore[return-value]
+    return found if made is not None and made.implemented else None
 
 
 class Lent:

@@ -57,8 +57,8 @@ def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any
         wanted = _accumulator(operator, x.form.dtype, asked, given)
     except (TypeError, ValueError):  # NumPy says so in its own words
         return None
-    rule = "same_kind" if operator in ("sum", "prod") else "no"
-    if given is not None and not numpy.can_cast(wanted, given, rule):  # type: ignore[arg-type]
+    rule: Any = "same_kind" if operator in ("sum", "prod") else "no"
+    if given is not None and not numpy.can_cast(wanted, given, rule):
         return None
     return wanted
 
@@ -82,10 +82,10 @@ def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, .
             and fits(target, x, axes, keepdims))
 
 
-def into(target: Array, result: Any, out: Any) -> Any:
+def into(target: Any, result: Any, out: Any) -> Any:
     """Write a result to the array of `out=`, and give that back."""
     # an array: a number that its type cannot hold would be refused
-    target[...] = result if isinstance(result, Array) else numpy.asarray(result)  # type: ignore[index]
+    target[...] = result if isinstance(result, Array) else numpy.asarray(result)
     return out
 
 

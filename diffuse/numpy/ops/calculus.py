@@ -8,7 +8,8 @@ import numpy
 
 from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.creation import asanyarray, empty, empty_like
+from diffuse.numpy.ops.conversion import asanyarray
+from diffuse.numpy.ops.creation import empty, empty_like
 from diffuse.numpy.ops.joining import concatenate
 from diffuse.numpy.ops.manipulation import asking, broadcast_to, is_array, moveaxis, named
 from diffuse.numpy.ops.ufuncs import UFUNCS

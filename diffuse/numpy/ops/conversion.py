@@ -44,7 +44,8 @@ def _copying(copy: Any) -> bool | None:
     if copy is numpy._CopyMode.IF_NEEDED:
         return None
     if isinstance(copy, str):
-        numpy.array(0, copy=copy)  # type: ignore[call-overload]  # raises
+        convert: Any = numpy.array
+        convert(0, copy=copy)  # raises
     return bool(copy)
 
 

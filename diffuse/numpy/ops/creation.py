@@ -23,15 +23,7 @@ from diffuse.numpy.arrays.forms import (
 )
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
-from diffuse.numpy.ops.conversion import (
-    array,
-    asanyarray,
-    asarray,
-    ascontiguousarray,
-    asfortranarray,
-    copy,
-    elsewhere,
-)
+from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.operands import adopt, foreign, lowered, shared, wrap
 
 
@@ -50,16 +42,16 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: str) -> Any:
+def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: Any) -> Any:
     if order not in ("C", "F", "c", "f"):
-        numpy.empty((), order=order)  # type: ignore[call-overload]
+        numpy.empty((), order=order)
         order = "C"
     if order in ("F", "f"):
         return column_major(shape, dtype)
     return row_major(shape, dtype)
 
 
-def _filled(shape: Any, value: Any, dtype: Any, order: str, instead: Callable[..., Any]) -> Any:
+def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..., Any]) -> Any:
     kind = element_type(float if dtype is None else dtype)
     if kind not in NATIVE:
         return instead(lowered(shape), dtype=dtype, order=order)
@@ -86,12 +78,12 @@ def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
     return dtype.type(value).item()
 
 
-def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
     kind = element_type(dtype)
     if kind not in NATIVE:
-        return numpy.empty(lowered(shape), dtype, order)  # type: ignore[call-overload]
+        return numpy.empty(lowered(shape), dtype, order)
     target = _fresh(_shape(shape), kind, order)
     return fresh(target)
 
@@ -110,7 +102,7 @@ SMALL_FORMS: dict[tuple[int, ...], Form] = {}
 """Forms of small arrays of zeros seen before, by shape."""
 
 
-def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def zeros(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.zeros, shape, dtype, order, like=like)
     if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
@@ -122,14 +114,14 @@ def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = Non
     return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
 
 
-def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
+def ones(shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.ones, shape, dtype, order, like=like)
     kind = element_type(dtype)
     return _filled(shape, _number(1, kind) if kind in NATIVE else 1, dtype, order, numpy.ones)
 
 
-def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
+def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, device: Any = None,
          like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.full, shape, fill_value, dtype, order, like=like)
@@ -153,7 +145,7 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell[()]
 
 
-def _like(prototype: Any, dtype: Any, order: str, shape: Any, device: Any) -> Any:
+def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
     """The form of a fresh array like another; None for types without kernels and other libraries' arrays."""
     elsewhere(device, None)
     if foreign(prototype):
@@ -167,7 +159,7 @@ def _like(prototype: Any, dtype: Any, order: str, shape: Any, device: Any) -> An
     return resized(source.meta, _shape(shape), kind, order.upper())
 
 
-def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
     target = _like(prototype, dtype, order, shape, device)
     if target is None:
@@ -179,7 +171,7 @@ def empty_like(prototype: Any, dtype: Any = None, order: str = "K", subok: bool 
     )
 
 
-def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+def zeros_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
     target = _like(a, dtype, order, shape, device)
     if target is None:
@@ -187,7 +179,7 @@ def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, 
     return constant(target, _number(0, target.dtype))
 
 
-def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
+def ones_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
               device: Any = None) -> Any:
     target = _like(a, dtype, order, shape, device)
     if target is None:
@@ -199,7 +191,7 @@ def full_like(
     a: Any,
     fill_value: Any,
     dtype: Any = None,
-    order: str = "K",
+    order: Any = "K",
     subok: bool = True,
     shape: Any = None,
     *,
@@ -296,7 +288,7 @@ def linspace(
     return (x, numpy.float64(step)) if retstep else x
 
 
-def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None,
+def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: Any = "C", *, device: Any = None,
         like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.eye, N, M, k, dtype, order, like=like)
@@ -309,7 +301,7 @@ def eye(N: int, M: Any = None, k: int = 0, dtype: Any = float, order: str = "C",
         diagonal.flags.writeable = True
         viewing(x, diagonal)[...] = 1
     elif not isinstance(x, Array):
-        return numpy.eye(rows, columns, k, dtype, order)  # type: ignore[call-overload]
+        return numpy.eye(rows, columns, k, dtype, order)
     return x
 
 
@@ -358,28 +350,3 @@ def assembled(make: Callable[..., Any], arguments: tuple[Any, ...], state: Any) 
     memory = make(*arguments)
     memory.__setstate__(state)
     return wrap(memory)
-
-
-__all__ = [
-    "arange",
-    "array",
-    "asanyarray",
-    "asarray",
-    "ascontiguousarray",
-    "asfortranarray",
-    "copy",
-    "empty",
-    "empty_like",
-    "eye",
-    "frombuffer",
-    "fromfunction",
-    "full",
-    "full_like",
-    "identity",
-    "indices",
-    "linspace",
-    "ones",
-    "ones_like",
-    "zeros",
-    "zeros_like",
-]

@@ -339,18 +339,18 @@ def assign(target: base.Operand, value: Any) -> None:
         record("copy", (value[1].dtype, name), shape, (apart(value, target),), (target,))
 
 
-def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: str = "K") -> Any:
+def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
     """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
     form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
     if not form.size or (form.size < SMALL and ready(x)) or eager_errors:
-        return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
+        return hosted(host(x).astype(form.dtype, order=order))
     if form.name[0] != "c" and x.form.name[0] == "c" and form.name != "bool":
         warnings.warn("Casting complex values to real discards the imaginary part",
                       numpy.exceptions.ComplexWarning, stacklevel=3)
     try:
         source = base.operand(x, form.shape)
     except base.Unaddressable:
-        return hosted(host(x).astype(form.dtype, order=order))  # type: ignore[call-overload]
+        return hosted(host(x).astype(form.dtype, order=order))
     out = recorded(form)
     record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
     return out

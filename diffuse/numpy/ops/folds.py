@@ -16,8 +16,9 @@ from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import creation, elementwise
+from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
+from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
@@ -59,7 +60,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if foreign(a):
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
                               keepdims=keepdims, where=None if where is True else where)
-    x = creation.asarray(a)
+    x = asarray(a)
     target, mask = adopt(out, writing=True), adopt(where)
     keep = False if keepdims is _NoValue else bool(keepdims)
     wanted = computing(operator, x, dtype, target)
@@ -284,7 +285,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     function = getattr(numpy, operation)
     if foreign(a):
         return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
-    x = creation.asarray(a)
+    x = asarray(a)
     keep = False if keepdims is _NoValue else bool(keepdims)
     target = adopt(out, writing=True)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
@@ -306,7 +307,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     function = function or getattr(numpy, operation)
     if foreign(a):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
-    x = creation.asarray(a)
+    x = asarray(a)
     target = adopt(out, writing=True)
     if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
         raise ValueError("provided out is the wrong size for the accumulation.")

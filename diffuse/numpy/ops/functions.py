@@ -17,8 +17,8 @@ from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
-from diffuse.numpy.ops.creation import fresh
-from diffuse.numpy.ops.manipulation import asking, named
+from diffuse.numpy.ops.creation import arange, fresh
+from diffuse.numpy.ops.manipulation import asking, broadcast_arrays, named
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -59,7 +59,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
             options["order"] = "C"
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
-        copied = x.copy("K")  # type: ignore[attr-defined]
+        copied = elementwise.duplicate(x)
         return copied if type(a) is base.array_class else base.unboxed(copied)
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
@@ -184,7 +184,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         dst[...] = source
         return
     if isinstance(source, Array) and source.form.dtype != dst.dtype:
-        source = source.astype(dst.dtype)  # type: ignore[attr-defined]
+        source = elementwise.duplicate(source, dst.dtype)
     name = dst.form.name
     dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
 
@@ -249,8 +249,6 @@ def _without_nans(a: Any, value: Any) -> Any:
 
 @named(numpy.tri)
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
-    from diffuse.numpy.ops.creation import arange
-
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
     mask = arange(N).reshape(-1, 1) >= arange(-k, (N if M is None else M) - k)
@@ -280,8 +278,6 @@ def triu(m: Any, k: int = 0) -> Any:
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
-    from diffuse.numpy.ops.manipulation import broadcast_arrays
-
     rank = len(xi)
     grids = [asanyarray(x).reshape((1,) * i + (-1,) + (1,) * (rank - 1 - i)) for i, x in enumerate(xi)]
     if indexing == "xy" and rank > 1:

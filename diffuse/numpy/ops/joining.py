@@ -11,7 +11,8 @@ import numpy
 from diffuse.numpy.arrays import base, forms
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.creation import array, asanyarray, empty, empty_like, fresh
+from diffuse.numpy.ops.conversion import array, asanyarray
+from diffuse.numpy.ops.creation import empty, empty_like, fresh
 from diffuse.numpy.ops.manipulation import (
     asking,
     atleast_1d,

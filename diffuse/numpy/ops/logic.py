@@ -9,7 +9,7 @@ import numpy
 
 from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.creation import asanyarray, asarray
+from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.manipulation import asking, imag, is_array, named
 from diffuse.numpy.ops.operands import foreign, lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS

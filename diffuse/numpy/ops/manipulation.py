@@ -16,7 +16,7 @@ from numpy.lib import stride_tricks
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.creation import asanyarray
+from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.operands import foreign, lowered
 
 

@@ -11,8 +11,9 @@ import numpy
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array, host, ready, ufuncs
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import creation, elementwise, folds
+from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
+from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
@@ -21,7 +22,7 @@ NUMBERS = (int, float, numpy.integer, numpy.floating)
 
 def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
-    x = None if foreign(a) else creation.asarray(a)
+    x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
         return None
     if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
@@ -125,7 +126,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
         squares = distance.real * distance.real + distance.imag * distance.imag
     else:
         squares = _step("multiply", distance, distance)
-    result = _quotient(folds.fold("sum", creation.asarray(squares), axes, real, keep), count - ddof, real)
+    result = _quotient(folds.fold("sum", asarray(squares), axes, real, keep), count - ddof, real)
     if name == "std":
         result = ufuncs["sqrt"](result)
     result = _given(result, back)

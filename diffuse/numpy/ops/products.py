@@ -15,11 +15,11 @@ from diffuse.numpy.arrays.base import Array, recorded, storage_of, view_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
-from diffuse.numpy.ops.creation import asanyarray, asarray
+from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks, named
 from diffuse.numpy.ops.operands import foreign
-from diffuse.numpy.ops.ufuncs import UFUNCS
+from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 
 def _plain(x: Any, y: Any) -> bool:
@@ -72,26 +72,27 @@ def _matmul(x: Any, y: Any, out: Any) -> None:
         out[...] = numpy.matmul(x, y)
 
 
-def _matmul_general(args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
-    """Any call of `matmul`."""
-    if len(args) == 2 and out is None and not options:
-        x, y = args
-        if not isinstance(x, Array) or not isinstance(y, Array):
-            if foreign(x) or foreign(y):  # it may answer itself
-                return _by_numpy(args)
-            x, y = asanyarray(x), asanyarray(y)
-        if _vectors(x, y) or _plain(x, y):
-            try:
-                found = product(x, y)
-            except base.Unaddressable:
-                found = None
-            if found is not None:
-                return found
-    return _by_numpy(args, out, **options)
+class Matmul(ufunc):
+    """`numpy.matmul`, whose plain calls on large arrays are recorded."""
+
+    def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
+        if len(args) == 2 and out is None and not options:
+            x, y = args
+            if not isinstance(x, Array) or not isinstance(y, Array):
+                if foreign(x) or foreign(y):  # it may answer itself
+                    return super().general(args)
+                x, y = asanyarray(x), asanyarray(y)
+            if _vectors(x, y) or _plain(x, y):
+                try:
+                    found = product(x, y)
+                except base.Unaddressable:
+                    found = None
+                if found is not None:
+                    return found
+        return super().general(args, out, **options)
 
 
-_by_numpy = UFUNCS["matmul"].general
-UFUNCS["matmul"].general = _matmul_general  # type: ignore[method-assign]
+UFUNCS["matmul"] = Matmul(numpy.matmul)
 
 
 @named(numpy.dot)
@@ -102,9 +103,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         return fallback.asked(numpy.dot, a, b, out)
     x, y = asanyarray(a), asanyarray(b)
     if out is None and isinstance(x, Array) and isinstance(y, Array):
-        if x.ndim == 0 or y.ndim == 0:  # type: ignore[attr-defined]
+        if x.form.ndim == 0 or y.form.ndim == 0:
             return UFUNCS["multiply"](x, y)
-        if _plain(x, y) and y.ndim <= 2 and (x.ndim <= 2 or y.ndim == 1):  # type: ignore[attr-defined]
+        if _plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1):
             return UFUNCS["matmul"](x, y)
     return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
 

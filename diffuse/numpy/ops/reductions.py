@@ -9,7 +9,8 @@ import numpy
 
 from diffuse.numpy.arrays.base import Array, ready
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import creation, folds, moments
+from diffuse.numpy.ops import folds, moments
+from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -75,39 +76,21 @@ def mean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims:
     return moments.mean_of(a, axis, dtype, out, keepdims, where)
 
 
-def var(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = _NoValue,
-    *,
-    where: Any = True,
-    mean: Any = _NoValue,
-    correction: Any = _NoValue,
-) -> Any:
+def var(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+        keepdims: Any = _NoValue, *, where: Any = True, mean: Any = _NoValue,
+        correction: Any = _NoValue) -> Any:
     return moments.variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
-def std(
-    a: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    out: Any = None,
-    ddof: Any = 0,
-    keepdims: Any = _NoValue,
-    *,
-    where: Any = True,
-    mean: Any = _NoValue,
-    correction: Any = _NoValue,
-) -> Any:
+def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any = 0,
+        keepdims: Any = _NoValue, *, where: Any = True, mean: Any = _NoValue,
+        correction: Any = _NoValue) -> Any:
     return moments.variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are true."""
-    x = creation.asarray(a)
+    x = asarray(a)
     if not builtins.isinstance(x, Array) or x.form.size == 0 or (axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
     truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)

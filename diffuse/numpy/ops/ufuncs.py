@@ -40,7 +40,7 @@ class ufunc:
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
 
     library = "numpy"
-    __class__ = numpy.ufunc  # type: ignore[assignment]
+    __class__: Any = numpy.ufunc
     """For `isinstance(np.add, np.ufunc)`, which programs ask."""
 
     def __init__(self, function: Any, operation: str | None = None) -> None:

@@ -277,17 +277,18 @@ def _numpys(value: Any) -> Any:
 
 def _report(raised: list[str], name: str) -> None:
     """Report floating-point errors as NumPy's error modes say."""
-    modes, handler = numpy.geterr(), numpy.geterrcall()
+    modes: dict[str, Any] = floaterrors.geterr()
+    handler: Any = numpy.geterrcall()
     for bit, (mode, words) in floaterrors.KINDS.items():
         text = f"{words} encountered in {name}"
-        match modes[mode] if words in raised else "ignore":  # type: ignore[literal-required]
+        match modes[mode] if words in raised else "ignore":
             case "warn":
                 floaterrors.warn(text, RuntimeWarning, provenance.where())
             case "raise":
                 raise FloatingPointError(text)
             case "call":
-                handler(words, bit)  # type: ignore[misc, operator]
+                handler(words, bit)
             case "print":
                 print(f"Warning: {text}", file=sys.stderr)
             case "log":
-                handler.write(f"Warning: {text}\n")  # type: ignore[union-attr]
+                handler.write(f"Warning: {text}\n")
