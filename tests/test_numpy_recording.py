@@ -13,7 +13,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import library
 from diffuse.ir import Scalar
-from diffuse.kernels.build import routines
+from diffuse.kernels.build import small_folds
 from diffuse.numpy.arrays import assign
 from diffuse.numpy.arrays.base import scalar_class
 from diffuse.numpy.ops import elementwise, folds
@@ -112,7 +112,7 @@ def test_few_rows_are_added_up_as_the_tree_does(operator: str) -> None:
         for values in (x, -0.0 * numpy.ones(shape), numpy.where(x > 1, numpy.inf, x)):
             found = folds._few_rows(operator, values, (0,), "float64")
             with numpy.errstate(all="ignore"):
-                tree = routines.reduce(operator, values, (0,), "float64")
+                tree = small_folds.interpreted(operator, values, (0,), "float64")
             assert found.tobytes() == tree.tobytes()
 
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from diffuse.ir import Privilege
-from diffuse.kernels.body import abi
+from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit, routines
 from diffuse.kernels.meaning.quiet import quiet
-from diffuse.kernels.meaning.reduce import Array
+from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address
 from diffuse.settings import config
 
@@ -31,7 +31,7 @@ TYPES = {"sum": "fdFD", "prod": "fd"}
 """Characters of the element types that have a tree here: the order of integers' steps cannot be seen."""
 
 FEW = 32
-"""Elements up to which Python's own arithmetic is done as soon (`routines.reduce`)."""
+"""Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
 
 SHAPES = 256
 """Shapes that a reduction remembers."""
@@ -49,15 +49,13 @@ def body(operator: str, dtype: str, rank: int, axes: Sequence[int]) -> Body:
     return Body((Space(rank, (0 if rank else -1,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
 
 
-class SmallFold:
+class SmallFold(routines.Compiled):
     """A compiled reduction of contiguous arrays of one rank and element type."""
 
     def __init__(self, source: Body, axes: tuple[int, ...]) -> None:
+        # A call keeps Python's lock, so that all calls can share the memory of partials.
+        super().__init__(source, ctypes.PYFUNCTYPE)
         self.axes = axes
-        self.native = jit.compile(source)
-        self.pack = abi.layout(source).pack
-        # It keeps Python's lock, so that all calls can share the memory of partials.
-        self.kernel = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)(self.native.address)
         self.reduction, = abi.reductions(source)
         self.source = source
         self.shapes: dict[tuple[int, ...], tuple[Any, ...]] = {}
@@ -113,7 +111,7 @@ def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Ar
         if found is not None:
             return found
     with quiet():
-        return routines.reduce(operator, array, axes, dtype)
+        return interpreted(operator, array, axes, dtype)
 
 
 _dtype = cache(np.dtype)
@@ -143,3 +141,46 @@ def _build(key: Key) -> SmallFold | None:
     except Exception:  # this machine has no such code: the tree is interpreted
         _built[key] = None
     return _built[key]
+
+
+def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Array:
+    """A reduction over `axes` of a small array by NumPy's functions, with the bits of `meaning.reduce`.
+
+    Where the order of the steps cannot be seen in the result (integers, truth, extremes), NumPy's is taken.
+    """
+    if array.dtype != dtype:
+        array = array.astype(dtype)
+    if operator in operations.INDEXED:
+        if len(axes) == 1 and array.size:
+            return np.asarray((np.argmin if operator == "argmin" else np.argmax)(array, axis=axes[0]))
+    elif array.dtype.kind in "iub" or operator in ("any", "all"):
+        return np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
+    elif operator in ("min", "max"):
+        found = np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
+        if np.all(found):  # only the sign of a zero depends on the order
+            return found
+    elif array.ndim == 1 and axes:
+        if array.size <= 32 and array.dtype == "float64":
+            total = _few(operator, array.tolist())
+            if total - total == 0:  # finite: no warning is due
+                return np.array(total)
+        return np.asarray(combine(operator, rows(operator, array)))
+    box = tuple((0, n) for n in array.shape)
+    fold = Fold(operator, dtype, axes, array.shape, box)
+    fold.add(array, box)
+    return np.asarray(fold.result())
+
+
+def _few(operator: str, values: list[float]) -> float:
+    """One leaf of at most 32 floats: an element per accumulator, and those without one change nothing."""
+    half, n = 16, len(values)
+    while half:
+        if operator == "sum":
+            for i in range(n - half):
+                values[i] += values[i + half]
+        else:
+            for i in range(n - half):
+                values[i] *= values[i + half]
+        n = min(n, half)
+        half //= 2
+    return values[0] if values else (-0.0 if operator == "sum" else 1.0)

@@ -102,7 +102,7 @@ def type_of(x: Any) -> Any:
     if isinstance(x, Array):
         return x.form.dtype
     kind = type(x)
-    return WEAK.get(kind) or STRONG[kind]
+    return x.dtype if kind is numpy.ndarray else WEAK.get(kind) or STRONG[kind]
 
 
 def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dtype: Any = None,

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Scalar, operations, routines
+from diffuse.library import Scalar, operations
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.base import ARRAYS, Array, host, operand, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops import at_once, elementwise, folds
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 
 SPLIT = {
@@ -40,6 +40,8 @@ class ufunc:
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
 
     library = "numpy"
+    formula = False
+    """Is the operation a formula of Diffuse's own, which stands in for the library's function?"""
     __class__: Any = numpy.ufunc
     """For `isinstance(np.add, np.ufunc)`, which programs ask."""
 
@@ -53,7 +55,7 @@ class ufunc:
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
-        self.host: Callable[..., Any] = function if _exact(self) else _routine(self)
+        self.host: Callable[..., Any] = function if _exact(self) else at_once.host_function(self)
         """The operation on memory, at once, with the bits of compiled code."""
 
     def __repr__(self) -> str:
@@ -326,42 +328,6 @@ def _exact(function: ufunc) -> bool:
     names = SPLIT.get(function.operation, (function.operation,))
     return not function.recordable or all(operations.exact(name, (kind,) * function.nin)
                                           for name in names for kind in ("float64", "complex128"))
-
-
-def _routine(function: ufunc) -> Callable[..., Any]:
-    """The compiled routine of an operation that NumPy rounds otherwise; NumPy repeats it for its warnings."""
-    known: dict[Any, tuple[bool, tuple[Any, ...]]] = {}
-
-    def apply(*values: Any, out: Any = None) -> Any:
-        key = tuple([v.dtype if type(v) is numpy.ndarray else type(v) for v in values])
-        found = known.get(key)
-        if found is None:
-            types = function.numpy.resolve_dtypes((*[_kind(v) for v in values], *[None] * function.nout))
-            native = all(t in NATIVE for t in types) and function.nout == 1
-            names = tuple([t.name for t in types[:function.nin]])
-            plain = not native or operations.exact(function.operation, names)
-            found = known[key] = plain, types
-        plain, types = found
-        if plain:
-            return function.numpy(*values) if out is None else function.numpy(*values, out=out)
-        arrays = [numpy.asarray(v, t) for v, t in zip(values, types, strict=False)]
-        target = out
-        if out is None:
-            given = [v for v in values if type(v) is numpy.ndarray]
-            if not all([a.flags.c_contiguous for a in given]):
-                shape = numpy.broadcast_shapes(*[a.shape for a in given])
-                target = numpy.empty_like(like(given, shape, types[function.nin]).mirror)
-        result = routines.apply(function.operation, *arrays, out=target)
-        if 0 in numpy.isfinite(result).tobytes():
-            function.numpy(*arrays)
-        return result if result.ndim or out is not None else result[()]
-
-    return apply
-
-
-def _kind(value: Any) -> Any:
-    kind = type(value)
-    return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
 
 
 def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:

@@ -7,7 +7,6 @@ long double and object arrays are SciPy's.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy
@@ -16,9 +15,9 @@ import scipy.special
 from diffuse.library import operations, routines
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, host
-from diffuse.numpy.arrays.forms import like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.at_once import compute, host_function
 from diffuse.numpy.ops.operands import adopt, wrap
 from diffuse.numpy.ops.ufuncs import ufunc
 from diffuse.scipy.special import bessel_functions, elementary, error_functions, gamma_functions  # noqa: F401
@@ -31,13 +30,14 @@ class special_ufunc(ufunc):
     """A ufunc of `scipy.special` over Diffuse arrays."""
 
     library = "scipy.special"
+    formula = True
 
     def __init__(self, function: numpy.ufunc, name: str) -> None:
         super().__init__(function)
         self.__name__ = name
         self.operation = PREFIX + name
         self.recordable = operations.known(self.operation)
-        self.host = self._at_once
+        self.host = host_function(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return find, (self.__name__,)
@@ -82,8 +82,9 @@ class special_ufunc(ufunc):
                                     options.get("casting", "same_kind"))
         kwargs: dict[str, Any] = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if memory is None and not kwargs:
-            return wrap(self._at_once(*values))
-        result = self._typed(values, types)
+            return wrap(self.host(*values))
+        names = tuple([t.name for t in types])
+        result = compute(routines.routine(self.operation, names[:-1], names[-1]), values, types)
         casting = kwargs.get("casting", "same_kind")
         if memory is not None and not numpy.can_cast(types[-1], memory.dtype, casting):
             return self.numpy(*values, out=memory, **kwargs)  # SciPy's error
@@ -92,34 +93,6 @@ class special_ufunc(ufunc):
         if isinstance(target, Array):
             base.wrote(target)
         return outs[0] if outs and outs[0] is not None else wrap(found)
-
-    def _at_once(self, *values: Any, out: Any = None) -> Any:
-        types = self._types(tuple([_kind(v) for v in values]))
-        result = self._typed(list(values), types, out)
-        return result if result.ndim or out is not None else result[()]
-
-    @cache
-    def _types(self, kinds: tuple[Any, ...]) -> tuple[Any, ...]:
-        return tuple(self.numpy.resolve_dtypes((*kinds, None)))
-
-    def _typed(self, values: list[Any], types: tuple[Any, ...], out: Any = None) -> Any:
-        """The fragment on values of these types."""
-        arrays = [numpy.asarray(v).astype(t, copy=False) for v, t in zip(values, types, strict=False)]
-        shape = numpy.broadcast_shapes(*[a.shape for a in arrays])
-        target: Any = out
-        if out is None or out.dtype != types[-1] or out.shape != shape:
-            target = numpy.empty_like(like(arrays, shape, types[-1]).mirror)
-        if target.size:
-            names = [t.name for t in types]
-            routines.routine(self.operation, tuple(names[:-1]), names[-1])(*arrays, out=target)
-        if out is not None and target is not out:
-            numpy.copyto(out, target, casting="same_kind")
-        return target if out is None else out
-
-
-def _kind(value: Any) -> Any:
-    kind = type(value)
-    return value.dtype if kind is numpy.ndarray else elementwise.WEAK.get(kind) or elementwise.STRONG[kind]
 
 
 def find(name: str) -> special_ufunc:
