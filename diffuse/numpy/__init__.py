@@ -15,9 +15,10 @@ import numpy as _numpy
 from diffuse.library import warmup as _warmup
 from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
+from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
 
-_namespace.install_finder()
+_mirrors.mirrored("diffuse.numpy", _namespace.member)
 _warmup.start()
 
 # A recorded window is many small objects that live for milliseconds; they make Python's collector look at

@@ -14,12 +14,10 @@ if _util.find_spec("scipy") is None:
     raise ModuleNotFoundError("diffuse.scipy needs SciPy for all that it does not compute itself, and it is "
                               "not installed: pip install 'scipy>=1.14'", name="scipy")
 
-from diffuse.scipy import fallback as _fallback  # noqa: E402 (its first need is SciPy)
+from diffuse.scipy import fallback as _fallback  # noqa: E402, F401 (its first need is SciPy; adds the mirrors)
 
 OURS = ("fft", "linalg", "ndimage", "sparse", "special")
 """The modules that stand in SciPy's place."""
-
-_fallback.install_finder()
 
 
 def __getattr__(name: str) -> Any:

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy
 
-from diffuse.numpy.bridge import fallback
+from diffuse.numpy.bridge import fallback, mirrors
 from diffuse.numpy.bridge.namespace import FallbackUfunc, public
 
 MIRRORED = ("fft", "linalg", "ndimage", "special")
@@ -68,44 +65,5 @@ def listing(name: str) -> list[str]:
     return public(importlib.import_module(name))
 
 
-class Mirror(ModuleType):
-    """A module below one of ours (`linalg.blas`, `fft._pocketfft`, ...) with its functions wrapped."""
-
-    def __getattr__(self, name: str) -> Any:
-        real = importlib.import_module(self.__name__.removeprefix("diffuse."))
-        if name.startswith("__"):
-            if name in ("__all__", "__doc__"):
-                return getattr(real, name)
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
-        value = ours(real, name)
-        setattr(self, name, value)
-        return value
-
-    def __dir__(self) -> list[str]:
-        return dir(importlib.import_module(self.__name__.removeprefix("diffuse.")))
-
-
-class _Finder(MetaPathFinder, Loader):
-    """Finds `diffuse.scipy.linalg.X` where `scipy.linalg.X` exists and Diffuse has no file of its own."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
-                  target: ModuleType | None = None) -> ModuleSpec | None:
-        parts = fullname.split(".")
-        if parts[:2] != ["diffuse", "scipy"] or len(parts) < 4 or parts[2] not in MIRRORED:
-            return None
-        try:
-            found = importlib.util.find_spec(fullname.removeprefix("diffuse."))
-        except (ImportError, ValueError):
-            return None
-        return None if found is None else ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return Mirror(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing runs: a mirror looks its names up when they are used."""
-
-
-def install_finder() -> None:
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+for _name in MIRRORED:
+    mirrors.mirrored(f"diffuse.scipy.{_name}", ours)

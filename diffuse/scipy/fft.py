@@ -5,7 +5,7 @@ from __future__ import annotations
 from diffuse.scipy import fallback as _fallback
 
 __all__ = _fallback.listing("scipy.fft")
-__path__: list[str] = []  # has submodules: see `fallback.Mirror`
+__path__: list[str] = []  # has submodules: see bridge/mirrors.py
 __getattr__ = _fallback.lookup("scipy.fft", globals())
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -214,55 +212,13 @@ class FallbackUfunc:
         return repr(self._real)
 
 
-OWN = ("__name__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__", "__cached__")
-"""What Python's import system asks of a module: a mirror's own, never those of NumPy's module."""
-
-
-class Mirror(ModuleType):
-    """A submodule of NumPy with its functions wrapped, each when it is first used."""
-
-    def __getattr__(self, name: str) -> Any:
-        real = importlib.import_module(self.__name__.removeprefix("diffuse."))
-        subclasses.acquaint_all(real)
-        if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
-        theirs = getattr(real, name)
-        same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
-        ours = sys.modules["diffuse.numpy"]
-        value = getattr(ours, name) if same else converted(theirs, f"{real.__name__}.{name}")
-        if name in vars(real):  # NumPy's `__getattr__` warns of each use of what it gives
-            setattr(self, name, value)
-        return value
-
-    def __dir__(self) -> list[str]:
-        return dir(importlib.import_module(self.__name__.removeprefix("diffuse.")))
-
-
-class _Finder(MetaPathFinder, Loader):
-    """Finds `diffuse.numpy.X` where `numpy.X` exists and Diffuse has no file of its own."""
-
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
-                  target: ModuleType | None = None) -> ModuleSpec | None:
-        if not fullname.startswith("diffuse.numpy."):
-            return None
-        try:
-            found = importlib.util.find_spec(fullname.removeprefix("diffuse."))
-        except (ImportError, ValueError):
-            return None
-        if found is None:
-            return None
-        return ModuleSpec(fullname, self, is_package=True)
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return Mirror(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing runs: a mirror looks its names up when they are used."""
-
-
-def install_finder() -> None:
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.append(_Finder())
+def member(real: ModuleType, name: str) -> Any:
+    """What a name of a submodule of NumPy is in the mirror of that submodule."""
+    subclasses.acquaint_all(real)
+    theirs = getattr(real, name)
+    same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
+    ours = sys.modules["diffuse.numpy"]
+    return getattr(ours, name) if same else converted(theirs, f"{real.__name__}.{name}")
 
 
 def fill(module: dict[str, Any], real: ModuleType) -> None:

@@ -1,0 +1,71 @@
+"""Mirrors: modules that stand for submodules of NumPy and SciPy which have no file here.
+
+A mirror looks a name up when it is first used; which object the name is, its library decides (`mirrored`).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+Member = Callable[[ModuleType, str], Any]
+"""From a module of the library and a name in it to what the mirror has under this name."""
+
+OWN = ("__name__", "__package__", "__path__", "__spec__", "__loader__", "__builtins__", "__cached__")
+"""What Python's import system asks of a module: a mirror's own, never those of the library's module."""
+
+_members: dict[str, Member] = {}
+
+
+def mirrored(package: str, member: Member) -> None:
+    """Answer imports of modules below `package` that have no file here by mirrors of the library's own."""
+    if not _members:
+        sys.meta_path.append(_Finder())
+    _members[package + "."] = member
+
+
+class Mirror(ModuleType):
+    """A submodule with its functions wrapped, each when it is first used."""
+
+    def __getattr__(self, name: str) -> Any:
+        real = importlib.import_module(self.__name__.removeprefix("diffuse."))
+        if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
+        value = _member(self.__name__)(real, name)
+        if name in vars(real):  # a module's `__getattr__` may warn of each use of what it gives
+            setattr(self, name, value)
+        return value
+
+    def __dir__(self) -> list[str]:
+        return dir(importlib.import_module(self.__name__.removeprefix("diffuse.")))
+
+
+def _member(module: str) -> Any:
+    """The function that gives the names of a module; None for modules that are no mirrors."""
+    return next((found for package, found in _members.items() if module.startswith(package)), None)
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds `diffuse.numpy.X` where `numpy.X` exists and Diffuse has no file of its own."""
+
+    def find_spec(self, fullname: str, path: Sequence[str] | None = None,
+                  target: ModuleType | None = None) -> ModuleSpec | None:
+        if _member(fullname) is None:
+            return None
+        try:
+            found = importlib.util.find_spec(fullname.removeprefix("diffuse."))
+        except (ImportError, ValueError):
+            return None
+        return None if found is None else ModuleSpec(fullname, self, is_package=True)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Mirror(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing runs: a mirror looks its names up when they are used."""
