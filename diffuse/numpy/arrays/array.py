@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import operator
 from collections.abc import Callable, Iterator
+from operator import attrgetter
 from types import FunctionType, GenericAlias
 from typing import Any
 
@@ -47,6 +48,14 @@ class Kind(type):
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, numpy.ndarray) or super().__subclasscheck__(kind)
+
+
+def of_one(kind: Callable[[Any], Any]) -> Any:
+    """A method that converts the only element; NumPy's error comes from any array of two."""
+    def convert(self: Any) -> Any:
+        return kind(host(self) if self.form.size == 1 else numpy.empty(2))
+
+    return convert
 
 
 class ndarray(Methods, metaclass=Kind):
@@ -96,17 +105,8 @@ class ndarray(Methods, metaclass=Kind):
     def dtype(self, dtype: Any) -> None:
         inplace.set_dtype(self, dtype)
 
-    @property
-    def ndim(self) -> int:
-        return self.form.ndim
-
-    @property
-    def size(self) -> int:
-        return self.form.size
-
-    @property
-    def itemsize(self) -> int:
-        return self.form.itemsize
+    ndim, size = property(attrgetter("form.ndim")), property(attrgetter("form.size"))
+    itemsize = property(attrgetter("form.itemsize"))
 
     @property
     def nbytes(self) -> int:
@@ -173,23 +173,12 @@ class ndarray(Methods, metaclass=Kind):
             return bool(host(self))
         return bool(numpy.empty(self.form.shape, bool)) if self.form.size < 2 else bool(numpy.empty(2, bool))
 
-    def __int__(self) -> int:
-        return int(self._one())
-
-    def __float__(self) -> float:
-        return float(self._one())
-
-    def __complex__(self) -> complex:
-        return complex(self._one())
+    __int__, __float__, __complex__ = of_one(int), of_one(float), of_one(complex)
 
     def __index__(self) -> int:
         if self.form.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return operator.index(host(self))
-
-    def _one(self) -> Any:
-        """The memory of an array of one element, or of any that makes NumPy raise."""
-        return host(self) if self.form.size == 1 else numpy.empty(2)
 
     # -- in-place operators ------------------------------------------------------------------------------
 

@@ -274,9 +274,8 @@ def writable(x: Array) -> Mirror:
     memory = owned(x)
     if x.storage is not None:
         x.storage.version += 1
-    if x.storage is not None and x.storage.shared:
-        assert x.memory is not None
-        return x.memory
+        if x.storage.shared and x.memory is not None:  # `owned` gives a view that is locked
+            return x.memory
     return memory
 
 

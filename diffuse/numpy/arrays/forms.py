@@ -51,8 +51,6 @@ def _reserve() -> Mirror:
 
 
 RESERVE = _reserve()
-
-
 BASE = address(RESERVE)
 
 
@@ -68,16 +66,8 @@ class Form:
         self.itemsize = dtype.itemsize
         self.size, self.ndim = prod(shape), len(shape)
         order = sorted(range(self.ndim), key=lambda d: -strides[d]) if self.size else list(range(self.ndim))
-        pitch, self.packed = self.itemsize, True
-        for d in reversed(order):
-            if shape[d] != 1 and strides[d] != pitch and self.size:
-                self.packed = False
-            pitch *= shape[d]
-        pitch, self.ordered = self.itemsize, True
-        for d in reversed(range(self.ndim)):
-            if shape[d] != 1 and strides[d] != pitch and self.size:
-                self.ordered = False
-            pitch *= shape[d]
+        self.packed = not self.size or _dense(shape, strides, order, self.itemsize)
+        self.ordered = not self.size or _dense(shape, strides, range(self.ndim), self.itemsize)
         self.folded = not self.packed and _folded(shape, strides, self.itemsize)
         self._mirror: Mirror | None = None
         self._root: view.View | None = None
@@ -107,6 +97,15 @@ class Form:
                 self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape
             )
         return self._root
+
+
+def _dense(shape: Point, strides: Point, order: Sequence[int], pitch: int) -> bool:
+    """Do elements lie side by side, with the dimensions in this order, outermost first?"""
+    for d in reversed(order):
+        if shape[d] != 1 and strides[d] != pitch:
+            return False
+        pitch *= shape[d]
+    return True
 
 
 def _folded(shape: Point, strides: Point, itemsize: int) -> bool:

@@ -7,7 +7,9 @@ arithmetic with it is recorded, and only looking at the value waits.
 from __future__ import annotations
 
 import json
+import math
 import operator
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -21,6 +23,14 @@ SEQUENCES = (list, tuple, str, bytes)
 """What an integer repeats."""
 
 times = UFUNCS["multiply"]
+
+
+def of_value(function: Callable[[Any], Any]) -> Any:
+    """A method that waits for the value and hands it to a function."""
+    def apply(self: Any) -> Any:
+        return function(self.value())
+
+    return apply
 
 
 class scalar(Operators):
@@ -63,38 +73,15 @@ class scalar(Operators):
     def __rmul__(self, other: Any) -> Any:
         return other * self.value() if type(other) in SEQUENCES else times(other, self)
 
-    def __float__(self) -> float:
-        return float(self.value())
-
-    def __int__(self) -> int:
-        return int(self.value())
-
-    def __complex__(self) -> complex:
-        return complex(self.value())
-
-    def __bool__(self) -> bool:
-        return bool(self.value())
-
-    def __index__(self) -> int:
-        return operator.index(self.value())
-
-    def __hash__(self) -> int:
-        return hash(self.value())
-
-    def __repr__(self) -> str:
-        return repr(self.value())
-
-    def __str__(self) -> str:
-        return str(self.value())
+    __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
+    __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)
+    __repr__, __str__, __trunc__ = of_value(repr), of_value(str), of_value(math.trunc)
 
     def __format__(self, spec: str) -> str:
         return format(self.value(), spec)
 
     def __round__(self, digits: int | None = None) -> Any:
         return round(self.value()) if digits is None else round(self.value(), digits)
-
-    def __trunc__(self) -> Any:
-        return self.value().__trunc__()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return self.value().__reduce_ex__(protocol)

@@ -110,20 +110,24 @@ def ravel(x: Array, order: Any = "C") -> Any:
     if order == "A":
         order = "F" if flags.fnc else "C"
     if order == "K":
-        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
-        turned = x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
+        turned = _in_memory_order(x)
         return reshape(turned, -1) if turned.form.ordered else flatten(turned)
     if flags.c_contiguous if order == "C" else flags.f_contiguous:
         return reshape(x, -1, order)
     return flatten(x, order)
 
 
+def _in_memory_order(x: Array) -> Any:
+    """The array with its dimensions in the order of memory."""
+    ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+    return x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
+
+
 def flatten(x: Array, order: Any = "C") -> Any:
     """A flat copy."""
     order = memory_order("C" if order is None else order)
     if order == "K":
-        ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
-        return flatten(viewing(x, x.meta.transpose(ranked)))
+        return flatten(_in_memory_order(x))
     flat = reshape(x, -1, order)
     if flat.owner is x or flat.owner is x.owner:
         return elementwise.duplicate(flat)

@@ -42,7 +42,7 @@ def _shape(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _fresh(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: Any) -> Any:
+def _form(shape: tuple[int, ...], dtype: numpy.dtype[Any], order: Any) -> Any:
     if order not in ("C", "F", "c", "f"):
         numpy.empty((), order=order)
         order = "C"
@@ -55,15 +55,13 @@ def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..
     kind = element_type(float if dtype is None else dtype)
     if kind not in NATIVE:
         return instead(lowered(shape), dtype=dtype, order=order)
-    return constant(_fresh(_shape(shape), kind, order), value)
+    return constant(_form(_shape(shape), kind, order), value)
 
 
 def constant(target: Any, value: Any) -> Any:
     """A fresh array of one value (a Python number of the array's type)."""
     if target.size < max(elementwise.SMALL, 1):
-        memory = (
-            numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
-        )
+        memory = _memory(target)
         memory.fill(value)
         if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
             SMALL_FORMS[target.shape] = target
@@ -72,6 +70,11 @@ def constant(target: Any, value: Any) -> Any:
     elementwise.record("copy", (target.name, target.name), target.shape, (Scalar(0, target.name, value),),
                   ((x.storage, x.part),))
     return x
+
+
+def _memory(target: Form) -> Mirror:
+    """Memory of a form, not initialised."""
+    return numpy.empty(target.shape, target.dtype) if target.ordered else numpy.empty_like(target.mirror)
 
 
 def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
@@ -84,15 +87,13 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
     kind = element_type(dtype)
     if kind not in NATIVE:
         return numpy.empty(lowered(shape), dtype, order)
-    target = _fresh(_shape(shape), kind, order)
-    return fresh(target)
+    return fresh(_form(_shape(shape), kind, order))
 
 
 def fresh(target: Form) -> Any:
     """An array whose elements are yet to be written."""
     if target.size < max(elementwise.SMALL, 1):
-        return hosted(numpy.empty(target.shape, target.dtype) if target.ordered
-                      else numpy.empty_like(target.mirror))
+        return hosted(_memory(target))
     return recorded(target)
 
 
@@ -164,39 +165,29 @@ def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool 
     target = _like(prototype, dtype, order, shape, device)
     if target is None:
         return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape)
-    return (
-        recorded(target)
-        if target.size >= max(elementwise.SMALL, 1)
-        else constant(target, _number(0, target.dtype))
-    )
+    return fresh(target)
 
 
-def zeros_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
+def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
-    target = _like(a, dtype, order, shape, device)
-    if target is None:
-        return fallback.asked(numpy.zeros_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
-    return constant(target, _number(0, target.dtype))
+    return _filled_like(numpy.zeros_like, 0, a, dtype, order, subok, shape, device)
 
 
-def ones_like(a: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
+def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
               device: Any = None) -> Any:
+    return _filled_like(numpy.ones_like, 1, a, dtype, order, subok, shape, device)
+
+
+def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
+                 shape: Any, device: Any) -> Any:
     target = _like(a, dtype, order, shape, device)
     if target is None:
-        return fallback.asked(numpy.ones_like, a, dtype=dtype, order=order, subok=subok, shape=shape)
-    return constant(target, _number(1, target.dtype))
+        return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape)
+    return constant(target, _number(value, target.dtype))
 
 
-def full_like(
-    a: Any,
-    fill_value: Any,
-    dtype: Any = None,
-    order: Any = "K",
-    subok: bool = True,
-    shape: Any = None,
-    *,
-    device: Any = None,
-) -> Any:
+def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True,
+              shape: Any = None, *, device: Any = None) -> Any:
     if foreign(a):
         return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
                               shape=shape, device=device)
@@ -251,28 +242,15 @@ def _range(args: list[Any], named: dict[str, Any]) -> tuple[Any, Any, Any]:
     return (0 if begin is None else begin), end, (1 if step is None else step)
 
 
-def linspace(
-    start: Any,
-    stop: Any,
-    num: Any = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: Any = None,
-    axis: int = 0,
-    *,
-    device: Any = None,
-) -> Any:
+def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retstep: bool = False,
+             dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:
     """NumPy's linspace: i * step + start in floating point, the last value exact."""
     elsewhere(device, None)
     values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
     plain = all(type(v) in (int, float, numpy.float64) for v in values)
-    if (
-        not plain
-        or count < max(elementwise.SMALL, 3)
-        or axis not in (0, -1)
-        or (dtype is not None and element_type(dtype) != numpy.float64)
-    ):
+    if (not plain or count < max(elementwise.SMALL, 3) or axis not in (0, -1)
+            or (dtype is not None and element_type(dtype) != numpy.float64)):
         if plain and not retstep:
             ramp: Any = numpy.linspace
             return wrap(ramp(*values, num, endpoint, dtype=dtype, axis=axis))

@@ -140,12 +140,9 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     if any(t not in NATIVE for t in types) or not function.recordable:
         return None
     arrays = [x for x in operands if isinstance(x, Array)]
-    casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
-                   for x, t in zip(operands, types, strict=False)])
-    if function.operation == "power" and types[0].kind in "iu":
-        if casts[1] is None:  # negative exponents are an error that only the values show
-            return None
-        casts = (casts[0], lambda value: exponent(value, types[1]))
+    casts = _casts(function, operands, types)
+    if casts is None:
+        return None
     for x, convert in zip(operands, casts, strict=True):
         if convert is not None:  # out of range: an error, and before that of a wrong shape
             convert(x)
@@ -153,6 +150,18 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     form = like([x.meta for x in arrays], shape, types[function.nin])
     largest = max([form.size, *(x.form.size for x in arrays)])
     return Rule(form, tuple([NATIVE[t] for t in types]), form.size == 0 or largest < SMALL, casts)
+
+
+def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...]
+           ) -> tuple[Callable[[Any], Any] | None, ...] | None:
+    """For each operand given by value the conversion to its computing type; None where NumPy must compute."""
+    casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
+                   for x, t in zip(operands, types, strict=False)])
+    if function.operation != "power" or types[0].kind not in "iu":
+        return casts
+    if casts[1] is None:  # negative exponents are an error that only the values show
+        return None
+    return casts[0], lambda value: exponent(value, types[1])
 
 
 def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
@@ -283,11 +292,9 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
         return None
     if shape_of((a, b), (a,)) != a.form.shape:
         return None
-    casts = (None, None if isinstance(b, Array) else cast_for(types[1], type(b)))
-    if function.operation == "power" and types[0].kind in "iu":
-        if casts[1] is None:  # negative exponents are an error that only the values show
-            return None
-        casts = (None, lambda value: exponent(value, types[1]))
+    casts = _casts(function, (a, b), types)
+    if casts is None:
+        return None
     size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
     return Rule(a.form, tuple([NATIVE[t] for t in types]), a.form.size == 0 or size < SMALL, casts)
 

@@ -297,9 +297,6 @@ class ufunc:
                  out: Any = None) -> Any:
         return self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
 
-    def resolve_dtypes(self, *args: Any, **kwargs: Any) -> Any:
-        return self.numpy.resolve_dtypes(*args, **kwargs)
-
     def _method(self, name: str, args: tuple[Any, ...], **options: Any) -> Any:
         given = {key: value for key, value in options.items()
                  if value is not _NoValue and (key != "out" or value is not None)}
