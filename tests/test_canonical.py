@@ -13,6 +13,7 @@ from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import prefix
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import AccessMap, IndexTask, Privilege, Relation
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.text import key_text, window_text
 from tests import windows
 from tests.build import Region, array, key, over, reduction, task
@@ -120,7 +121,8 @@ def test_classes(region: Region, rank: int, expected: str) -> None:
 def test_forgetting_what_was_found_about_views_changes_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     window = chain([(0, 1), (1, 2), (2, 0)])
     before = key(window)
-    monkeypatch.setattr(canonical, "_REMEMBERED", 1)
+    monkeypatch.setattr(canonical, "_forms", Bounded(1))
+    monkeypatch.setattr(canonical, "_pairs", Bounded(1))
     assert key(window) == before
 
 

@@ -9,6 +9,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
+from diffuse.ir.bounded import Bounded
 from diffuse.observe import provenance
 from diffuse.stream import engine
 from diffuse.stream.window import LOOP
@@ -91,8 +92,7 @@ def test_the_nearest_call_is_known_by_line_and_instruction() -> None:
 
 
 def test_code_made_as_the_program_goes_is_forgotten_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "_REMEMBERED", 20)
-    monkeypatch.setattr(provenance, "_known", {})
+    monkeypatch.setattr(provenance, "_known", Bounded(20))
     for number in range(50):
         namespace: dict[str, Any] = {"where": provenance.where, "__name__": "program"}
         exec(compile("\n" * number + "found = where(1)", f"file{number}", "exec"), namespace)

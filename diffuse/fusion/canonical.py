@@ -34,17 +34,17 @@ from diffuse.ir import (
     covers,
     relation,
 )
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import flat, letters
 
 Row = tuple[Any, ...]
 
 _READ = Privilege.READ
-_REMEMBERED = 1 << 16
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
-_forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = {}
-_pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = {}
+_forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = Bounded()
+_pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = Bounded()
 
 
 class _Slot:
@@ -167,8 +167,6 @@ def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:
     name = (id(map), id(partition), store.shape, shape if flattened else len(shape))
     found = _forms.get(name)
     if found is None:
-        if len(_forms) >= _REMEMBERED:
-            _forms.clear()
         found = _forms[name] = (letters(access, shape, flattened), covers(access), map, partition)
     return found[0], found[1]
 
@@ -179,7 +177,5 @@ def _relation(a: Access, b: Access, domain: Point) -> Relation:
     name = (id(a.map), id(a.partition), id(b.map), id(b.partition), domain)
     found = _pairs.get(name)
     if found is None:
-        if len(_pairs) >= _REMEMBERED:
-            _pairs.clear()
         found = _pairs[name] = (relation(a, b, domain), a, b)
     return found[0]

@@ -10,9 +10,7 @@ from math import prod
 from typing import Any
 
 from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
-
-INTERNED = 1 << 16
-"""Views kept; past this many the table is emptied (live arrays keep theirs)."""
+from diffuse.ir.bounded import Bounded
 
 
 class View(AccessMap):
@@ -123,7 +121,8 @@ def located(map: AccessMap, store: Store, shape: Point) -> View:
     return View(map.rows, store.shape, store.dtype, shape, offset, tuple(strides), map.free)
 
 
-_views: dict[tuple[object, ...], View] = {}
+_views: dict[tuple[object, ...], View] = Bounded()
+"""Interned views; those of live arrays outlive their entry."""
 
 
 def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offset: int, strides: Point,
@@ -136,8 +135,6 @@ def of(storage_shape: Point, storage_dtype: str, dtype: str, itemsize: int, offs
     key = (storage_shape, storage_dtype, dtype, offset, strides, shape)
     found = _views.get(key)
     if found is None:
-        if len(_views) >= INTERNED:
-            _views.clear()
         found = _decompose(storage_shape, storage_dtype, dtype, itemsize, offset, strides, shape)
         _views[key] = found
     return found

@@ -7,17 +7,17 @@ from types import CodeType
 from typing import Any
 
 from diffuse.ir import Where
+from diffuse.ir.bounded import Bounded
 
 LIBRARIES = {__name__.partition(".")[0]}
 """Packages whose calls are not the program's: this one, and array libraries that join the stream."""
 NOWHERE = Where("?", 0)
 NEAREST = 8
 """Calls of the user's that tell one way to a line from another."""
-_REMEMBERED = 1 << 16
 
 # By identity, for the hash of a code object goes through its instructions and constants; an entry holds the
 # code it is about, so that the identity is never another's while the entry stands.
-_known: dict[int, tuple[CodeType, dict[int, Where] | None]] = {}
+_known: dict[int, tuple[CodeType, dict[int, Where] | None]] = Bounded()
 """Code seen on the way: who called there by instruction, and by line (as ~line); or None if it is ours."""
 
 
@@ -61,8 +61,6 @@ def calls(depth: int = 2) -> tuple[CodeType | int, ...]:
 
 def _look(frame: Any) -> tuple[CodeType, dict[int, Where] | None]:
     """Remember whose code a frame runs."""
-    if len(_known) >= _REMEMBERED:  # a program that makes code as it goes
-        _known.clear()
     name = frame.f_globals.get("__name__") or ""
     ours = any(name == library or name.startswith(library + ".") for library in LIBRARIES)
     entry = _known[id(frame.f_code)] = (frame.f_code, None if ours else {})

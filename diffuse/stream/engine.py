@@ -13,6 +13,7 @@ from copy import copy
 from typing import Any
 
 from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template, Use, recorded, template
 from diffuse.ir.template import overlap as overlap_of
@@ -31,8 +32,6 @@ from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-REMEMBERED = 1 << 16
-"""Templates kept; past this many the table is emptied."""
 
 _tuple = tuple.__new__
 # Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
@@ -51,11 +50,11 @@ class Engine:
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
-        self._templates: dict[tuple[Any, ...], Template] = {}
+        self._templates: dict[tuple[Any, ...], Template] = Bounded()
         """By all that they depend on; views by identity, which is unique while a template holds them."""
         self._verified: set[tuple[str, tuple[str, ...]]] = set()
         """Operations and element types whose bodies were found to be well formed."""
-        self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = {}
+        self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = Bounded()
         """How two views of one store meet, by their identities, with the views."""
         self._modes: dict[str, Any] | None = None
         """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
@@ -174,7 +173,7 @@ class Engine:
             if found is None:
                 found = Template(operation, signature, shape, _uses(inputs, outputs, operator))
                 self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
-                self._remembered(name, found)
+                self._templates[name] = found
             self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
@@ -203,7 +202,7 @@ class Engine:
             made = self._templates.get(key) or made
             own = recorded(task, made)
             self._verify(own)
-            self._remembered(key, made)
+            self._templates[key] = made
             operands = [(handles[access.store.id], use.map)
                         for access, use in zip(task.accesses, made.uses, strict=True)]
             for (storage, _), use in zip(operands, made.uses, strict=True):
@@ -226,12 +225,6 @@ class Engine:
             verify(made.under(ONE).task(task))
             self._verified.add(name)
 
-    def _remembered(self, key: tuple[Any, ...], template: Template) -> Template:
-        if len(self._templates) >= REMEMBERED:
-            self._templates.clear()
-        self._templates[key] = template
-        return template
-
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
         """Run a host function over whole NumPy arrays, in stream order: `function(*inputs, *outputs)`."""
@@ -244,7 +237,7 @@ class Engine:
             if found is None:
                 # each view is over its own space; the largest stands for the task
                 shape = max((v.shape for _, v in operands), key=len, default=())
-                found = self._remembered(key, Template(operation, (), shape, _uses(inputs, outputs)))
+                found = self._templates[key] = Template(operation, (), shape, _uses(inputs, outputs))
             exported = False
             for storage, _ in operands:
                 storage.touched = self.epoch
@@ -277,8 +270,6 @@ class Engine:
         name = id(view), id(theirs)
         found = self._overlaps.get(name)
         if found is None:
-            if len(self._overlaps) >= REMEMBERED:
-                self._overlaps.clear()
             found = self._overlaps[name] = overlap_of(view, theirs), view, theirs
         return found[0]
 

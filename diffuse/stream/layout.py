@@ -7,7 +7,7 @@ part of its partials that every point fills (kernels/body/abi.py has their order
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
 from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
@@ -18,9 +18,6 @@ from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
 from diffuse.stream.plan import Plan
 
-MOST = 256
-"""Layouts that one plan remembers."""
-
 
 def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
     """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
@@ -30,17 +27,10 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]
         store, view, *_ = tasks[number].accesses[position]
         storage = storages[store.id]
         key += (id(view), storage.shape, storage.dtype)  # the layout keeps the view: its id stays its own
-    return _remembered(plan.layouts, tuple(key), lambda: _layout(plan, tasks, storages))
-
-
-def _remembered(memory: dict[tuple[object, ...], Layout], key: tuple[object, ...],
-                make: Callable[[], Layout]) -> Layout:
-    """Look a layout up, or make it."""
-    found = memory.get(key)
+    name = tuple(key)
+    found = plan.layouts.get(name)
     if found is None:
-        if len(memory) >= MOST:
-            memory.clear()
-        found = memory[key] = make()
+        found = plan.layouts[name] = _layout(plan, tasks, storages)
     return found
 
 
@@ -75,13 +65,15 @@ def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence
     places: dict[int, int] = {}
     slots = tuple(places.setdefault(store, len(places)) for store in ids)
 
-    def make() -> Layout:
+    name = "pass", first, second, begins, slots
+    found = memory.get(name)
+    if found is None:
         shifts = [begins[0]] * len(first.arguments) + [begins[1]] * len(second.arguments)
         arguments = (a._replace(word=a.word + shift, slot=slot) for a, shift, slot, store in zip(
             (*first.arguments, *second.arguments), shifts, slots, ids, strict=True) if store not in inner)
-        return Layout(tuple(arguments), (), f"{first.title} and {second.title}", second.domain)
-
-    return _remembered(memory, ("pass", first, second, begins, slots), make)
+        title = f"{first.title} and {second.title}"
+        found = memory[name] = Layout(tuple(arguments), (), title, second.domain)
+    return found
 
 
 def space(body: Body, reduction: abi.Reduction) -> int:

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE, Access, IndexTask, Privilege, Relation, covers, relation
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import pipeline
@@ -26,7 +27,6 @@ CHUNKS = (4, 64)
 ALIGNED = 64
 """Every ring and border buffer begins at a multiple of this."""
 ONE_POINT = (1,)
-REMEMBERED = 1 << 12
 
 HEADER = Struct(f"<{len(pipeline.FIELDS)}q")
 
@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
     """(store id's place among the first kernel's arguments, bytes between rows, store row of its row 0)."""
 
 
-_known: dict[tuple[Any, ...], Geometry | None] = {}
+_known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 12)
 
 
 def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
@@ -78,8 +78,6 @@ def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[Inde
             key += (view, view.shape, view.strides, place)
     name = tuple(key)
     if name not in _known:
-        if len(_known) > REMEMBERED:
-            _known.clear()
         _known[name] = _geometry(first, one, second, two)
     return _known[name]
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from diffuse.ir import IndexTask, Privilege, covers
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition, Source, bits
@@ -19,6 +20,9 @@ from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel
 from diffuse.runtime.base import Layout
+
+MOST_LAYOUTS = 256
+"""Layouts that one plan remembers."""
 
 
 class Plan:
@@ -57,7 +61,7 @@ class Plan:
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
         self.equal = equal
         """Scalars that its kernel takes for one, as `compose.alike` found them."""
-        self.layouts: dict[tuple[object, ...], Layout] = {}
+        self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
 
