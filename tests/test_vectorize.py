@@ -4,6 +4,7 @@ fused, small and large; and what runs by NumPy instead."""
 from __future__ import annotations
 
 import copy
+import gc
 import hashlib
 import math
 import os
@@ -13,6 +14,7 @@ import sys
 import textwrap
 import threading
 import warnings
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -345,6 +347,17 @@ def test_what_is_not_compiled_runs_by_numpy_and_says_so_once(
         ours(given)
     with using(fallback="error"), pytest.raises(NotImplementedError, match=reason):
         vectorize(function, **options)(given)
+
+
+def test_a_refusal_keeps_no_array() -> None:
+    ours, array = vectorize(several), np.ones(3)
+    with pytest.warns(RuntimeWarning, match="returns UniTuple"):
+        ours(array)
+    ours(array)
+    kept = weakref.ref(array)
+    del array
+    gc.collect()
+    assert kept() is None
 
 
 def test_errors_of_the_function_are_the_programs() -> None:

@@ -105,8 +105,8 @@ class vectorize(numpy.vectorize):
     _told = False
     _outside: list[Any] | None = None
     """The values of the function's global and enclosing variables when it was translated."""
-    _known: dict[tuple[str, ...], Translation | Refused]
-    """Translations with these values, by the element types of the arguments."""
+    _known: dict[tuple[str, ...], Translation | str]
+    """Translations with these values, by the element types of the arguments; or why there is none."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if "pyfunc" not in vars(self) or not callable(self.pyfunc):  # a decorator with options
@@ -195,10 +195,10 @@ class vectorize(numpy.vectorize):
             try:
                 found = numba_frontend.translate(_with_numpys(self._function), types)
             except Refused as refusal:
-                found = refusal
+                found = str(refusal)
             self._known[types] = found
-        if isinstance(found, Refused):
-            raise found
+        if isinstance(found, str):
+            raise Refused(found)
         return found
 
     def _result(self, function: UserFunction) -> numpy.dtype[Any]:
