@@ -23,7 +23,7 @@ from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.meaning.sparse import Rows
-from diffuse.kernels.meaning.steps import Plan, Step, plan
+from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
 from diffuse.memory import Span
 
 Values = Sequence[int | float]
@@ -209,7 +209,7 @@ class Scan:
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
-    def __init__(self, launch: LaunchValues, loop: Loop, recipe: Plan, p: int) -> None:
+    def __init__(self, launch: LaunchValues, loop: Loop, recipe: Recipe, p: int) -> None:
         self.launch, self.loop, self.recipe = launch, loop, recipe
         self.box = launch.box(loop.space, p)
         self.order = tuple(range(len(self.box))) if recipe.natural else loop.order
@@ -305,14 +305,9 @@ class Feed:
         self.fold.add(value, self.ranges)
 
 
-@lru_cache(maxsize=256)
-def _plan(body: Body, number: int) -> Plan:
-    return plan(body, number)
-
-
 def _run(launch: LaunchValues, number: int, p: int, watch: Watch | None) -> None:
     """One loop of one point."""
-    loop, recipe = launch.body.loops[number], _plan(launch.body, number)
+    loop, recipe = launch.body.loops[number], recipe_of(launch.body, number)
     if not launch.runs(loop.space, p):
         return
     frame = Frame(launch, loop, recipe, p)

@@ -10,6 +10,7 @@ its value was used for the last time, so that few of them are in use and they st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,9 @@ Step = tuple[Any, tuple[int, ...], int, str]
 
 
 @dataclass
-class Plan:
+class Recipe:
+    """How a loop is interpreted: its steps, and what they need besides."""
+
     length: int
     """Positions in all."""
     natural: bool
@@ -50,29 +53,31 @@ class Plan:
 class Registers:
     """Scratch registers by element type; the one freed last is used first."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
         self.free: dict[str, list[int]] = {}
         self.held: dict[int, int] = {}
 
     def take(self, position: int, dtype: str) -> None:
         free = self.free.setdefault(dtype, [])
         if not free:
-            free.append(len(self.plan.registers))
-            self.plan.registers.append(dtype)
+            free.append(len(self.recipe.registers))
+            self.recipe.registers.append(dtype)
         self.held[position] = free.pop()
-        self.plan.scratch.append((position, self.held[position]))
+        self.recipe.scratch.append((position, self.held[position]))
 
     def give(self, position: int) -> None:
         if position in self.held:
             register = self.held.pop(position)
-            self.free[self.plan.registers[register]].append(register)
+            self.free[self.recipe.registers[register]].append(register)
 
 
-def plan(body: Body, number: int) -> Plan:
+@lru_cache(maxsize=256)
+def recipe_of(body: Body, number: int) -> Recipe:
+    """How a loop of a body is interpreted."""
     loop = body.loops[number]
     ops, count = loop.ops, len(loop.ops)
-    result = Plan(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan", "spmv") for op in ops))
+    result = Recipe(count + len(body.arguments) + 1, any(op.kind in ("reduce", "scan", "spmv") for op in ops))
     registers = Registers(result)
     last = {a: i for i, op in enumerate(ops) for a in op.args}
     direct = _direct(body, loop, last)
@@ -105,7 +110,7 @@ def plan(body: Body, number: int) -> Plan:
     return result
 
 
-def _load(body: Body, loop: Loop, i: int, last: int, result: Plan, registers: Registers) -> None:
+def _load(body: Body, loop: Loop, i: int, last: int, result: Recipe, registers: Registers) -> None:
     """A view of memory, unless that is overwritten while the value is still in use."""
     op = loop.ops[i]
     argument = body.arguments[op.attribute]
@@ -123,7 +128,7 @@ def _load(body: Body, loop: Loop, i: int, last: int, result: Plan, registers: Re
     result.steps.append((functions.truth if raw else functions.cast, (source,), i, "load"))
 
 
-def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], result: Plan,
+def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], result: Recipe,
              registers: Registers) -> None:
     op = loop.ops[i]
     function = compute(loop, op)

@@ -100,7 +100,7 @@ def _uncaught_in_thread(args: Any) -> None:
         _uncaught(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-class Exit(SystemExit):
+class UncaughtExit(SystemExit):
     """A SystemExit that detects that it is not caught.
 
     The interpreter has no hook before it shuts down, which would wait for all ranks.  But it reads `code`,
@@ -135,7 +135,7 @@ def _outside() -> bool:
 
 def _exit(status: Any = None, /) -> NoReturn:
     """`sys.exit`, by an exception that detects that it is not caught."""
-    raise Exit(status)
+    raise UncaughtExit(status)
 
 
 def tick() -> None:

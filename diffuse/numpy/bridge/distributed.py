@@ -72,7 +72,7 @@ def find(name: str) -> Callable[..., Any] | None:
     return found if made is not None and made.implemented else None
 
 
-class Lent:
+class Exhibit:
     """What cuPyNumeric takes for an array of another library."""
 
     def __init__(self, interface: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ class Loan:
             x = elementwise.duplicate(x)
             store = legate.share(x)
             self._lent.append(x)
-        return import_module("cupynumeric").asarray(Lent(legate.described(store)))
+        return import_module("cupynumeric").asarray(Exhibit(legate.described(store)))
 
     def raised(self, value: Any, name: str) -> Any:
         """A result as the program sees it: cuPyNumeric's arrays in it become Diffuse's."""
