@@ -81,3 +81,16 @@ FUNCTIONS: list[Callable[[Any], Any]] = [
 def test_functions_of_a_lazy_scalar_give_scalars(call: Callable[[Any], Any]) -> None:
     found, expected = call(np), call(numpy)
     assert not isinstance(found, np.ndarray) and repr(found) == repr(expected)
+
+
+class Matrix:
+    """An operand that answers operators itself, as SciPy's linear operators do."""
+
+    __array_ufunc__ = None
+
+    def __rmul__(self, other: Any) -> str:
+        return f"answered {float(other)}"
+
+
+def test_operands_that_answer_themselves_do_so_for_a_lazy_scalar() -> None:
+    assert total() * Matrix() == numpy.float64(50_000.0) * Matrix() == "answered 50000.0"

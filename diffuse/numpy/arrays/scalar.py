@@ -17,12 +17,9 @@ import numpy
 
 from diffuse.numpy.arrays.base import host
 from diffuse.numpy.arrays.operators import Operators
-from diffuse.numpy.ops.ufuncs import UFUNCS
 
 SEQUENCES = (list, tuple, str, bytes)
 """What an integer repeats."""
-
-times = UFUNCS["multiply"]
 
 
 def of_value(function: Callable[[Any], Any]) -> Any:
@@ -68,10 +65,10 @@ class scalar(Operators):
     __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
-        return self.value() * other if type(other) in SEQUENCES else times(self, other)
+        return self.value() * other if type(other) in SEQUENCES else Operators.__mul__(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return other * self.value() if type(other) in SEQUENCES else times(other, self)
+        return other * self.value() if type(other) in SEQUENCES else Operators.__rmul__(self, other)
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
     __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)
