@@ -72,21 +72,22 @@ def empty(runtime: Any, wait: Callable[[], None], count: int) -> Measures:
     from diffuse.ir import Store
     from diffuse.runtime.legate import message
     from diffuse.runtime.legate.instances import LegateInstance
-    from diffuse.runtime.legate.requirements import tiles
+    from diffuse.runtime.legate.requirements import shared
 
     place, points = runtime.placement, runtime.processors
     parts = []
     for _ in range(3):
         instance = LegateInstance(Store(-1, SHAPE, "float64"))
         place.store(instance).fill(0.0)
-        parts.append(place.part(instance, tiles(SHAPE, 0, SHAPE[0] // points), points)[:2])
+        tiles = ((0, 0, SHAPE[0] // points),)
+        parts.append(place.part(instance, shared(SHAPE, tiles, (points,)), (points,))[:2])
         if place.alone:
             parts[-1] = (place.store(instance),)
     words = message.Message(message.RUN, 0, 1, 0, 0, 0, 0, bytes(300)).pack(0, 0, False, (), b"")
     wait()
     main, total = time.thread_time(), time.process_time()
     for _ in range(count):
-        task = place.task(points)
+        task = place.task((points,))
         task.add_input(*parts[0])
         task.add_input(*parts[1])
         task.add_output(*parts[2])

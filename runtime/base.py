@@ -141,16 +141,12 @@ class LaunchArgument(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """An array of partial results in scratch memory: [outer][middle][inner bytes], from `offset` on.
-
-    Point p writes the indices [p * tile, (p + 1) * tile) of `middle`.
-    """
+    """An array of partial results in scratch memory: bytes from `offset` on, in this shape."""
 
     offset: int
-    outer: int
-    middle: int
-    inner: int
-    tile: int
+    shape: Point
+    tiles: tuple[tuple[int, int, int], ...]
+    """(dimension, launch dimension, tile): the point at p writes the indices [p * tile, (p + 1) * tile)."""
 
 
 class Scratch(NamedTuple):
@@ -173,7 +169,7 @@ class Layout:
     scratch: tuple[Scratch, ...]
     title: str
     """Names of the operations and their source lines, for profiles."""
-    domain: Point = (1,)
+    domain: Point
     """The launch domain."""
     derived: dict[Any, Any] = field(default_factory=dict)
 

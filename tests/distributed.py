@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 import signal
 import sys
@@ -169,7 +170,7 @@ def main(folder: str, *words: str) -> None:
         said["ranks"], said["rank"] = stream.runtime.ranks, stream.runtime.rank
         prepared = [p for plan in stream.plans for layout in plan.layouts.values()
                     for p in layout.derived.values()]
-        said["pieces"] = [p.cut.spread for p in prepared]
+        said["pieces"] = [math.prod(p.cut.spread) for p in prepared]
     path.write_text(json.dumps(said))
 
 

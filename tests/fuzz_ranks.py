@@ -3,14 +3,17 @@
     mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
 
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
-few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that every view crosses the ranks.
+few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
+other program with loops runs over random grids of tiles.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy
@@ -18,7 +21,7 @@ import numpy
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from diffuse.stream import engine  # noqa: E402
-from tests import test_fuzz_numpy, test_fuzz_stream  # noqa: E402
+from tests import test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402
 
 
 class Program(test_fuzz_numpy.Program):
@@ -50,10 +53,11 @@ def loop(seed: int) -> None:
         warnings.simplefilter("ignore")
         if test_fuzz_stream.Loops(seed, exact).run(numpy)[-1].dtype == "uint8":
             return
-    test_fuzz_stream.trial(seed, exact, 0, (
-        dict(points=0, window="auto", compile="wait", min_chunk=chunk),
-        dict(points=0, window=7, compile="wait", min_chunk=1),
-    ))
+    with test_grids.grids(seed) if seed % 2 else nullcontext():
+        test_fuzz_stream.trial(seed, exact, 0, (
+            dict(points=0, window="auto", compile="wait", min_chunk=chunk),
+            dict(points=0, window=7, compile="wait", min_chunk=1),
+        ))
 
 
 def main(first: int, last: int, loops: int) -> None:
@@ -62,8 +66,8 @@ def main(first: int, last: int, loops: int) -> None:
         if seed % loops == 0:
             loop(seed)
     runtime = engine.current().runtime
-    pieces = [prepared.cut.spread for plan in engine.current().plans for layout in plan.layouts.values()
-              for prepared in layout.derived.values()]
+    pieces = [math.prod(prepared.cut.spread) for plan in engine.current().plans
+              for layout in plan.layouts.values() for prepared in layout.derived.values()]
     ranks = getattr(runtime, "ranks", 0)
     print(f"{last - first} programs on {ranks} ranks, {len(pieces)} kinds of launches, "
           f"{sum(n > 1 for n in pieces)} in several pieces", flush=True)

@@ -13,6 +13,7 @@ from diffuse.ir import ITEMSIZE, Access, Point, Privilege, Split, Store
 from diffuse.ir import view as views
 from diffuse.runtime.base import LaunchArgument, Layout
 from diffuse.runtime.legate.instances import normal
+from diffuse.runtime.legate.requirements import Cut, Need
 from tests.build import Region, access, split
 
 READ, WRITE, BOTH, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.READ_WRITE, Privilege.REDUCE
@@ -23,8 +24,9 @@ class Case:
 
     def __init__(self, seed: int) -> None:
         pick = self.pick = Random(seed)
-        self.points, self.span = pick.randint(1, 5), pick.randint(1, 3)
-        self.spaces: list[Split] = []
+        self.domain = tuple(pick.randint(1, 5 if k else 3) for k in range(pick.choice((1, 1, 2)), 0, -1))
+        self.span = pick.randint(1, 3)
+        self.spaces: list[tuple[Split, ...]] = []
         """For each argument how its iteration space is cut."""
         inner = tuple(pick.randint(1, 6) for _ in range(pick.randint(0, 3)))
         splits = self.split(inner)
@@ -47,14 +49,18 @@ class Case:
             seen = Access(store, found, privilege, None, found.partition(store, cuts))
             arguments.append(LaunchArgument(1 + 9 * len(arguments), slot, normal(shape, plain.dtype.name),
                                             seen, privilege))
-            self.spaces.append(cuts[0])
-        self.layout = Layout(tuple(arguments), (), "a case")
+            self.spaces.append(cuts)
+        self.layout = Layout(tuple(arguments), (), "a case", self.domain)
 
     def split(self, shape: Point) -> tuple[Split, ...]:
-        if self.points == 1 or not shape or self.pick.random() < 0.1:
-            return (Split(-1, 0),)
-        axis = self.pick.randrange(len(shape))
-        return (Split(axis, -(-shape[axis] // self.points) + self.pick.choice((0, 0, 0, 1))),)
+        free, splits = list(range(len(shape))), []
+        for points in self.domain:
+            if points == 1 or not free or self.pick.random() < 0.1:
+                splits.append(Split(-1, 0))
+                continue
+            axis = free.pop(self.pick.randrange(len(free)))
+            splits.append(Split(axis, -(-shape[axis] // points) + self.pick.choice((0, 0, 0, 1))))
+        return tuple(splits)
 
     def part(self, plain: Any, inner: Point, margins: Any) -> Any:
         """A view that a program might use: shifted within the margins most often, else anything."""
@@ -80,12 +86,11 @@ class Case:
         found = plain[(*cuts, ...)]
         return found if found.size else None
 
-    def owner(self, k: int, index: Point) -> int:
+    def owner(self, k: int, index: Point) -> Point:
         """The point of ours that runs an iteration of an argument's space."""
-        axis, tile = self.spaces[k]
-        return index[axis] // tile if axis >= 0 else 0
+        return tuple(index[axis] // tile if axis >= 0 else 0 for axis, tile in self.spaces[k])
 
-    def touched(self, k: int) -> Iterator[tuple[int, Point, Point]]:
+    def touched(self, k: int) -> Iterator[tuple[Point, Point, Point]]:
         """(our point, iteration, element of the store), by the view's bytes alone."""
         argument = self.layout.arguments[k]
         view: Any = argument.access.map
@@ -99,7 +104,7 @@ class Case:
 
 def valid(case: Case) -> bool:
     """Is it a launch that fusion lets through: what a point writes meets no other point's elements?"""
-    seen: dict[tuple[int, Point], set[int]] = {}
+    seen: dict[tuple[int, Point], set[Point]] = {}
     written = set()
     for k, argument in enumerate(case.layout.arguments):
         for p, _, element in case.touched(k):
@@ -109,10 +114,28 @@ def valid(case: Case) -> bool:
     return all(len(seen[key]) == 1 for key in written)
 
 
-def named(shape: Point, points: int, *parts: tuple[Region, Privilege]) -> Layout:
-    """A launch over these regions, cut along its first dimension."""
-    splits = split(shape, points)
+def legate_point(found: Cut, p: Point) -> Point:
+    """Legate's point that runs a point of ours."""
+    return (*p[:-1], p[-1] // found.span) if found.several else (0,)
+
+
+def legate_points(found: Cut) -> list[Point]:
+    return list(product(*map(range, found.spread)))
+
+
+def low_of(need: Need, q: Point) -> Point:
+    """Where the tile of Legate's point q begins."""
+    low = list(need.low)
+    for d, launch, tile in need.tiles:
+        low[d] += q[launch] * tile
+    return tuple(low)
+
+
+def named(shape: Point, points: int | Point, *parts: tuple[Region, Privilege]) -> Layout:
+    """A launch over these regions, cut along its first dimensions."""
+    domain = (points,) if isinstance(points, int) else points
+    splits = split(shape, domain, tuple(range(len(domain))))
     return Layout(tuple(
         LaunchArgument(1 + 9 * k, region.store.id, (region.store.shape, region.store.dtype),
                  access(region.to(shape), shape, splits, privilege), privilege)
-        for k, (region, privilege) in enumerate(parts)), (), "")
+        for k, (region, privilege) in enumerate(parts)), (), "", domain)

@@ -23,7 +23,7 @@ from diffuse.runtime.legate import message
 from diffuse.runtime.legate.requirements import WHOLE, Need, cut
 from diffuse.stream import layout as layouts
 from tests.build import array
-from tests.layouts import READ, REDUCE, WRITE, Case, named, valid
+from tests.layouts import READ, REDUCE, WRITE, Case, legate_point, legate_points, low_of, named, valid
 
 # -- messages ----------------------------------------------------------------------------------------------
 
@@ -41,12 +41,10 @@ class Memory(NamedTuple):
         return at
 
 
-def placed(pick: Random, need: Need, q: int, shape: Point, size: int) -> Memory:
+def placed(pick: Random, need: Need, q: Point, shape: Point, size: int) -> Memory:
     """Memory as Legate might choose it: dense only where it holds the whole store."""
-    low = list(need.low)
-    if need.axis != WHOLE:
-        low[need.axis] += q * need.tile
-    whole = need.axis == WHOLE and not any(low) and need.high == shape
+    low = low_of(need, q)
+    whole = need.tiles == WHOLE and not any(low) and need.high == shape
     strides, pitch = [0] * len(shape), size
     order = list(reversed(range(len(shape))))
     if not whole:
@@ -54,7 +52,7 @@ def placed(pick: Random, need: Need, q: int, shape: Point, size: int) -> Memory:
     for d in order:
         strides[d] = pitch
         pitch *= shape[d] if whole else need.high[d] - need.low[d] + pick.randint(0, 2)
-    return Memory(pick.randrange(1 << 40) * 16, tuple(low), tuple(strides))
+    return Memory(pick.randrange(1 << 40) * 16, low, tuple(strides))
 
 
 class Reader:
@@ -115,7 +113,7 @@ def test_a_kernel_finds_every_element_where_the_message_says(first: int) -> None
         given = case.layout.arguments
         if not given or not valid(case):
             continue
-        found, pick = cut(case.layout, case.points, case.span), Random(seed)
+        found, pick = cut(case.layout, case.span), Random(seed)
         hosted = [not n.writes and pick.random() < 0.3 for n in found.needs]
         words = message.running(case.layout, found, hosted, True)
         block = [0] * (1 + 9 * len(given) + 9)
@@ -123,13 +121,13 @@ def test_a_kernel_finds_every_element_where_the_message_says(first: int) -> None
             view: Any = argument.access.map
             block[argument.word] = view.offset
             block[argument.word + 1:argument.word + 1 + len(view.strides)] = view.strides
-        for q in range(found.spread):
+        for q in legate_points(found):
             memories, pointers, counts, spots = {}, [], [0, 0], []
             for need, host in zip(found.needs, hosted, strict=True):
                 shape, dtype = next(a.storage for a in given if a.slot == need.slot)
                 if host:
-                    dense = Need(need.slot, (0,) * len(shape), shape, WHOLE, 0, True, False)
-                    spots.append(placed(pick, dense, 0, shape, ITEMSIZE[dtype]))
+                    dense = Need(need.slot, (0,) * len(shape), shape, WHOLE, True, False)
+                    spots.append(placed(pick, dense, q, shape, ITEMSIZE[dtype]))
                     pointers.append(spots[-1].base)
                     continue
                 spots.append(placed(pick, need, q, shape, ITEMSIZE[dtype]))
@@ -142,7 +140,7 @@ def test_a_kernel_finds_every_element_where_the_message_says(first: int) -> None
             for k, argument in enumerate(given):
                 spot, (_, dtype) = spots[found.of[k]], argument.storage
                 for p, index, element in case.touched(k):
-                    if p // found.span != q:
+                    if legate_point(found, p) != q:
                         continue
                     at = filled[argument.word] + sum(
                         i * s for i, s in zip(index, filled[argument.word + 1:], strict=False))
@@ -159,23 +157,23 @@ def test_partials_are_outputs_of_the_launch_and_inputs_of_the_fold() -> None:
         argument.access.map.rows, argument.access.store.shape, "float64", (12, 5), 0, (0, 0))))
         for argument in layout.arguments]
     total = given[2]._replace(privilege=REDUCE)
-    scratch = Scratch(50, 800, (Plane(0, 1, 12, 40, 3), Plane(480, 1, 12, 8, 3)))
-    layout = Layout((*given[:2], total), (scratch,), "")
-    found = cut(layout, 4, 2)
+    scratch = Scratch(50, 800, (Plane(0, (12, 40), ((0, 0, 3),)), Plane(480, (12, 8), ((0, 0, 3),))))
+    layout = Layout((*given[:2], total), (scratch,), "", (4,))
+    found = cut(layout, 2)
     here = Memory(0, (0, 0), (40, 8))
     block = message.words([0] * 60)
     data = message.running(layout, found, [False, False], True).pack(7, 0, False, (), block)
     _, places, pieces = received(data, {(message.INPUT, 0): here, (message.OUTPUT, 0): here})
     assert pieces == [(50, 800, [(0, 2), (480, 3)])]
     assert [place[:3] for place in places[2:]] == [
-        (message.OUTPUT, 1, [1, 12, 40]), (message.OUTPUT, 2, [1, 12, 8])]
+        (message.OUTPUT, 1, [12, 40]), (message.OUTPUT, 2, [12, 8])]
     data = message.folding(layout, found).pack(7, 9, False, (), block)
     filled, places, pieces = received(data, {(message.OUTPUT, 0): Memory(1600, (0,), (8,))})
     assert filled[19] == 1600
     assert pieces == [(50, 800, [(0, 1), (480, 2)])]
     assert [place[:3] for place in places[1:]] == [
-        (message.INPUT, 0, [1, 12, 40]), (message.INPUT, 1, [1, 12, 8])]
-    alone = message.running(layout, cut(layout, 4, 4), [False] * 3, False)
+        (message.INPUT, 0, [12, 40]), (message.INPUT, 1, [12, 8])]
+    alone = message.running(layout, cut(layout, 4), [False] * 3, False)
     assert alone.scratch == 0  # the runtime itself makes it
 
 
@@ -193,20 +191,25 @@ def test_planes_give_each_point_the_partials_that_it_fills(
     pick = Random(seed)
     extents = tuple(pick.randint(1, 13) for _ in range(pick.randint(1, 3)))
     letters = "".join(pick.choice("0s") for _ in extents)
-    rank, points = len(extents), pick.randint(2, 4)
+    rank = len(extents)
+    points = [pick.randint(2, 4) for _ in range(pick.randint(1, min(rank, 2)))]
     kept = [d for d in range(rank) if letters[d] != "0"]
     reduced = [d for d in range(rank) if letters[d] == "0"]
     rows = rank - 1 in reduced
     length = 4 if rows else 3
-    axis = pick.randrange(rank)
-    tile = -(-extents[axis] // points)
-    if axis == rank - 1 and rows or reduced and axis == reduced[-1]:
-        tile = -(-tile // length) * length  # a leaf is of one point: launch.py
+    splits = []
+    for axis, n in zip(pick.sample(range(rank), len(points)), points, strict=True):
+        tile = -(-extents[axis] // n)
+        if axis == rank - 1 and rows or reduced and axis == reduced[-1]:
+            tile = -(-tile // length) * length  # a leaf is of one point: launch.py
+        if pick.random() < 0.2:
+            tile = extents[axis]
+        splits.append(Split(axis, tile))
     dtype = pick.choice(("float64", "int16"))
     body: Any = SimpleNamespace(arguments=[SimpleNamespace(classes=letters)])
-    task: Any = SimpleNamespace(shape=extents, splits=(Split(axis, tile),))
+    task: Any = SimpleNamespace(shape=extents, splits=tuple(splits))
     reduction = abi.Reduction(0, 0, operator, dtype)
-    owners: dict[int, set[int]] = {}
+    owners: dict[int, set[Point]] = {}
     last = reduced[-1] if reduced else -1
     blocks = [-(-n // length) if d == last else n for d, n in enumerate(extents)]
     order = kept + reduced if rows else reduced + kept
@@ -218,17 +221,17 @@ def test_planes_give_each_point_the_partials_that_it_fills(
         for d in order:
             step = index[d] // length if d == last else index[d]
             number = number * blocks[d] + step
-        p = index[axis] // tile
+        p = tuple(index[axis] // tile for axis, tile in splits)
         for byte in range(number * size, number * size + size):
             owners.setdefault(byte, set()).add(p)
         for byte in range(second + number * 8, second + number * 8 + 8) if operator == "argmax" else ():
             owners.setdefault(byte, set()).add(p)
     assert all(len(found) == 1 for found in owners.values())
-    shared: dict[int, set[int]] = {}
+    shared: dict[int, set[Point]] = {}
     for plane in layouts.planes(body, reduction, task):
-        for outer, i, inner in product(range(plane.outer), range(plane.middle), range(plane.inner)):
-            byte = plane.offset + (outer * plane.middle + i) * plane.inner + inner
+        for byte, at in enumerate(product(*map(range, plane.shape)), plane.offset):
             assert byte not in shared
-            shared[byte] = {i // plane.tile}
+            tiles = sorted(plane.tiles, key=lambda cut: cut[1])
+            shared[byte] = {tuple(at[d] // tile for d, _, tile in tiles)}
     assert shared == owners
     assert max(shared) < abi.partial_bytes(body, reduction, extents)

@@ -172,7 +172,7 @@ def touched(extent: int) -> Layout:
         store = Store(slot, (n,), "float64")
         access = Access(store, shown, privilege, None, shown.partition(store, ONE[1]))
         arguments.append(LaunchArgument(word, slot, ((n,), "float64"), access, privilege))
-    return Layout(tuple(arguments), (Scratch(8, 24),), "scale")
+    return Layout(tuple(arguments), (Scratch(8, 24),), "scale", (1,))
 
 
 def scale(runtime: Runtime, kernel: Scale, source: Any, target: Any, factor: float, total: Any,

@@ -50,7 +50,7 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store
                                   argument.space in late))
     scratch = tuple(
         Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
-                if many and body.launch_rank == 1 else ())
+                if many else ())
         for word, nbytes, reduction in zip(places.partials, plan.partial_bytes(tasks), abi.reductions(body),
                                            strict=True))
     return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
@@ -83,18 +83,26 @@ def space(body: Body, reduction: abi.Reduction) -> int:
 
 def planes(body: Body, reduction: abi.Reduction, task: IndexTask) -> tuple[Plane, ...]:
     """How the points of a task share out the partials of a reduction."""
-    extents, split = task.shape, task.splits[0]
-    kept = abi.kept(body, reduction)
+    extents, kept = task.shape, abi.kept(body, reduction)
     reduced = [d for d in range(len(extents)) if d not in kept]
     rows = abi.by_rows(len(extents), kept)
     length = SEGMENT if rows else ROWS
     order = [*kept, *reduced] if rows else [*reduced, *kept]
     counts = [-(-extents[d] // length) if reduced and d == reduced[-1] else extents[d] for d in order]
-    at = order.index(split.axis)
-    tile = split.tile // length if reduced and split.axis == reduced[-1] else split.tile
-    outer, inner = prod(counts[:at]), prod(counts[at + 1:])
+    cuts = {axis: (launch, -(-tile // length) if reduced and axis == reduced[-1] else tile)
+            for launch, (axis, tile) in enumerate(task.splits) if axis >= 0}
+    shape: list[int] = []
+    tiles, run = [], 1
+    for d, count in zip(order, counts, strict=True):
+        if d not in cuts:  # neighbours that are not cut are one dimension
+            run *= count
+            continue
+        shape += [run] * (run > 1)
+        tiles.append((len(shape), *cuts[d]))
+        shape.append(count)
+        run = 1
     item = ITEMSIZE[reduction.dtype]
-    found = [Plane(0, outer, counts[at], inner * item, tile)]
+    found = [Plane(0, (*shape, run * item), tuple(tiles))]
     if reduction.operator in INDEXED:
-        found.append(Plane(abi.index_plane(prod(counts) * item), outer, counts[at], inner * 8, tile))
+        found.append(Plane(abi.index_plane(prod(counts) * item), (*shape, run * 8), tuple(tiles)))
     return tuple(found)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.ir.view import shown
-from diffuse.runtime.base import LaunchArgument, Layout
+from diffuse.runtime.base import LaunchArgument, Layout, Plane
 from diffuse.runtime.legate.requirements import Cut, Need
 
 RUN, FOLD, GET, PUT = range(4)
@@ -64,11 +64,11 @@ def running(layout: Layout, cut: Cut, hosted: Sequence[bool], inside: bool) -> M
     places = len(cut.needs)
     outputs = sum(need.writes and not h for need, h in zip(cut.needs, hosted, strict=True))
     for piece in layout.scratch if inside else ():
-        shared = piece.planes if cut.spread > 1 else ()
+        shared = piece.planes if cut.several else ()
         scratch.append([piece.word, piece.nbytes, len(shared)])
         for plane in shared:
             scratch[-1] += plane.offset, places
-            stores.append([OUTPUT, outputs, 3, 1, 0, 0, 0, plane.outer, plane.middle, plane.inner])
+            stores.append(_plane(OUTPUT, outputs, plane))
             outputs, places = outputs + 1, places + 1
     return _message(RUN, cut, sum(hosted), stores, fields, scratch)
 
@@ -85,7 +85,7 @@ def folding(layout: Layout, cut: Cut) -> Message:
         scratch.append([piece.word, piece.nbytes, len(piece.planes)])
         for plane in piece.planes:
             scratch[-1] += plane.offset, len(stores)
-            stores.append([INPUT, inputs, 3, 1, 0, 0, 0, plane.outer, plane.middle, plane.inner])
+            stores.append(_plane(INPUT, inputs, plane))
             inputs += 1
     return _message(FOLD, cut, 0, stores, fields, scratch)
 
@@ -116,6 +116,12 @@ def _places(needs: Sequence[Need], of: dict[int, tuple[Point, str]], hosted: Seq
         if kind == OUTPUT and need.reads:
             counts[INPUT] += 1
     return found
+
+
+def _plane(kind: int, number: int, plane: Plane) -> list[int]:
+    """A store of bytes with the partials that points share out."""
+    rank = len(plane.shape)
+    return [kind, number, rank, 1, *[0] * rank, *plane.shape]
 
 
 def _field(argument: LaunchArgument, place: int) -> list[int]:

@@ -20,7 +20,7 @@ from diffuse.runtime.legate import message, prepare
 from diffuse.runtime.legate.agreement import Agreement
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.mpi import Gather
-from diffuse.runtime.legate.requirements import WHOLE, Need, tiles
+from diffuse.runtime.legate.requirements import WHOLE, Need, Tiles, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import Trampoline
 from diffuse.runtime.local.pool import Pool
@@ -71,7 +71,7 @@ class Placement:
         if config.memory is not None:
             most = min(most, config.memory)
         self._reuse = Reuse(self._made, self._keep, most // 4, most)
-        self._projections: dict[tuple[int, int], Any] = {}
+        self._projections: dict[tuple[int, tuple[tuple[int, int], ...]], Any] = {}
         self.lent: list[Any] = []
         """Host memory of dropped instances that queued launches may still read."""
         self._dropped: deque[LegateInstance] = deque()
@@ -81,11 +81,11 @@ class Placement:
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
-    def task(self, spread: int) -> Any:
-        """A task launch of so many Legate points, without arguments yet."""
+    def task(self, spread: Point) -> Any:
+        """A task over a launch domain of Legate points, without arguments yet."""
         if self.alone:
             return self.legate.create_auto_task(self._library, self._number)
-        return self.legate.create_manual_task(self._library, self._number, (spread,))
+        return self.legate.create_manual_task(self._library, self._number, spread)
 
     def send(self, task: Any, words: bytes) -> None:
         """Submit a task with its message."""
@@ -171,7 +171,7 @@ class Placement:
             piece.address = _located(piece.store, owner)
         return piece.address
 
-    def part(self, owner: LegateInstance, need: Need, spread: int) -> tuple[Any, Any, Need]:
+    def part(self, owner: LegateInstance, need: Need, spread: Point) -> tuple[Any, Any, Need]:
         """The part of the store that a need describes (a box or a partition), the projection to its tiles,
         and the need.
 
@@ -189,26 +189,30 @@ class Placement:
             found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)
         return found
 
-    def _part(self, box: Any, shape: Point, need: Need, spread: int) -> tuple[Any, Any]:
+    def _part(self, box: Any, shape: Point, need: Need, spread: Point) -> tuple[Any, Any]:
         for d, (low, high, size) in enumerate(zip(need.low, need.high, shape, strict=True)):
             if (low, high) != (0, size):
                 box = box.slice(d, slice(low, high))
-        if need.axis == WHOLE:
+        if need.tiles == WHOLE:
             return box, None
         tile = [high - low for low, high in zip(need.low, need.high, strict=True)]
-        tile[need.axis] = need.tile
-        colors = tuple(spread if d == need.axis else 1 for d in range(len(shape)))
-        return box.partition_by_tiling(tuple(tile), colors), self._projection(len(shape), need.axis)
+        colors = [1] * len(shape)
+        for d, launch, size in need.tiles:
+            tile[d], colors[d] = size, spread[launch]
+        return box.partition_by_tiling(tuple(tile), tuple(colors)), self._projection(len(shape), need.tiles,
+                                                                                     len(spread))
 
-    def _projection(self, rank: int, axis: int) -> Any:
-        """Map the one coordinate of the launch domain to tiles along one dimension of a store."""
-        if rank == 1:
-            return None
-        if (rank, axis) not in self._projections:
-            core = self.core
-            self._projections[rank, axis] = tuple(core.dimension(0) if d == axis else core.constant(0)
-                                                  for d in range(rank))
-        return self._projections[rank, axis]
+    def _projection(self, rank: int, tiles: Tiles, launch_rank: int) -> Any:
+        """Map the coordinates of the launch domain to the tiles of a store."""
+        cuts = tuple([(d, launch) for d, launch, _ in tiles])
+        if rank == launch_rank and cuts == tuple(zip(range(rank), range(rank), strict=True)):
+            return None  # the identity
+        if (rank, cuts) not in self._projections:
+            found = [self.core.constant(0)] * rank
+            for d, launch in cuts:
+                found[d] = self.core.dimension(launch)
+            self._projections[rank, cuts] = tuple(found)
+        return self._projections[rank, cuts]
 
     def drop(self, instance: LegateInstance) -> None:
         """Drop an instance, on any thread; its store is freed on the main thread, by `sweep`."""
@@ -269,16 +273,16 @@ class Placement:
         if self.alone:
             self.wait()
         if order == message.GET:  # every rank gets all of it
-            task = self.task(spread)
+            task = self.task((spread,))
             task.add_input(store)
         elif self.alone:
-            task = self.task(1)
+            task = self.task((1,))
             task.add_output(store)
         else:  # each its own part
             tile = -(-shape[0] // spread)
-            spread = -(-shape[0] // tile)
-            task = self.task(spread)
-            task.add_output(*self.part(owner, tiles(shape, 0, tile), spread)[:2])
+            domain = (-(-shape[0] // tile),)
+            task = self.task(domain)
+            task.add_output(*self.part(owner, shared(shape, ((0, 0, tile),), domain), domain)[:2])
         self.send(task, words)
 
 

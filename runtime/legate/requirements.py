@@ -1,25 +1,29 @@
 """Region requirements: from a layout to the part of each store that every Legate point reads or writes.
 
-Legate cuts a launch into `spread` points of its own; each runs `span` consecutive points of Diffuse.  For
-Legate to move the right data, every access has to be a partition that it can express: a box of the store,
-tiled along one dimension from the box's start.  An access that is none (reversed, overlapping or in other
-coordinates) is replicated if it only reads; otherwise the launch runs on one Legate point, which is always
-correct.
+Legate's launch domain is that of Diffuse, but for the last dimension, along which each Legate point runs
+`span` consecutive points of Diffuse.  For Legate to move the right data, every access has to be a partition
+that it can express: a box of the store, tiled from the box's start, each launch dimension along a dimension
+of the store.  An access that is none (reversed, overlapping or in other coordinates) is replicated if it only
+reads; otherwise the launch runs on one Legate point, which is always correct.
 
 These are pure functions over plain data, which know nothing of Legate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import permutations
+from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import Access, Point, Privilege, Replicated, Tiling, covers
 from diffuse.runtime.base import LaunchArgument, Layout
+from diffuse.runtime.legate.instances import DIMENSIONS
 
-WHOLE = -1
+Tiles = tuple[tuple[int, int, int], ...]
+"""(dimension of the store, launch dimension, extent of a tile) for each dimension that is tiled."""
+WHOLE: Tiles = ()
 MOST_BOXES = 8
 """The most boxes of one store that a task of one Legate point requires, at 10 to 20 us each; more are
 replaced by their bounding box."""
@@ -32,47 +36,66 @@ class Need(NamedTuple):
     low: Point
     high: Point
     """The bounds of the box, in the coordinates of the store."""
-    axis: int
-    """The dimension along which the box is tiled; WHOLE: it is replicated."""
-    tile: int
-    """The extent of a Legate point's tile in that dimension."""
+    tiles: Tiles
+    """How Legate points tile the box; WHOLE: it is replicated."""
     reads: bool
     writes: bool
 
 
 @lru_cache(1024)
-def tiles(shape: Point, axis: int, tile: int) -> Need:
-    """A whole store, which Legate points write by tiles along one dimension."""
-    return Need(-1, (0,) * len(shape), shape, axis, tile, False, True)
+def shared(shape: Point, tiles: Tiles, spread: Point) -> Need:
+    """A whole store, which the points of a launch domain write by tiles.
+
+    A need belongs to one launch domain: its identity is the key under which partitions of stores are kept.
+    """
+    return Need(-1, (0,) * len(shape), shape, tiles, False, True)
 
 
 class Cut(NamedTuple):
     """A launch as Legate points with their region requirements."""
 
-    spread: int
-    """Legate points."""
+    spread: Point
+    """Legate's launch domain."""
     span: int
-    """Points of the launch domain that each Legate point runs."""
+    """Points of Diffuse that each Legate point runs, consecutive along the last launch dimension."""
     points: int
-    """Points of the launch domain."""
+    """The extent of that dimension in points of Diffuse; if there is one Legate point, all of them."""
     needs: tuple[Need, ...]
     of: tuple[int, ...]
     """For each argument of the layout, the index of its need; -1 if only `finish` accesses it."""
     results: tuple[Need, ...]
     """The needs of `finish`, a launch of its own; empty if there is one Legate point, which runs it."""
 
+    @property
+    def several(self) -> bool:
+        """Is there more than one Legate point?"""
+        return prod(self.spread) > 1
 
-def cut(layout: Layout, points: int, span: int, whole: bool = False) -> Cut:
-    """Cut a launch of `points` points into Legate points of `span` each.
+    def tiles(self, tiles: Tiles) -> Tiles:
+        """From the tiles of points to those of Legate points, of launch dimensions with several of these."""
+        last = len(self.spread) - 1
+        return tuple([(d, launch, tile * (self.span if launch == last else 1))
+                      for d, launch, tile in tiles if self.spread[launch] > 1])
+
+    def distinguished(self, tiles: Tiles) -> bool:
+        """Has each Legate point a tile of its own?"""
+        return {launch for launch, n in enumerate(self.spread) if n > 1} <= {launch for _, launch, _ in tiles}
+
+
+def cut(layout: Layout, span: int, whole: bool = False) -> Cut:
+    """Cut a launch into Legate points of `span` points each.
 
     `whole`: a single Legate point requires whole stores (which costs nothing there) instead of boxes.
     """
-    spread = -(-points // span)
-    if spread > 1:
-        found = _spread(layout.arguments, points, spread, span)
+    *outer, last = layout.domain
+    launch = Cut((*outer, -(-last // span)), span, last, (), (), ())
+    planes = [plane for piece in layout.scratch for plane in piece.planes]
+    if launch.several and not whole and all(
+            launch.distinguished(plane.tiles) and len(plane.shape) <= DIMENSIONS for plane in planes):
+        found = _spread(layout.arguments, launch)
         if found is not None:
             return found
-    return _one(layout.arguments, points, whole)
+    return _one(layout.arguments, prod(layout.domain), whole)
 
 
 def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
@@ -86,19 +109,19 @@ def _one(arguments: Sequence[LaunchArgument], points: int, whole: bool) -> Cut:
     for group in _groups(arguments):
         parts: dict[Box, list[LaunchArgument]] = {}
         for a in group:
-            box = None if whole else _box(a, 1, tiled=False)
-            parts.setdefault(box or (*_all(group), WHOLE, 0), []).append(a)
-        parts = _replicated(parts)
+            box = None if whole else _box(a)
+            parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
+        parts = _replicated(parts, lambda tiles: False)
         if len(parts) > MOST_BOXES:
-            parts = {(*_around(*parts), WHOLE, 0): group}
-        for (low, high, axis, tile), same in parts.items():
+            parts = {(*_around(*parts), WHOLE): group}
+        for box, same in parts.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
-            needs.append(_need(same, low, high, axis, tile))
-    return Cut(1, points, points, tuple(needs), tuple(of), ())
+            needs.append(_need(same, box))
+    return Cut((1,), points, points, tuple(needs), tuple(of), ())
 
 
-def _spread(arguments: Sequence[LaunchArgument], points: int, spread: int, span: int) -> Cut | None:
+def _spread(arguments: Sequence[LaunchArgument], launch: Cut) -> Cut | None:
     """Several Legate points; None if one of them might write what another one accesses."""
     needs: list[Need] = []
     results: list[Need] = []
@@ -110,28 +133,25 @@ def _spread(arguments: Sequence[LaunchArgument], points: int, spread: int, span:
         if last:
             if group and any(a.privilege is Privilege.REDUCE for a in last):
                 return None
-            results.append(_need(last, *_bounds(last), WHOLE, 0))
+            results.append(_need(last, (*_bounds(last), WHOLE)))
         if not group:
             continue
-        parts: dict[tuple[Point, Point, int, int], list[LaunchArgument]] = {}
+        parts: dict[Box, list[LaunchArgument]] = {}
         writes = any(a.privilege is not Privilege.READ for a in group)
         for a in group:
-            box = _box(a, span)
-            if writes and (box is None or box[2] == WHOLE and a.privilege is not Privilege.READ):
+            box = _box(a, launch)
+            if writes and (box is None or a.privilege is not Privilege.READ
+                           and not launch.distinguished(box[2])):
                 return None
-            if box is None:
-                shape = a.storage[0]
-                box = (0,) * len(shape), shape, WHOLE, 0
-            parts.setdefault(box, []).append(a)
-        merged = _merged(parts) if writes else _replicated(parts)
+            parts.setdefault(box or (*_all(group), WHOLE), []).append(a)
+        merged = _merged(parts) if writes else _replicated(parts, launch.distinguished)
         if merged is None:
             return None
-        parts = merged
-        for (low, high, axis, tile), same in parts.items():
+        for found, same in merged.items():
             for a in same:
                 of[index[id(a)]] = len(needs)
-            needs.append(_need(same, low, high, axis, tile))
-    return Cut(spread, span, points, tuple(needs), tuple(of), tuple(results))
+            needs.append(_need(same, found))
+    return launch._replace(needs=tuple(needs), of=tuple(of), results=tuple(results))
 
 
 def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
@@ -141,34 +161,36 @@ def _all(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
 
 def _bounds(group: Sequence[LaunchArgument]) -> tuple[Point, Point]:
     """The bounding box of what these arguments access of their store."""
-    boxes = [_box(a, 1, tiled=False) for a in group]
+    boxes = [_box(a) for a in group]
     if None in boxes:
         return _all(group)
     low = tuple(min(box[0][d] for box in boxes if box) for d in range(len(group[0].storage[0])))
     return low, tuple(max(box[1][d] for box in boxes if box) for d in range(len(low)))
 
 
-Box = tuple[Point, Point, int, int]
+Box = tuple[Point, Point, Tiles]
 
 
-def _box(argument: LaunchArgument, span: int, tiled: bool = True) -> Box | None:
-    """The partition of an argument as a box and a tiling; None if Legate cannot express it."""
+def _box(argument: LaunchArgument, launch: Cut | None = None) -> Box | None:
+    """The partition of an argument as a box and its tiles, of which there are none without a launch; None if
+    Legate cannot express it."""
     access = argument.access
     if (access.store.shape, access.store.dtype) != argument.storage:
         return None
     match access.partition:
         case Replicated():
-            return (0,) * len(access.store.shape), access.store.shape, WHOLE, 0
+            return (0,) * len(access.store.shape), access.store.shape, WHOLE
         case Tiling(tile=tile, projection=projection, extent=extent, bounds=bounds, offset=offset):
             low, high = tuple(b[0] for b in bounds), tuple(b[1] for b in bounds)
-            moving = [d for d, c in enumerate(projection.coordinates) if c.weight]
-            if not moving or not tiled:
-                return low, high, WHOLE, 0
-            d = moving[0]
-            c = projection.coordinates[d]
-            if len(moving) > 1 or c.weight != 1 or c.offset or extent[d] > tile[d] or offset[d] != low[d]:
-                return None
-            return low, high, d, tile[d] * span
+            if launch is None:
+                return low, high, WHOLE
+            moving = launch.tiles(tuple([(d, c.dim, tile[d]) for d, c in enumerate(projection.coordinates)
+                                         if c.weight]))
+            for d, _, _ in moving:
+                c = projection.coordinates[d]
+                if c.weight != 1 or c.offset or extent[d] > tile[d] or offset[d] != low[d]:
+                    return None
+            return None if len({axis for _, axis, _ in moving}) < len(moving) else (low, high, moving)
     raise TypeError(f"{access.partition!r} is no partition")
 
 
@@ -179,31 +201,32 @@ def _merged(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgu
         return parts
     if all(_apart(a, b) for k, a in enumerate(boxes) for b in boxes[:k]):
         return parts
-    _, _, axis, tile = boxes[0]
-    if axis == WHOLE or any((b[2], b[3]) != (axis, tile) or b[0][axis] != boxes[0][0][axis] for b in boxes):
+    first, _, tiles = boxes[0]
+    if not tiles or any(b[2] != tiles or any(b[0][d] != first[d] for d, _, _ in tiles) for b in boxes):
         return None
-    return {(*_around(*boxes), axis, tile): [a for members in parts.values() for a in members]}
+    return {(*_around(*boxes), tiles): [a for members in parts.values() for a in members]}
 
 
-def _replicated(parts: dict[Box, list[LaunchArgument]]) -> dict[Box, list[LaunchArgument]]:
+def _replicated(parts: dict[Box, list[LaunchArgument]], distinguished: Callable[[Tiles], bool]
+                ) -> dict[Box, list[LaunchArgument]]:
     """Merge the boxes of a store that is only read: a replicated box absorbs the boxes it overlaps.
 
     Legate 26.1 sometimes runs a point before its copy of a replicated box is complete, if the point also
     requires some of the elements as a tile: `p[::-1] - p` then sees an older `p`.
     """
     for a, b in permutations(parts, 2):
-        if a[2] == WHOLE and not _apart(a, b):
+        if not distinguished(a[2]) and not _apart(a, b):
             joined: dict[Box, list[LaunchArgument]] = {}
             for box, same in parts.items():
-                joined.setdefault((*_around(a, b), WHOLE, 0) if box in (a, b) else box, []).extend(same)
-            return _replicated(joined)
+                joined.setdefault((*_around(a, b), WHOLE) if box in (a, b) else box, []).extend(same)
+            return _replicated(joined, distinguished)
     return parts
 
 
 def _around(*boxes: Box) -> tuple[Point, Point]:
     """The bounding box of these boxes."""
-    return (tuple(map(min, zip(*(low for low, *_ in boxes), strict=True))),
-            tuple(map(max, zip(*(high for _, high, *_ in boxes), strict=True))))
+    return (tuple(map(min, zip(*(low for low, _, _ in boxes), strict=True))),
+            tuple(map(max, zip(*(high for _, high, _ in boxes), strict=True))))
 
 
 def _apart(a: Box, b: Box) -> bool:
@@ -211,14 +234,15 @@ def _apart(a: Box, b: Box) -> bool:
                for alow, ahigh, blow, bhigh in zip(a[0], a[1], b[0], b[1], strict=True))
 
 
-def _need(members: Sequence[LaunchArgument], low: Point, high: Point, axis: int, tile: int) -> Need:
+def _need(members: Sequence[LaunchArgument], box: Box) -> Need:
     """One argument of a Legate task for these arguments of a kernel.  A box that may be written in part only
     is read as well: Legate could otherwise provide memory without the store's elements."""
+    low, high, tiles = box
     writes = any(a.privilege is not Privilege.READ for a in members)
     reads = any(a.privilege.reads for a in members)
     if writes and not reads:
         reads = not any(_fills(a.access, low, high, a.storage) for a in members)
-    return Need(members[0].slot, low, high, axis, tile, reads, writes)
+    return Need(members[0].slot, low, high, tiles, reads, writes)
 
 
 def _fills(access: Access, low: Point, high: Point, storage: tuple[Point, str]) -> bool:

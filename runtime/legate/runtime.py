@@ -27,7 +27,7 @@ from diffuse.runtime.legate.agreement import form
 from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance, normal
 from diffuse.runtime.legate.placement import Placement
-from diffuse.runtime.legate.requirements import Cut, Need, cut, tiles
+from diffuse.runtime.legate.requirements import Cut, Need, cut, shared
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import HostInstance, attached
 
@@ -139,7 +139,7 @@ class Legate:
             return
         prepared = layout.derived.get(launch.points)
         if prepared is None:
-            prepared = layout.derived[launch.points] = self._prepare(layout, launch.points)
+            prepared = layout.derived[launch.points] = self._prepare(layout)
         ranks.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
@@ -188,7 +188,7 @@ class Legate:
         """Alone: queue the launch on the thread pool from an inline task."""
         place, layout, native = self.placement, launch.layout, launch.kernel.native
         assert layout is not None and place.pool is not None and native is not None
-        task = place.task(1)
+        task = place.task((1,))
         pointers, keep = [], [native, *launch.keep]
         for need, owner, at_home in zip(needs, owners, hosted, strict=True):
             if at_home:
@@ -210,41 +210,40 @@ class Legate:
     def _run(self, launch: Launch, prepared: Prepared, words: message.Message,
              owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
-        place, native, spread = self.placement, launch.kernel.native, prepared.cut.spread
+        place, native, cut = self.placement, launch.kernel.native, prepared.cut
         assert native is not None
         block = launch.kernel.pack(launch.values)
         if place.agreement is not None:
             place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
                                    block + bytes(hosted))
-        task = place.task(spread)
+        task = place.task(cut.spread)
         pointers = []
-        for need, owner, at_home in zip(prepared.cut.needs, owners, hosted, strict=True):
+        for need, owner, at_home in zip(cut.needs, owners, hosted, strict=True):
             if at_home:
                 pointers.append(place.lend(owner, need))
                 continue
             if owner.piece is None or not owner.filled:
                 place.ready(owner, need)
-            part, projection, _ = place.part(owner, need, spread)
+            part, projection, _ = place.part(owner, need, cut.spread)
             if need.reads:
                 task.add_input(part, projection)
             if need.writes:
                 task.add_output(part, projection)
-        partials = self._partials(task, prepared) if spread > 1 and prepared.layout.scratch else []
-        finish = native.finish if launch.points > 1 and spread == 1 else 0
+        partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
+        finish = native.finish if launch.points > 1 and not cut.several else 0
         place.send(task, words.pack(native.address, finish, False, pointers, block))
-        _all_written(prepared.cut.needs, owners)
+        _all_written(cut.needs, owners)
         if prepared.folding is not None:
             self._fold(launch, prepared, partials, block)
 
     def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
         """Stores for the partial results of a launch, of which each Legate point writes a tile."""
-        place, found = self.placement, []
+        place, cut, found = self.placement, prepared.cut, []
         for plane in [plane for piece in prepared.layout.scratch for plane in piece.planes]:
-            shape = (plane.outer, plane.middle, plane.inner)
-            owner = LegateInstance(Store(-1, shape, "uint8"))
+            owner = LegateInstance(Store(-1, plane.shape, "uint8"))
             place.store(owner)
-            need = tiles(shape, 1, plane.tile * prepared.cut.span)
-            task.add_output(*place.part(owner, need, prepared.cut.spread)[:2])
+            need = shared(plane.shape, cut.tiles(plane.tiles), cut.spread)
+            task.add_output(*place.part(owner, need, cut.spread)[:2])
             found.append(owner)
         return found
 
@@ -254,11 +253,11 @@ class Legate:
         points."""
         place, native = self.placement, launch.kernel.native
         assert native is not None and prepared.folding is not None
-        task = place.task(1)
+        task = place.task((1,))
         owners: list[Any] = [launch.instances[k] for k in prepared.results]
         for need, owner in zip(prepared.cut.results, owners, strict=True):
             place.ready(owner, need)
-            part, *_ = place.part(owner, need, 1)
+            part, *_ = place.part(owner, need, (1,))
             if need.reads:
                 task.add_input(part)
             if need.writes:
@@ -294,11 +293,10 @@ class Legate:
             kernel.finish(tuple(block))
         self._pay()
 
-    def _prepare(self, layout: Layout, points: int) -> Prepared:
+    def _prepare(self, layout: Layout) -> Prepared:
         arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
         layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
-        alone, grid = self.placement.alone, len(layout.domain) > 1
-        found = cut(layout, points, points if alone or grid else self.threads, whole=alone)
+        found = cut(layout, self.threads, whole=self.placement.alone)
         places: dict[int, int] = {}
         for k, a in enumerate(arguments):
             places.setdefault(a.slot, k)

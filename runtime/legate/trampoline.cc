@@ -302,6 +302,24 @@ void run(const Header& header, Word* block, Word first, Word last)
   if (finish || first < last) execute(kernel, finish, block, first, last);
 }
 
+// The last coordinate of this Legate point; a task of one point has no index, which reads as 0.
+Word inner(const legate::TaskContext& context)
+{
+  const auto& index = context.get_task_index();
+  return index[std::max(index.get_dim(), 1) - 1];
+}
+
+// The row-major number of its other coordinates.
+Word outer(const legate::TaskContext& context)
+{
+  const auto& index = context.get_task_index();
+  const auto& domain = context.get_launch_domain();
+  Word number = 0;
+  for (int d = 0; d + 1 < index.get_dim(); ++d)
+    number = number * (domain.hi()[d] - domain.lo()[d] + 1) + index[d];
+  return number;
+}
+
 void launch(const legate::TaskContext& context, const Header& header, Reader words)
 {
   const Word* pointers = words.take(header.pointers);
@@ -337,9 +355,8 @@ void launch(const legate::TaskContext& context, const Header& header, Reader wor
     restore();
     return;
   }
-  // a task of one point has no index, which reads as 0
-  const Word first = context.get_task_index()[0] * header.span;
-  run(header, block.data(), first, std::min(first + header.span, header.points));
+  const Word row = outer(context) * header.points, along = inner(context) * header.span;
+  run(header, block.data(), row + along, row + std::min(along + header.span, header.points));
   if (header.detached && !odds.empty()) drain(*pool.submitted);
   share(true);
   restore();
