@@ -38,7 +38,7 @@ from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Builder
-from diffuse.kernels.body.operations import EXPONENTS, FOLDS, Operation, declare
+from diffuse.kernels.body.operations import EXPONENTS, FOLDS, Operation
 from diffuse.kernels.body.user import UserFunction
 from diffuse.kernels.build import numba_frontend, routines, small_folds
 from diffuse.kernels.meaning.quiet import quiet
@@ -81,6 +81,18 @@ __all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "o
             "settle", "start", "view", "warmup"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
+
+
+def declare(operation: Operation) -> None:
+    """Add an operation, written in others by its `body`, to the table of operations.
+
+    Raises ValueError for a name that is taken and for an operation without a body.  Whether the body fits the
+    element types of a task is found at the first call with these: a TypeError there.
+    """
+    if operation.body is None:
+        raise ValueError(f"operation {operation.name!r} has no body: write it in other operations "
+                         "(Operation(name, arity, body=...))")
+    operations.declare(operation)
 
 
 def join(package: str) -> None:

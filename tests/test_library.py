@@ -176,6 +176,8 @@ def test_an_operation_is_declared_once() -> None:
     row = declared("axpy", arity=3, body=axpy)
     with pytest.raises(ValueError, match="'test_library.axpy' is declared already.*choose another name"):
         library.declare(row)
+    with pytest.raises(ValueError, match="'test_library.empty' has no body: write it in other operations"):
+        library.declare(Operation("test_library.empty"))
 
 
 def test_a_field_is_an_array_to_numpy_and_back() -> None:
