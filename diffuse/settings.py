@@ -126,8 +126,8 @@ SETTINGS: dict[str, Setting] = {
         ("memory", "DIFFUSE_MEMORY", None, SIZE,
          "Most bytes that arrays may hold together; none leaves it to the machine."),
         ("check", "DIFFUSE_CHECK", False, FLAG,
-         "Check every task as it is recorded, analyse every fused group anew before it runs (small ones by the "
-         "definition of fusion, too), and type-check each kernel body after each pass."),
+         "Check every task as it is recorded, analyse every fused group anew before it runs (small ones by "
+         "the definition of fusion, too), and type-check each kernel body after each pass."),
         ("legate_memory", "DIFFUSE_LEGATE_MEMORY", None, SIZE,
          "Bytes that Legate may give to arrays in each process, the same on all ranks; none takes 70 % "
          "of what there is."),
