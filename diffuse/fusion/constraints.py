@@ -20,7 +20,7 @@ from diffuse.ir import (
     Privilege,
     Relation,
     Store,
-    concludes,
+    is_epilogue,
     relation,
     volume,
 )
@@ -88,7 +88,7 @@ def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | No
     first = effects.first
     if first is None or (effects.epilogue is None and first.domain == task.domain):
         return None
-    if effects.reduces and concludes(task):
+    if effects.reduces and is_epilogue(task):
         return None
     return Refusal("launch-domain equivalence", effects.epilogue or first, task)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Sequence
 from itertools import product
 
-from diffuse.ir import Access, IndexTask, Partition, Point, Privilege, Replicated, Store, concludes
+from diffuse.ir import Access, IndexTask, Partition, Point, Privilege, Replicated, Store, is_epilogue
 
 Elements = frozenset[tuple[int, int]]
 """(store id, byte) pairs."""
@@ -104,10 +104,10 @@ def touched(task: IndexTask, access: Access) -> Elements:
 
 
 def fusible(window: Sequence[IndexTask]) -> bool:
-    """Definition 3: one launch domain, and every dependence map is point-wise; what concludes a group that
+    """Definition 3: one launch domain, and every dependence map is point-wise; what is_epilogue a group that
     reduces runs after all points, and may depend on any of them."""
     main = list(window)
-    while len(main) > 1 and concludes(main[-1]) and main[-1].domain != main[0].domain:
+    while len(main) > 1 and is_epilogue(main[-1]) and main[-1].domain != main[0].domain:
         main.pop()
     if len(main) < len(window) and any(a.privilege is Privilege.REDUCE for t in main for a in t.accesses):
         window = main

@@ -24,12 +24,12 @@ from diffuse.ir.task import (
     Split,
     Store,
     Where,
-    concludes,
+    is_epilogue,
     volume,
 )
 
 __all__ = [
     "ITEMSIZE", "ONE", "Access", "AccessMap", "Coordinate", "Decomposition", "IndexTask", "Partition",
     "Point", "Privilege", "Projection", "Relation", "Replicated", "Scalar", "Split", "Store", "Tiling",
-    "Where", "concludes", "covers", "disjoint", "relation", "tiling", "volume",
+    "Where", "is_epilogue", "covers", "disjoint", "relation", "tiling", "volume",
 ]

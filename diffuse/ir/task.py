@@ -196,7 +196,7 @@ def volume(domain: Point) -> int:
     return prod(domain)
 
 
-def concludes(task: IndexTask) -> bool:
+def is_epilogue(task: IndexTask) -> bool:
     """Is the task small enough to run as an epilogue, when all points of the tasks before it are done?
 
     One point, one element of every store: what a program computes with the results of reductions.

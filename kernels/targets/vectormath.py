@@ -6,7 +6,7 @@ result depends on the element alone.
 What was measured (glibc 2.36, against x87 long double on seven ranges from denormal to 1e308; float32 on
 every 397th bit pattern and all of [0.5, 2)): all functions below stay within 4 ulp, and treat nan, inf, -0.0
 and overflow as libm does.  Some raise floating-point flags that their results do not warrant; these are
-called through `_believed`.
+called through `_clear_spurious_flags`.
 """
 
 from __future__ import annotations
@@ -145,11 +145,11 @@ def _vector(code: Code, letter: str, name: str, symbol: str, dtype: str, values:
     types = ", ".join([kind] * len(values))
     code.declare(f"declare {kind} @{symbol}({types}) nounwind")
     if (letter, name) in WATCHED:
-        symbol = _believed(code, symbol, kind, dtype, len(values), WATCHED[letter, name])
+        symbol = _clear_spurious_flags(code, symbol, kind, dtype, len(values), WATCHED[letter, name])
     return code.let(f"call {kind} @{symbol}({', '.join(f'{kind} {v}' for v in values)})")
 
 
-def _believed(code: Code, symbol: str, kind: str, dtype: str, operands: int,
+def _clear_spurious_flags(code: Code, symbol: str, kind: str, dtype: str, operands: int,
               quiet: tuple[float, float]) -> str:
     """A function that calls `symbol` and puts back, as they were, the flags that its results do not warrant.
 
