@@ -61,7 +61,7 @@ def _own(template: Template, own: Decomposition) -> Template:
 
 
 def refusal(template: Template, decomposition: Decomposition) -> str | None:
-    """Why no kernel can run a task of several points so, and what to do; None if it can."""
+    """Why no kernel can run a well-formed task of several points so, and what to do; None if one can."""
     whole, leaves = _constraints(template)
     for axis, tile in decomposition.splits:
         if axis in whole:
@@ -70,8 +70,6 @@ def refusal(template: Template, decomposition: Decomposition) -> str | None:
         if axis >= 0 and axis == leaves and tile % unit and tile < template.shape[axis]:
             return (f"reduces along dimension {axis}, which tiles of {tile} cut within leaves of the "
                     f"reduction tree: give it a multiple of {unit}")
-    if not template.under(decomposition).valid:
-        return "has several points write the same elements: cut dimensions that the output follows"
     return None
 
 
