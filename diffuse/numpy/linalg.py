@@ -15,12 +15,10 @@ from diffuse.numpy.ops.functions import small as _small
 from diffuse.numpy.ops.manipulation import diagonal as _diagonal
 from diffuse.numpy.ops.manipulation import is_array as _is_array
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
-from diffuse.numpy.ops.manipulation import named as _named
 from diffuse.numpy.ops.products import outer as _outer
 from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 
 
-@_named(_real.norm)
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     vector = _asanyarray(x)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size:
@@ -50,12 +48,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
 
 
-@_named(_real.matmul)
 def matmul(x1: Any, x2: Any, /) -> Any:
     return _UFUNCS["matmul"](x1, x2)
 
 
-@_named(_real.outer)
 def outer(x1: Any, x2: Any, /) -> Any:
     x, y = _asanyarray(x1), _asanyarray(x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -63,7 +59,6 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return _outer(x, y)
 
 
-@_named(_real.cross)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     x, y = _asanyarray(x1), _asanyarray(x2)
     if x.shape[axis] != 3 or y.shape[axis] != 3:
@@ -72,17 +67,14 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     return _cross(x, y, axis=axis)
 
 
-@_named(_real.diagonal)
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     return _diagonal(x, offset, -2, -1)
 
 
-@_named(_real.matrix_transpose)
 def matrix_transpose(x: Any, /) -> Any:
     return _matrix_transpose(x)
 
 
-@_named(_real.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     a = _asanyarray(x)
     if axis is None and _is_array(a) and not keepdims:

@@ -41,6 +41,16 @@ def where(depth: int = 2) -> Where:
     return found
 
 
+def caller(*packages: str) -> Where:
+    """The line of the nearest frame that belongs neither to array libraries nor to these packages."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if (frame.f_globals.get("__name__") or "").partition(".")[0] not in (*LIBRARIES, *packages):
+            return Where(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return NOWHERE
+
+
 def calls(depth: int = 2) -> tuple[CodeType | int, ...]:
     """The user's nearest calls that led here, innermost first: code and instruction of each.
 

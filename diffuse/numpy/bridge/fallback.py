@@ -6,17 +6,14 @@ results that look into an argument's memory come back as Diffuse arrays over tha
 
 from __future__ import annotations
 
-import sys
-import warnings
 from collections.abc import Callable
 from operator import is_
-from types import FrameType
 from typing import Any
 
 import numpy
 
 from diffuse import library
-from diffuse.library import trace
+from diffuse.library import floaterrors, provenance, trace
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
@@ -43,7 +40,8 @@ BULK = (None, "library")
 KEEPERS = (numpy.nditer, numpy.broadcast, numpy.flatiter, numpy.ndenumerate, memoryview)
 """Results that hold on to their arguments' memory without being arrays."""
 
-_warned: set[tuple[str, int, str]] = set()
+_warned: set[tuple[Any, str]] = set()
+"""Call sites that were told, each with the function that it called."""
 
 
 class Conversion:
@@ -177,17 +175,6 @@ def _name(function: Callable[..., Any]) -> str:
     return f"{module}.{getattr(function, '__name__', repr(function))}"
 
 
-def caller() -> FrameType | None:
-    """The innermost frame that belongs to neither Diffuse nor NumPy: the user's call."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("diffuse.", "numpy.")) and module not in ("diffuse", "numpy"):
-            return frame
-        frame = frame.f_back
-    return None
-
-
 def _report(name: str) -> None:
     trace.count("fallbacks")
     mode, peer = config.fallback, "SciPy" if name.startswith("scipy.") else "NumPy"
@@ -197,26 +184,18 @@ def _report(name: str) -> None:
         raise NotImplementedError(f"{name} is not implemented by Diffuse and DIFFUSE_FALLBACK=error forbids "
                                   f"running it by {peer}; expected a function that Diffuse has, or "
                                   f"DIFFUSE_FALLBACK=warn")
-    frame = caller()
-    if frame is None:
+    where = provenance.caller("numpy")
+    if where is provenance.NOWHERE or (where, name) in _warned:
         return
-    site = (frame.f_code.co_filename, frame.f_lineno, name)
-    if site in _warned:
-        return
-    _warned.add(site)
-    warnings.warn_explicit(
-        f"{name} runs by {peer} here: it waits for pending work and is not fused. "
-        f"Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
-        RuntimeWarning, site[0], site[1], module=frame.f_globals.get("__name__"),
-        registry=frame.f_globals.setdefault("__warningregistry__", {}))
+    _warned.add((where, name))
+    floaterrors.warn(f"{name} runs by {peer} here: it waits for pending work and is not fused. "
+                     "Keep it out of hot loops, or set DIFFUSE_FALLBACK=silent to accept it.",
+                     RuntimeWarning, where)
 
 
 def forget_warnings() -> None:
     """Let every call site warn once more."""
     _warned.clear()
-
-
-overrides.call = call
 
 
 def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) -> Callable[..., Any]:
@@ -227,22 +206,23 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
     return dressed(run, function, name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
 
 
-def dressed(run: Callable[..., Any], function: Callable[..., Any], module: str) -> Callable[..., Any]:
+def dressed(run: Any, function: Callable[..., Any], module: str) -> Callable[..., Any]:
     """`run` with the name, signature and documentation of the function that it falls back to."""
-    for attribute in ("__name__", "__qualname__", "__doc__", "__text_signature__"):
+    for attribute in ("__name__", "__qualname__", "__text_signature__"):
         try:
             setattr(run, attribute, getattr(function, attribute))
         except (AttributeError, TypeError):
             pass
-    run.__wrapped__ = function  # type: ignore[attr-defined]
-    run.fallback = True  # type: ignore[attr-defined]
+    run.fallback = True
     run.__module__ = module
-    signed(run, function)
-    return run
+    return standing_for(run, function)
 
 
-def signed(run: Callable[..., Any], function: Callable[..., Any]) -> None:
-    """Give `run` the signature that NumPy attaches to functions which are written in C."""
-    signature = getattr(function, "__signature__", None)
+def standing_for(run: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+    """`run` with the signature and the documentation of the function that it stands for."""
+    run.__wrapped__, run.__doc__ = function, function.__doc__
+    signature = getattr(function, "__signature__", None)  # NumPy attaches it to functions written in C
     if signature is not None:
-        run.__signature__ = signature  # type: ignore[attr-defined]
+        run.__signature__ = signature
+    found: Callable[..., Any] = run
+    return found

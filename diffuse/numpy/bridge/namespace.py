@@ -16,7 +16,9 @@ from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays import base
 from diffuse.numpy.bridge import fallback, subclasses
+from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
         "products")
@@ -92,24 +94,17 @@ def _vectorize() -> type:
 def native(name: str) -> Any:
     """Diffuse's own object of this name in NumPy's main namespace, or None."""
     name = ALIASES.get(name, name)
-    from diffuse.numpy.arrays import base
-    from diffuse.numpy.ops import ufuncs
-
     if name == "ndarray":
         return base.array_class
-    found = ufuncs.UFUNCS.get(name)
+    found = UFUNCS.get(name)
     if found is not None:
         return found
     for module_name in OURS:
         module = _module(module_name)
         value = getattr(module, name, None)
         if value is not None and getattr(value, "__module__", None) == module.__name__:
-            if isinstance(value, FunctionType):
-                fallback.signed(value, getattr(numpy, name))
-            if isinstance(value, FunctionType) and not hasattr(value, "__wrapped__"):  # NumPy's signature
-                value.__wrapped__ = getattr(numpy, name)  # type: ignore[attr-defined]
-                value.__doc__ = value.__wrapped__.__doc__  # type: ignore[attr-defined]
-            return value
+            real = getattr(numpy, name)
+            return fallback.standing_for(value, real) if isinstance(value, FunctionType) else value
     return None
 
 
@@ -152,7 +147,7 @@ def converted(real: Any, path: str) -> Any:
     if not callable(real):
         return real
     if path.startswith("numpy.lib.stride_tricks."):
-        return getattr(_module("manipulation"), path.rpartition(".")[2])
+        return fallback.standing_for(getattr(_module("manipulation"), path.rpartition(".")[2]), kind)
     reason = SILENT.get(path) or SILENT_MODULES.get(path.rpartition(".")[0])
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
@@ -232,8 +227,11 @@ def fill(module: dict[str, Any], real: ModuleType) -> None:
 
     module.setdefault("__getattr__", missing)
     for name in [*public(real)]:
-        if name not in module:
-            module[name] = converted(getattr(real, name), f"{real.__name__}.{name}")
+        theirs, ours = getattr(real, name), module.get(name)
+        if ours is None:
+            module[name] = converted(theirs, f"{real.__name__}.{name}")
+        elif isinstance(ours, FunctionType):
+            fallback.standing_for(ours, theirs)
     module["__all__"] = public(real)
 
 

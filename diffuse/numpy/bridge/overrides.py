@@ -20,9 +20,6 @@ import numpy
 from diffuse.numpy.arrays import base
 from diffuse.numpy.ops.operands import PLAIN
 
-call: Any = None
-"""Calls a function of NumPy with NumPy's arrays in the place of Diffuse's; `fallback` fills it in."""
-
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
 """Methods that were looked at."""
 _handed: WeakSet[Callable[..., Any]] = WeakSet()
@@ -123,6 +120,7 @@ def _implementation(function: Any) -> Callable[..., Any]:
     inner = getattr(function, "_implementation", function)
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return call(inner, args, kwargs, silent="foreign")
+        fallback = importlib.import_module("diffuse.numpy.bridge.fallback")  # which imports this module
+        return fallback.call(inner, args, kwargs, silent="foreign")
 
     return run

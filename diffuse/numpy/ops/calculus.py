@@ -11,7 +11,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like
 from diffuse.numpy.ops.joining import concatenate
-from diffuse.numpy.ops.manipulation import asking, broadcast_to, is_array, moveaxis, named
+from diffuse.numpy.ops.manipulation import asking, broadcast_to, is_array, moveaxis
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
@@ -99,7 +99,6 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     return (spacing * (values[high] + values[low]) / 2.0).sum(axis)
 
 
-@named(numpy.cross)
 def cross(a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None) -> Any:
     if axis is not None:
         axisa = axisb = axisc = axis

@@ -18,7 +18,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
-from diffuse.numpy.ops.manipulation import asking, broadcast_arrays, named
+from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -35,15 +35,12 @@ def _method_function(name: str) -> Callable[..., Any]:
         return getattr(x, name)(*args, **kwargs)
 
     run.__name__ = run.__qualname__ = name
-    run.__module__ = __name__
-    named(real)(run)
     return run
 
 
 trace = _method_function("trace")
 
 
-@named(numpy.round)
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     if foreign(a):
         return fallback.asked(numpy.round, a, decimals, out)
@@ -64,7 +61,6 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
 
-@named(numpy.astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     if not isinstance(x, Array) and type(x) is not numpy.ndarray:
         return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
@@ -72,7 +68,6 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     return asarray(x).astype(dtype, copy=copy)
 
 
-@named(numpy.fix)
 def fix(x: Any, out: Any = None) -> Any:
     if foreign(x):
         return fallback.asked(numpy.fix, x, out)
@@ -96,7 +91,6 @@ def common(*values: Any) -> numpy.dtype[Any]:
     return numpy.result_type(*[x.form.dtype if isinstance(x, Array) else x for x in values])
 
 
-@named(numpy.where)
 def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -> Any:
     if x is numpy._NoValue or y is numpy._NoValue:
         if x is not y:
@@ -118,7 +112,6 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     return fallback.call(numpy.where, operands, {}, "numpy.where", "library")
 
 
-@named(numpy.clip)
 def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: Any = None, *,
          min: Any = numpy._NoValue, max: Any = numpy._NoValue, **kwargs: Any) -> Any:
     missing = numpy._NoValue
@@ -167,7 +160,6 @@ def _into(out: Any, found: Any) -> Any:
     return out
 
 
-@named(numpy.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask = adopt(src), adopt(where)
     if type(dst) is not base.array_class or not recordable(source, mask) or small(dst, source, mask):
@@ -189,7 +181,6 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
 
 
-@named(numpy.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
     same = type(a) is base.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
@@ -200,7 +191,6 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
         fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
 
 
-@named(numpy.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
     if type(a) is not base.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
@@ -226,14 +216,12 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float))
 
 
-@named(numpy.nansum)
 def nansum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
     if foreign(a):
         return fallback.asked(numpy.nansum, a, axis, dtype, out, **kwargs)
     return _without_nans(a, 0).sum(axis, dtype, out, **kwargs)
 
 
-@named(numpy.nanprod)
 def nanprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, **kwargs: Any) -> Any:
     if foreign(a):
         return fallback.asked(numpy.nanprod, a, axis, dtype, out, **kwargs)
@@ -247,7 +235,6 @@ def _without_nans(a: Any, value: Any) -> Any:
     return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
 
 
-@named(numpy.tri)
 def tri(N: Any, M: Any = None, k: Any = 0, dtype: Any = float, *, like: Any = None) -> Any:
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.tri, N, M, k, dtype, like=like)
@@ -259,17 +246,15 @@ def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
     if foreign(m):
         return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
     m = asanyarray(m)
-    mask = tri(*m.shape[-2:], k=k, dtype=bool) if m.ndim > 1 else tri(m.shape[0], k=k, dtype=bool)
+    mask = tri(m.shape[-2:][0], m.shape[-1], k, bool)
     zero = m.dtype.type(0)
     return where(mask, m, zero) if keep_low else where(mask, zero, m)
 
 
-@named(numpy.tril)
 def tril(m: Any, k: int = 0) -> Any:
     return _triangle(m, k, True)
 
 
-@named(numpy.triu)
 def triu(m: Any, k: int = 0) -> Any:
     return _triangle(m, k - 1, False)
 

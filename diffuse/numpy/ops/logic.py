@@ -10,7 +10,7 @@ import numpy
 from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray, asarray
-from diffuse.numpy.ops.manipulation import asking, imag, is_array, named
+from diffuse.numpy.ops.manipulation import asking, imag, is_array
 from diffuse.numpy.ops.operands import foreign, lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -96,7 +96,6 @@ def isreal(x: Any) -> Any:
     return imag(x) == 0
 
 
-@named(numpy.iscomplex)
 def iscomplex(x: Any) -> Any:
     if foreign(x):
         return fallback.asked(numpy.iscomplex, x)

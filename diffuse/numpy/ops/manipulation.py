@@ -43,21 +43,13 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     return type(found)([base.viewing(x, part) for part in found])
 
 
-def named(function: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give our function NumPy's documentation and signature."""
-    def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
-        ours.__doc__ = function.__doc__
-        ours.__wrapped__ = function  # type: ignore[attr-defined]
-        return ours
-
-    return mark
-
-
 def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = None
            ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """As `named`, for a function that makes Diffuse's arrays of its arguments: a call with an array of
-    another library that answers NumPy's functions itself stays NumPy's.  `arrays` finds the arrays among the
-    arguments, or gives None where NumPy should raise; without it they are the positional arguments."""
+    """Leave calls with an array of another library that answers NumPy's functions itself to NumPy.
+
+    `arrays` finds the arrays among the arguments, or gives None where NumPy should raise; without it they are
+    the positional arguments.
+    """
     def mark(ours: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(ours)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +58,7 @@ def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = Non
                 return fallback.call(function, args, kwargs, silent="foreign")
             return ours(*args, **kwargs)
 
-        return named(function)(run)
+        return run
 
     return mark
 
@@ -85,8 +77,6 @@ def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
         return viewed(args[0], function, *args[1:], **kwargs)
 
     run.__name__ = run.__qualname__ = function.__name__
-    run.__module__ = __name__
-    named(function)(run)
     return run
 
 
@@ -114,14 +104,12 @@ sliding_window_view = _view_function(stride_tricks.sliding_window_view)
 as_strided = _view_function(stride_tricks.as_strided)
 
 
-@named(numpy.broadcast_to)
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
     if subok and foreign(array):
         return fallback.asked(numpy.broadcast_to, array, shape, subok=True)
     return viewed(array, numpy.broadcast_to, shape)
 
 
-@named(numpy.broadcast_arrays)
 def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
     if any(foreign(x) for x in args):
         return fallback.asked(numpy.broadcast_arrays, *args, subok=subok)
@@ -136,8 +124,6 @@ def _at_least(function: Callable[..., Any]) -> Callable[..., Any]:
         return found[0] if len(found) == 1 else found
 
     run.__name__ = run.__qualname__ = function.__name__
-    run.__module__ = __name__
-    named(function)(run)
     return run
 
 
@@ -146,26 +132,22 @@ atleast_2d = _at_least(numpy.atleast_2d)
 atleast_3d = _at_least(numpy.atleast_3d)
 
 
-@named(numpy.reshape)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
     if foreign(a):
         return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
     return asanyarray(a).reshape(shape, order=order, copy=copy)
 
 
-@named(numpy.ravel)
 def ravel(a: Any, order: Any = "C") -> Any:
     if foreign(a):
         return fallback.asked(numpy.ravel, a, order)
     return asanyarray(a).ravel(order=order)
 
 
-@named(numpy.real)
 def real(val: Any) -> Any:
     return _component(val, numpy.real)
 
 
-@named(numpy.imag)
 def imag(val: Any) -> Any:
     return _component(val, numpy.imag)
 
@@ -176,27 +158,22 @@ def _component(val: Any, function: Callable[..., Any]) -> Any:
     return getattr(asanyarray(val), function.__name__)
 
 
-@named(numpy.shape)
 def shape(a: Any) -> Any:
     return a.shape if is_array(a) else fallback.asked(numpy.shape, a)
 
 
-@named(numpy.ndim)
 def ndim(a: Any) -> Any:
     return a.ndim if is_array(a) else fallback.asked(numpy.ndim, a)
 
 
-@named(numpy.size)
 def size(a: Any, axis: Any = None) -> Any:
     return numpy.size(a.meta, axis) if isinstance(a, Array) else fallback.asked(numpy.size, a, axis)
 
 
-@named(numpy.may_share_memory)
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     return _shared(a, b, numpy.may_share_memory, max_work)
 
 
-@named(numpy.shares_memory)
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     return _shared(a, b, numpy.shares_memory, max_work)
 

@@ -17,7 +17,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
-from diffuse.numpy.ops.manipulation import asking, asks, named
+from diffuse.numpy.ops.manipulation import asking, asks
 from diffuse.numpy.ops.operands import foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
@@ -95,7 +95,6 @@ class Matmul(ufunc):
 UFUNCS["matmul"] = Matmul(numpy.matmul)
 
 
-@named(numpy.dot)
 def dot(a: Any, b: Any, out: Any = None) -> Any:
     if out is None and _vectors(a, b):
         return UFUNCS["matmul"](a, b)
