@@ -306,3 +306,12 @@ def test_the_namespace_is_scipys() -> None:
     assert pickle.loads(pickle.dumps(special.gamma)) is special.gamma
     with pytest.raises(AttributeError, match="no attribute 'gama'"):
         special.gama
+
+
+@pytest.mark.parametrize("name", ["erf", "gammaln", "expit"])
+def test_repeated_rows_that_are_cast_keep_their_places(name: str, threshold: None) -> None:
+    """A cast copy of repeated rows lies in another order than they do, and the result as of the rows."""
+    rows = numpy.arange(20).reshape(4, 5)
+    found = getattr(special, name)(np.broadcast_to(np.array(rows), (3, 4, 5)))
+    expected = getattr(real, name)(numpy.broadcast_to(rows, (3, 4, 5)))
+    assert numpy.allclose(numpy.array(found), expected)

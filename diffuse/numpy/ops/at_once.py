@@ -22,9 +22,10 @@ def compute(routine: Callable[..., Any], values: Sequence[Any], types: Sequence[
             break
     target = out
     if out is None or out.dtype != result or out.shape != shape:
-        ordered = all([a.flags.c_contiguous for a in arrays])
+        given = [v for v in values if type(v) is numpy.ndarray]  # a cast copy may lie otherwise
+        ordered = all([a.flags.c_contiguous for a in given])
         target = (numpy.empty(shape, result) if ordered
-                  else numpy.empty_like(like(arrays, shape, result).mirror))
+                  else numpy.empty_like(like(given, shape, result).mirror))
     if target.size:
         routine(*arrays, out=target)
     if out is None or target is out:
