@@ -87,6 +87,27 @@ def test_programs_over_random_grids_have_the_same_bits() -> None:
     assert {1, 2} <= made
 
 
+@pytest.mark.parametrize("compile", ["wait", "off"])
+def test_sparse_products_scans_and_places_over_random_grids(compile: str) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    import diffuse.scipy.sparse
+
+    draw, made = numpy.random.default_rng(0), set[int]()
+    for seed in range(4):
+        rows, columns, width = draw.integers(40, 90, 3)
+        plain = sparse.random_array((rows, columns), density=0.3, format="csr", rng=draw)
+        dense = draw.standard_normal((columns, width))
+        with stream(points=3, small=0, compile=compile), grids(seed, made):
+            x = diffuse.numpy.array(dense)
+            found = [diffuse.scipy.sparse.csr_array(plain) @ x, (x * 2).cumsum(axis=seed % 2),
+                     x.argmin(axis=0), x.argmax()]
+            arrays = [numpy.asarray(a) for a in found]
+        expected = plain @ dense, (dense * 2).cumsum(axis=seed % 2), dense.argmin(axis=0), dense.argmax()
+        for a, b in zip(expected, arrays, strict=True):
+            numpy.testing.assert_array_equal(a, b)
+    assert 2 in made
+
+
 # -- tasks that bring their own decomposition ---------------------------------------------------------------
 
 GRID = Decomposition((2, 3), (Split(0, 50), Split(1, 40)))

@@ -336,6 +336,9 @@ BODIES = {
     "columns": build(LOAD[0], Op("reduce", "float64", (0,), ("max", 1)), views=["Rs1", "W01"]),
     "scan": build(LOAD[0], Op("scan", "float64", (0,), ("sum", 0)), put(1, 1),
                   views=["R1", "W1"], axis=-1),
+    "grid": Body((Space(2, (0, -1, 1)),), (Argument(0, 0, "float64", 0, "s1", R),
+                                           Argument(1, 0, "float64", 0, "s1", W)), (),
+                 (Loop(0, (0, 1), (LOAD[0], do("negative", 0), put(1, 1))),)),
     "epilogue": Body((Space(1, (0,)), Space(0, (-1,))), (
         Argument(0, 0, "float64", 0, "1", R), Argument(1, 0, "float64", 0, "0", Privilege.READ_WRITE),
         Argument(1, 0, "float64", 1, "", Privilege.READ_WRITE), Argument(2, 0, "float64", 1, "", W)), (), (
