@@ -162,7 +162,7 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[Runtime]:
 
 
 @cache
-def touched(extent: int) -> Layout:
+def touched(extent: int, points: int) -> Layout:
     """What a launch touches, for runtimes that place memory themselves."""
     line, one = (view.of((n,), "float64", "float64", 8, 0, (8,), (n,)) for n in (extent, 1))
     arguments = []
@@ -172,7 +172,7 @@ def touched(extent: int) -> Layout:
         store = Store(slot, (n,), "float64")
         access = Access(store, shown, privilege, None, shown.partition(store, ONE[1]))
         arguments.append(LaunchArgument(word, slot, ((n,), "float64"), access, privilege))
-    return Layout(tuple(arguments), (Scratch(8, 24),), "scale", (1,))
+    return Layout(tuple(arguments), (Scratch(8, 24),), "scale", (points,))
 
 
 def scale(runtime: Runtime, kernel: Scale, source: Any, target: Any, factor: float, total: Any,
@@ -182,7 +182,7 @@ def scale(runtime: Runtime, kernel: Scale, source: Any, target: Any, factor: flo
     used = source, target, total
     if not runtime.addressed:
         values = (points, -(-extent // points), extent, 0, 8, 0, 8, factor, 0, 0, 0)
-        runtime.launch(Launch(kernel, values, points, (), touched(extent), used))
+        runtime.launch(Launch(kernel, values, points, (), touched(extent, points), used))
         return
     sums = runtime.create(8 * points)
     values = (points, -(-extent // points), extent, source.address, 8, target.address, 8, factor,
