@@ -21,7 +21,6 @@ from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers, updating
 from diffuse.numpy.arrays.scalar import scalar
 from diffuse.numpy.bridge import legate, overrides
-from diffuse.numpy.bridge.subclasses import Derived
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -32,7 +31,7 @@ class Kind(type):
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
-        plain = tuple([Derived if type(base) is Kind else base for base in bases])
+        plain = tuple([overrides.Derived if type(base) is Kind else base for base in bases])
         if plain != bases:
             derived = type(name, plain, members, **options)
             overrides.meet(derived)
@@ -220,7 +219,7 @@ class ndarray(Methods, metaclass=Kind):
         return importlib.import_module("diffuse.numpy")
 
     def __array_finalize__(self, array: Any, /) -> None:
-        """For code that looks for the hook; derived classes are NumPy's (see `subclasses`)."""
+        """For code that looks for the hook; derived classes are NumPy's (bridge/overrides.py)."""
 
     def __array_wrap__(self, array: Any, /, *options: Any) -> Any:
         found = numpy.empty(0).__array_wrap__(lowered(array), *options)

@@ -53,10 +53,10 @@ class Array:
 
 array_class: Any = Array
 scalar_class: Any = Array
-"""The classes that results get; `array` and `scalar` fill them in."""
+"""The classes that results get; arrays/array.py fills them in."""
 
-ufuncs: dict[str, Any] = {}
-"""The ufunc objects by NumPy's names; `ufuncs` fills them in."""
+UFUNCS: dict[str, Any] = {}
+"""The ufunc objects by NumPy's names; ops/ufuncs.py fills them in."""
 
 ARRAYS: set[type] = set()
 """Both classes, for a test of an operand's type that costs one look-up."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import base
-from diffuse.numpy.bridge import fallback, subclasses
+from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
@@ -141,7 +141,7 @@ def converted(real: Any, path: str) -> Any:
         return importlib.import_module("diffuse." + real.__name__) if mirrored else real
     kind: Any = real
     if isinstance(real, type) and issubclass(real, numpy.ndarray):
-        subclasses.acquaint(kind)
+        overrides.acquaint(kind)
     if isinstance(real, type):
         return STAND_INS.get(kind, real)
     if not callable(real):
@@ -209,7 +209,7 @@ class FallbackUfunc:
 
 def member(real: ModuleType, name: str) -> Any:
     """What a name of a submodule of NumPy is in the mirror of that submodule."""
-    subclasses.acquaint_all(real)
+    overrides.acquaint_all(real)
     theirs = getattr(real, name)
     same = callable(theirs) and vars(numpy).get(name) is theirs  # the main namespace has it, too
     ours = sys.modules["diffuse.numpy"]

@@ -1,8 +1,12 @@
-"""Classes that answer NumPy's protocols themselves, and whose functions they are handed.
+"""Methods of array classes that are wrapped, because NumPy, in C, calls them or is called by them.
 
-NumPy, in C, hands its own functions to `__array_function__` and its own ufuncs to `__array_ufunc__` and
-`__array_wrap__`.  A class written with `import diffuse.numpy as np` compares them with Diffuse's (`func is
-np.concatenate`), so it is handed these; a library's class, whose module imports NumPy, is handed NumPy's.
+Classes that answer NumPy's protocols: NumPy passes its own functions to `__array_function__`, and its own
+ufuncs to `__array_ufunc__` and `__array_wrap__`.  A class written with `import diffuse.numpy as np` compares
+them with Diffuse's (`func is np.concatenate`), so its methods are given these; a library's class, whose module
+imports NumPy, is given NumPy's.
+
+Classes derived from NumPy's array stay NumPy's.  NumPy takes only such classes for array classes, and
+`diffuse.numpy.ndarray` is none: where it is an argument of their `view`, NumPy sees `numpy.ndarray`.
 """
 
 from __future__ import annotations
@@ -21,13 +25,16 @@ from diffuse.numpy.arrays import base
 from diffuse.numpy.ops.operands import PLAIN
 
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
-"""Methods that were looked at."""
+"""Methods that were looked at, and wrappers."""
 _handed: WeakSet[Callable[..., Any]] = WeakSet()
-"""Those of them that are handed Diffuse's functions."""
+"""Wrappers that give a method Diffuse's functions."""
 
 
 def meet(kind: type) -> None:
-    """Before NumPy sees an object of a class: hand the class Diffuse's functions, where it knows these."""
+    """Wrap the methods of a class that take functions, if it was written with Diffuse's.
+
+    To be called before NumPy sees an object of the class.
+    """
     if getattr(kind, "__module__", None) in ("builtins", "numpy"):
         return
     for part in kind.__mro__[:-1]:
@@ -44,8 +51,10 @@ def meet(kind: type) -> None:
 
 def answer(values: Iterable[Any]) -> bool:
     """Does one of these objects, of a class that was written with Diffuse's arrays, answer ufuncs itself?
-    Classes derived from NumPy's array do not count: they go on to that array's method, which has to be given
-    NumPy's arrays."""
+
+    Classes derived from NumPy's array do not count: their methods call that array's, which needs NumPy's
+    arrays.
+    """
     found = False
     for value in values:
         kind = type(value)
@@ -100,7 +109,7 @@ _TRANSLATED = {"__array_function__": _function, "__array_ufunc__": _ufunc, "__ar
 def _ours(ufunc: Any) -> Any:
     """Diffuse's ufunc in the place of NumPy's."""
     name = ufunc.__name__ if isinstance(ufunc, numpy.ufunc) else ""
-    return base.ufuncs.get(name, ufunc) if getattr(numpy, name, None) is ufunc else ufunc
+    return base.UFUNCS.get(name, ufunc) if getattr(numpy, name, None) is ufunc else ufunc
 
 
 @cache
@@ -124,3 +133,58 @@ def _implementation(function: Any) -> Callable[..., Any]:
         return fallback.call(inner, args, kwargs, silent="foreign")
 
     return run
+
+
+class Derived(numpy.ndarray[Any, Any]):
+    """Stands for `diffuse.numpy.ndarray` among the bases of a program's class."""
+
+    __slots__ = ()
+
+
+def acquaint(kind: Any) -> None:
+    """Wrap methods of a class derived from NumPy's array: `view` takes `diffuse.numpy.ndarray` as
+    `numpy.ndarray`, and methods that are written in Python take Diffuse arrays as `out`."""
+    view = kind.view
+    if kind is numpy.ndarray or view in _decided:
+        return
+    for name, method in [*vars(kind).items()]:
+        if isinstance(method, FunctionType) and "out" in method.__code__.co_varnames:
+            setattr(kind, name, _into_ours(method))
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return view(self, *map(_numpys, args), **{key: _numpys(v) for key, v in kwargs.items()})
+
+    _decided.add(run)
+    run.__name__, run.__qualname__, run.__doc__ = "view", f"{kind.__qualname__}.view", view.__doc__
+    kind.view = run
+
+
+def _into_ours(method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        out: Any = kwargs.get("out")
+        if type(out) is not base.array_class:
+            return method(self, *args, **kwargs)
+        memory = base.writable(out)
+        found = method(self, *args, **{**kwargs, "out": memory})
+        base.wrote(out)
+        return out if found is memory else found
+
+    return run
+
+
+@cache
+def acquaint_all(module: ModuleType) -> None:
+    """Acquaint all such classes of a module."""
+    value: Any
+    for value in [*vars(module).values()]:
+        if isinstance(value, type) and issubclass(value, numpy.ndarray):
+            acquaint(value)
+
+
+def _numpys(kind: Any) -> Any:
+    return numpy.ndarray if kind is base.array_class else kind
+
+
+acquaint(Derived)
+acquaint(numpy.matrix)

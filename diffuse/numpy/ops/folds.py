@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from diffuse import library
 from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
 from diffuse.numpy.arrays import base, views
-from diffuse.numpy.arrays.base import Array, host, hosted, operand, ready, recorded, ufuncs, viewing
+from diffuse.numpy.arrays.base import UFUNCS, Array, host, hosted, operand, ready, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
@@ -78,7 +78,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
     if first is not _NoValue:
-        result = ufuncs[FOLDS[operator]](result, first)
+        result = UFUNCS[FOLDS[operator]](result, first)
     return result if target is None else into(target, result, out)
 
 
@@ -105,7 +105,7 @@ def small_total(operator: str, x: Array) -> Any:
     if operator in ("sum", "prod") and name[0] == "f":
         found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
         return found if isfinite(found) else None
-    return getattr(ufuncs[FOLDS[operator]].numpy, "reduce")(host(x), axis=None)
+    return getattr(UFUNCS[FOLDS[operator]].numpy, "reduce")(host(x), axis=None)
 
 
 def glance(operator: str, x: Array) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, host, ready, ufuncs
+from diffuse.numpy.arrays.base import UFUNCS, Array, host, ready
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
@@ -77,7 +77,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
 
 def _step(name: str, x: Any, y: Any) -> Any:
     """An operation on real elements, at once where folds are done at once."""
-    function = ufuncs[name]
+    function = UFUNCS[name]
     if (isinstance(x, Array) and isinstance(y, Array) and x.form.name[0] != "c" and folds.immediate(x)
             and ready(y)):
         return wrap(function.host(host(x), host(y)))
@@ -86,7 +86,7 @@ def _step(name: str, x: Any, y: Any) -> Any:
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
     """total / count in the type of the total."""
-    result = ufuncs["divide"](total, count)
+    result = UFUNCS["divide"](total, count)
     return result if result.dtype == wanted else result.astype(wanted)
 
 
@@ -128,6 +128,6 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
         squares = _step("multiply", distance, distance)
     result = _quotient(folds.fold("sum", asarray(squares), axes, real, keep), count - ddof, real)
     if name == "std":
-        result = ufuncs["sqrt"](result)
+        result = UFUNCS["sqrt"](result)
     result = _given(result, back)
     return result if target is None else into(target, result, out)

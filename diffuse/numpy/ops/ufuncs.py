@@ -339,7 +339,7 @@ def find(name: str) -> ufunc:
     return UFUNCS[name]
 
 
-UFUNCS: dict[str, ufunc] = base.ufuncs
+UFUNCS: dict[str, ufunc] = base.UFUNCS
 for _name, _function in sorted(vars(numpy).items()):
     if isinstance(_function, numpy.ufunc):
         _known = UFUNCS.get(_function.__name__)
