@@ -241,3 +241,14 @@ def test_filters_that_warn_once(action: Any, small: int, negative: Any) -> None:
 def test_what_numpys_functions_warn_about_is_at_the_programs_line(caught: Any) -> None:
     ours.nanmean(ours.full(4, ours.nan))
     assert [w.filename for w in caught if "Mean of empty slice" in str(w.message)] == [__file__]
+
+
+def test_a_cast_that_drops_imaginary_parts_warns_at_the_line_of_the_assignment(threshold: None) -> None:
+    def assign(target: Any, values: Any) -> int:
+        target[1:] = values[1:]
+        return assign.__code__.co_firstlineno + 1
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        line = assign(diffuse.numpy.zeros(40), diffuse.numpy.zeros(40, dtype=complex))
+    assert [(w.category, w.lineno) for w in caught] == [(numpy.exceptions.ComplexWarning, line)]

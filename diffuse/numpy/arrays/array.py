@@ -27,10 +27,10 @@ from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
 class Kind(type):
-    """The class of `ndarray`: NumPy's own arrays, which libraries return, are instances too."""
+    """The metaclass of `ndarray`: arrays of NumPy itself count as instances."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
-        """A class derived from `ndarray` is one of NumPy's: only that can promise its hooks."""
+        """Derive a program's subclass from NumPy's array, which alone calls the hooks of subclasses."""
         plain = tuple([overrides.Derived if type(base) is Kind else base for base in bases])
         if plain != bases:
             derived = type(name, plain, members, **options)
@@ -39,7 +39,7 @@ class Kind(type):
         return super().__new__(cls, name, bases, members, **options)
 
     def __dir__(cls) -> list[str]:
-        """Without the names of slots, which are no part of NumPy's array."""
+        """List the names of NumPy's array, and leave out the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
     def __instancecheck__(cls, value: Any) -> bool:
@@ -50,7 +50,7 @@ class Kind(type):
 
 
 def of_one(kind: Callable[[Any], Any]) -> Any:
-    """A method that converts the only element; NumPy's error comes from any array of two."""
+    """Return a method that converts the only element; for more elements NumPy raises its error."""
     def convert(self: Any) -> Any:
         return kind(host(self) if self.form.size == 1 else numpy.empty(2))
 
@@ -58,7 +58,7 @@ def of_one(kind: Callable[[Any], Any]) -> Any:
 
 
 class ndarray(Methods, metaclass=Kind):
-    """An array whose elements are computed when somebody looks, or when enough work has gathered."""
+    """An array whose operations are recorded, and run when elements are read or the window is full."""
 
     __slots__ = ()
     __hash__: Any = None
@@ -131,7 +131,7 @@ class ndarray(Methods, metaclass=Kind):
         return "cpu"
 
     def _become(self, other: Array) -> None:
-        """Show another part of the same store from now on (or, for a root, the same elements reshaped)."""
+        """Replace the view of the store that the array shows (for an owner: the shape of its elements)."""
         self.form, self.part, self.meta, self.memory = other.form, other.part, other.meta, other.memory
         if self.owner is None and other.form.packed:
             self.part = None if self.storage is None else base.view_of(other)
@@ -298,7 +298,7 @@ class Held(numpy.ndarray[Any, Any]):
 
 
 def documented(kind: type) -> None:
-    """Methods have the documentation and the signatures of NumPy's, attributes NumPy's refusal to be set."""
+    """Give methods NumPy's signatures and documentation, and read-only attributes NumPy's error when set."""
     for part in kind.__mro__:
         for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
@@ -310,7 +310,7 @@ def documented(kind: type) -> None:
 
 
 def refusal(name: str) -> Callable[[Any, Any], None]:
-    """What setting an attribute does that cannot be set."""
+    """Return the setter of a read-only attribute, which raises NumPy's error."""
     def refuse(self: Any, value: Any) -> None:
         raise AttributeError(f"attribute {name!r} of 'numpy.ndarray' objects is not writable")
 

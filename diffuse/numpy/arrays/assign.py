@@ -76,7 +76,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         return
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
-        warn_complex(source.meta.dtype, meta.dtype)
+        elementwise.warn_complex(source.meta.dtype, meta.dtype, 4)
         if not meta.size:
             return
         if elementwise.eager_errors:
@@ -88,14 +88,6 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
     number = cast(source, meta.dtype)
     if meta.size:
         elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
-
-
-def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
-    if source.kind == "c" and target.kind not in "cb":
-        import warnings
-
-        warnings.warn("Casting complex values to real discards the imaginary part",
-                      numpy.exceptions.ComplexWarning, stacklevel=5)
 
 
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:

@@ -65,7 +65,7 @@ _allocate = object.__new__
 
 
 class Unaddressable(Exception):
-    """A view whose elements no task can name (they lie across the elements of the store): NumPy computes."""
+    """Raised for a view that no affine access map describes; NumPy then computes the operation."""
 
 
 _FAMILIES = type(numpy.dtypes.StrDType)
@@ -83,7 +83,7 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
 
 
 def recorded(shape_form: Form) -> Any:
-    """A fresh array that a task is about to write."""
+    """Return a new array over a new store, which the next task has to write."""
     x = _allocate(array_class)
     x.storage = library.create(shape_form.frame, shape_form.name)
     x.form = shape_form
@@ -94,7 +94,7 @@ def recorded(shape_form: Form) -> Any:
 
 
 def holding(storage: Any, whole: Form) -> Any:
-    """A fresh array of a store that is there already, of the form that row-major arrays of its shape have."""
+    """Return a new row-major array over the whole of an existing store."""
     x = _allocate(array_class)
     x.storage, x.form, x.part, x.meta = storage, whole, whole.root, whole.mirror
     x.memory = x.owner = None
@@ -123,7 +123,7 @@ def viewing(parent: Array, meta: Mirror) -> Any:
 
 
 def showing(storage: Any, part: view.View) -> Any:
-    """A fresh array of the elements of a store that a view shows."""
+    """Return a new array over the part of an existing store that a view describes."""
     dtype = numpy.dtype(storage.store.dtype)
     whole = holding(storage, row_major(storage.store.shape, dtype))
     if part is whole.part:
@@ -179,7 +179,7 @@ def view_in(x: Array, meta: Mirror) -> view.View:
 
 
 def unfolded(f: Form) -> Form:
-    """The form of what a task writes: of elements that share memory only NumPy knows which is the last."""
+    """Return the form of a task's output, or raise where two of its elements share memory."""
     if f.folded:
         raise Unaddressable("elements that share memory")
     return f
@@ -234,13 +234,13 @@ def at_hand(x: Array) -> Mirror | None:
 
 
 def distant(x: Array) -> bool:
-    """Would reading one element fetch a large store from somewhere else?"""
+    """Return whether reading one element would fetch a large store from other memory."""
     return (not library.current().runtime.host_sees and x.storage is not None and library.busy(x.storage)
             and x.storage.nbytes > NEAR)
 
 
 def host(x: Array) -> Mirror:
-    """The memory of an array, to be read, after everything that was recorded for it: waits."""
+    """Return the memory of an array for reading; waits for the pending tasks that write it."""
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)
@@ -280,7 +280,7 @@ def writable(x: Array) -> Mirror:
 
 
 def wrote(x: Array) -> None:
-    """The host wrote into the memory of an array."""
+    """Tell the store that the host wrote to the memory of an array."""
     if x.storage is not None:
         library.write_back(x.storage)
 

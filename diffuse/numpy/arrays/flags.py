@@ -17,7 +17,7 @@ _LETTERS = {"W": "writeable", "A": "aligned", "X": "writebackifcopy"}
 
 
 class Flags:
-    """What NumPy's flags object is: the flags of the moment when it was asked for, and a way to set some."""
+    """The counterpart of NumPy's flags object: a snapshot of the flags, some of which can be set."""
 
     __slots__ = ("_array", "_flags")
     __hash__: Any = None
@@ -38,7 +38,7 @@ class Flags:
         return self.owndata if name in ("OWNDATA", "O") else self._flags[name]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """A recorded array's description may stand for other arrays, too: it gets one of its own."""
+        """Set a flag on a copy of the array's description, which other arrays may share."""
         x = self._array
         if name == "writeable":
             if value and x.owner is not None and not x.owner.meta.flags.writeable:

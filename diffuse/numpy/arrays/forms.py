@@ -109,7 +109,7 @@ def _dense(shape: Point, strides: Point, order: Sequence[int], pitch: int) -> bo
 
 
 def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
-    """May two indices mean the same memory?  No, if each step leads beyond what the smaller ones reach."""
+    """Return whether two indices may address the same memory: strides below the reach of smaller ones."""
     reach = itemsize
     for step, n in sorted([(abs(s), n) for s, n in zip(strides, shape, strict=True) if n > 1]):
         if step < reach:
@@ -123,7 +123,7 @@ INTERNED = 1 << 15
 
 
 def memory_order(order: Any) -> str:
-    """C, F, A or K, for all that NumPy takes for one of them, or its error."""
+    """Return an `order` argument as C, F, A or K, or raise NumPy's error."""
     if order is None:
         return "K"
     if order not in ("C", "F", "A", "K"):
@@ -216,7 +216,7 @@ def _model(x: Mirror) -> Mirror:
 
 
 def _clipped(x: Mirror) -> Mirror:
-    """Two indices a dimension show every stride; as many elements cost nothing to allocate."""
+    """Return the first two indices of each dimension: few elements with the same strides."""
     return x[tuple(slice(0, 2) for _ in x.shape)]
 
 

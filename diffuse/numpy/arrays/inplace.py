@@ -80,7 +80,7 @@ def set_strides(x: Array, strides: Any) -> None:
 
 
 def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
-    """Let `x` be the view of its own store that `meta` describes."""
+    """Make `x` the view of its own store that `meta` describes."""
     if x.owner is None and x.form.size:
         storage_of(x)  # where views of x find the store, which has the old type for good
         x.owner = _twin(x)
@@ -88,7 +88,7 @@ def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
 
 
 def _twin(x: Array) -> Array:
-    """Another array that is all that `x` is now."""
+    """Return another array over the same store with the same description."""
     twin: Array = object.__new__(base.array_class)
     for slot in _SLOTS:
         setattr(twin, slot, getattr(x, slot))
@@ -96,6 +96,6 @@ def _twin(x: Array) -> Array:
 
 
 def take(x: Array, other: Array) -> None:
-    """Become what `other` is."""
+    """Give `x` the store and the description of another array."""
     for slot in _SLOTS[:-1]:
         setattr(x, slot, getattr(other, slot))

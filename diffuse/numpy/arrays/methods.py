@@ -53,7 +53,7 @@ def as_method(function: Any) -> Any:
 
 
 class Methods(Operators):
-    """What an array can be asked to do."""
+    """The methods that NumPy documents for arrays."""
 
     __slots__ = ()
 

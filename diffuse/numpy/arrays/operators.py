@@ -53,7 +53,7 @@ def answers(other: Any) -> bool:
 
 
 def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
-    """What another library's operand makes of `self op other` (`turned`: of `other op self`)."""
+    """Evaluate `self op other` (`turned`: `other op self`) by the other library's operand."""
     symbol = SYMBOLS[name]
     if not isinstance(other, numpy.ndarray):
         theirs = symbol if turned else MIRRORED.get(symbol, "r" + symbol)
@@ -117,7 +117,7 @@ def alone(name: str) -> Callable[[Any], Any]:
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
-    """The ufunc that computes `**` in place of `power`: NumPy's choice, or a power to a small exponent."""
+    """Return the unary ufunc that computes `**` with this exponent, or None for `power`."""
     if type(exponent) is int and exponent == 2:
         return UFUNCS["square"]
     if base_array.form.dtype.kind in "fc":

@@ -31,7 +31,7 @@ def of_value(function: Callable[[Any], Any]) -> Any:
 
 
 class scalar(Operators):
-    """One element that a task is about to write."""
+    """A 0-d result that is still to be computed, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
 

@@ -75,7 +75,7 @@ def peek(x: Array) -> Any:
 
 
 def _gather(x: Array, index: Any) -> Any:
-    """Indexing with arrays: which elements depends on data, so the memory is waited for."""
+    """Index with arrays (advanced indexing): waits, for the result's shape may depend on the data."""
     key = lowered(index)
     try:
         found = host(x)[key]

@@ -133,7 +133,7 @@ class Loan:
         return found
 
     def end(self) -> None:
-        """Only Diffuse holds what was lent."""
+        """Take back what was lent, after which only Diffuse holds it."""
         for x in self._lent:
             legate.unshare(x)
         self._lent.clear()

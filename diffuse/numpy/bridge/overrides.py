@@ -2,8 +2,8 @@
 
 Classes that answer NumPy's protocols: NumPy passes its own functions to `__array_function__`, and its own
 ufuncs to `__array_ufunc__` and `__array_wrap__`.  A class written with `import diffuse.numpy as np` compares
-them with Diffuse's (`func is np.concatenate`), so its methods are given these; a library's class, whose module
-imports NumPy, is given NumPy's.
+them with Diffuse's (`func is np.concatenate`), so its methods are given these; a library's class, whose
+module imports NumPy, is given NumPy's.
 
 Classes derived from NumPy's array stay NumPy's.  NumPy takes only such classes for array classes, and
 `diffuse.numpy.ndarray` is none: where it is an argument of their `view`, NumPy sees `numpy.ndarray`.

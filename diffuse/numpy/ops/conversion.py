@@ -40,7 +40,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 
 def _copying(copy: Any) -> bool | None:
-    """What `copy` says: also as a member of NumPy's `_CopyMode`, or anything that is true or false."""
+    """Return a `copy` argument as True, False or None; NumPy's `_CopyMode` is accepted."""
     if copy is numpy._CopyMode.IF_NEEDED:
         return None
     if isinstance(copy, str):

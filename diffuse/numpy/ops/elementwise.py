@@ -39,7 +39,7 @@ _tuple = tuple.__new__
 
 
 class Rule:
-    """What is known of an operation before its operands' values: form of the result, types, size class."""
+    """The memoised part of a call: the result's form, the element types and the conversions of scalars."""
 
     __slots__ = ("form", "signature", "small", "casts", "turned")
 
@@ -64,7 +64,7 @@ watch("small", set_small)
 
 @lru_cache(maxsize=1 << 12)
 def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
-    """The iteration space in the order of memory and where it has each dimension; None if nothing moves."""
+    """Return the iteration space permuted to memory order, and the permutation; None for the identity."""
     long = [d for d, n in enumerate(shape) if n > 1]
     order = sorted(long, key=lambda d: -abs(strides[d]))
     if order == long:
@@ -178,7 +178,7 @@ def remember(key: tuple[Any, ...], rule: Rule) -> None:
 
 
 def spread(x: Array, position: int, name: str, shape: Point) -> Any:
-    """An input that repeats over a larger space; of one element whose value is known, that value."""
+    """Broadcast an input, or pass a 0-d array whose value is known as a scalar."""
     if not x.form.ndim:
         memory = at_hand(x)
         if memory is not None:
@@ -300,7 +300,7 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
 
 
 def apart(source: base.Operand, target: base.Operand) -> base.Operand:
-    """`source`, or a copy of it made first if writing `target` would change what it has yet to give."""
+    """Return `source`, or a copy if writing `target` could overwrite elements before they are read."""
     ours, theirs = source[1], target[1]
     if source[0] is not target[0]:
         return copied(source) if meets(source[0], target[0]) else source
@@ -324,13 +324,13 @@ def meets(one: Any, other: Any) -> bool:
 
 
 def scratch(shape: tuple[int, ...], name: str) -> base.Operand:
-    """A fresh store for elements that only the next tasks see."""
+    """Create a temporary store."""
     form = row_major(shape, numpy.dtype(name))
     return library.create(shape, name), form.root
 
 
 def copied(source: base.Operand) -> base.Operand:
-    """A fresh store with the elements that a view shows now."""
+    """Copy a view to a temporary store."""
     name, shape = source[1].dtype, source[1].shape
     place = scratch(shape, name)
     record("copy", (name, name), shape, (source,), (place,))
@@ -351,9 +351,7 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
     form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
     if not form.size or (form.size < SMALL and ready(x)) or eager_errors:
         return hosted(host(x).astype(form.dtype, order=order))
-    if form.name[0] != "c" and x.form.name[0] == "c" and form.name != "bool":
-        warnings.warn("Casting complex values to real discards the imaginary part",
-                      numpy.exceptions.ComplexWarning, stacklevel=3)
+    warn_complex(x.form.dtype, form.dtype, 4)
     try:
         source = base.operand(x, form.shape)
     except base.Unaddressable:
@@ -361,6 +359,13 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
     out = recorded(form)
     record("copy", (x.form.name, form.name), form.shape, (source,), ((out.storage, form.root),))
     return out
+
+
+def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any], depth: int) -> None:
+    """Warn where a cast drops imaginary parts."""
+    if source.kind == "c" and target.kind not in "cb":
+        warnings.warn("Casting complex values to real discards the imaginary part",
+                      numpy.exceptions.ComplexWarning, stacklevel=depth)
 
 
 def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...]) -> Any:

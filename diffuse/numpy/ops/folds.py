@@ -37,7 +37,7 @@ which NumPy tests by whole vectors, 64 times as many."""
 
 
 def immediate(x: Array) -> bool:
-    """Is a fold of the array done sooner by the calling thread, now, than recorded?"""
+    """Return whether to reduce the array in the calling thread, at once, instead of recording a task."""
     size = x.form.size
     if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
                                       or not library.current().runtime.host_sees):
@@ -144,7 +144,7 @@ def _by_numpy(operator: str, a: Any, axis: Any, dtype: Any, out: Any, keepdims: 
 
 def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool = False
          ) -> Any:
-    """The core: `operator` over `axes` of a non-empty array, accumulated in and returned as `wanted`."""
+    """Reduce a non-empty array over `axes`, accumulating in the element type `wanted`."""
     if not axes:
         return _unreduced(x, wanted)
     if len(axes) == x.form.ndim and not keepdims:
@@ -162,7 +162,7 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
 
 
 def _laid(found: Array, form: Form) -> Array:
-    """Few elements, in the layout of a form."""
+    """Return a small array in the layout of a form."""
     if found.form is form:
         return found
     memory = numpy.empty_like(form.mirror)
@@ -172,7 +172,7 @@ def _laid(found: Array, form: Form) -> Array:
 
 
 def _arranged(x: Array) -> Array:
-    """What a full reduction goes through: the dimensions in the order of memory, short rows as one."""
+    """Order the dimensions for a full reduction as they lie in memory, with short rows flattened."""
     if x.form.ndim < 2:
         return x
     order = _memory_order(x.form.strides)
@@ -189,7 +189,7 @@ def _memory_order(strides: Point) -> Point | None:
 
 
 def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
-    """A reduction over no axes: the elements, converted."""
+    """Reduce over no axes: convert the elements."""
     found = elementwise.duplicate(x, wanted)
     if found.form.ndim:
         return found
@@ -221,7 +221,7 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
 
 
 def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
-    """Columns of one leaf each: the order of the tree is that in which NumPy adds up the rows of a matrix."""
+    """Reduce columns of at most one leaf of the tree, in which NumPy's order of a matrix is the tree's."""
     if (axes == (0,) and memory.ndim == 2 and memory.shape[0] <= ROWS and memory.shape[1] > 1
             and computing == memory.dtype.name and computing[0] == "f" and memory.flags.c_contiguous):
         with quiet():

@@ -29,7 +29,7 @@ WEAK = frozenset({int, float, complex})
 
 
 def _at_once(arrays: list[Any]) -> bool:
-    """Are these for NumPy: types without kernels, or small and ready?"""
+    """Return whether NumPy computes: element types without kernels, or small arrays that are ready."""
     if not all(type(x) is base.array_class for x in arrays):
         return True
     return sum(x.size for x in arrays) < config.small and all(base.ready(x) for x in arrays)

@@ -77,7 +77,7 @@ def answering(value: Any) -> Any:
 
 
 def readable(x: Any) -> Any:
-    """What NumPy may read the elements of `x` from."""
+    """Return `x`, or what NumPy can read its elements from."""
     if type(x) in PLAIN or isinstance(x, (Array, numpy.ndarray)) or not hasattr(x, "__array__"):
         return lowered(x)
     if isinstance(x, numpy.generic):  # rules of their own where they are assigned

@@ -23,14 +23,14 @@ from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 
 def _plain(x: Any, y: Any) -> bool:
-    """Are these arrays whose product a task can make, and large enough for one?"""
+    """Return whether to record the product of two operands as a task."""
     arrays = type(x) is base.array_class and type(y) is base.array_class
     return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
             and not small(x, y))
 
 
 def _vectors(x: Any, y: Any) -> bool:
-    """Are these what most products are of, two large vectors of one type?  (A short way to the answer.)"""
+    """Return whether these are two large vectors of one element type, the most frequent case."""
     if type(x) is not base.array_class or type(y) is not base.array_class:
         return False
     form = x.form

@@ -62,13 +62,13 @@ class ufunc:
         return f"<ufunc '{self.__name__}'>"
 
     def __getattr__(self, name: str) -> Any:
-        """What is asked for seldom: the signature for `inspect`, NumPy's own interface to its loops."""
+        """Return other attributes of NumPy's ufunc: signatures, and the interface to its loops."""
         if name == "numpy":
             raise AttributeError(name)
         return getattr(self.numpy, name)
 
     def __eq__(self, other: Any) -> Any:
-        """The same operation, in a library's tables of NumPy's ufuncs, too."""
+        """Equal NumPy's ufunc, so that libraries find this one in tables of ufuncs."""
         return self.numpy is (other.numpy if isinstance(other, ufunc) else other)
 
     def __hash__(self) -> int:
@@ -328,7 +328,7 @@ def _exact(function: ufunc) -> bool:
 
 
 def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:
-    """An input with 1 wherever the mask is off: such lanes compute, but must raise no warning."""
+    """Replace an input by 1 where the mask is off, so that masked lanes raise no floating-point errors."""
     place = elementwise.scratch(shape, name)
     one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else 1.0)
     elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
