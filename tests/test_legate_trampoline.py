@@ -113,7 +113,7 @@ for i in range(300):
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0005 + i * 1e-6)
         while True:
-            task = runtime.placement.task(1)
+            task = runtime.placement.task((1,))
             task.add_output(store)
             runtime.placement.send(task, said)
     except KeyboardInterrupt:
@@ -126,7 +126,6 @@ runtime.fence()
 
 WRONG = """
 from diffuse.runtime.legate import message
-from diffuse.runtime.legate.requirements import tiles
 place = runtime.placement
 store = place.legate.create_store(place.core.types.float64, (4, 6))
 store.fill(0.0)
@@ -139,7 +138,7 @@ said = message.Message(message.RUN, 2, 1, 0, 1, 1, 0, tail)
 def test_what_goes_wrong_in_a_task_reaches_the_program() -> None:
     """A kernel that wants a store in one piece is given a part of it: it does not run, and the next does."""
     lines = child(WHERE + WRONG + """
-task = place.task(2)
+task = place.task((2,))
 task.add_input(store.partition_by_tiling((2, 6)))
 place.send(task, said.pack(0, 0, False, (), message.words([0])))
 try:
