@@ -13,7 +13,7 @@ from typing import Any
 
 from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import Effects, Refusal, admit, prefix
-from diffuse.ir import ONE, IndexTask, Point, volume
+from diffuse.ir import ONE, Decomposition, IndexTask, Point, volume
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template
 from diffuse.ir.text import task_text
@@ -125,7 +125,7 @@ class Window:
                 and self._comes_back(group)):
             group = self.close("the loop comes back to its first call")
         if shape not in group.shapes:
-            if group.recorded and group.slots.keys().isdisjoint(stores) and self._shared(group, template):
+            if group.recorded and group.slots.keys().isdisjoint(stores) and self._large(template):
                 # over other iterations, and of other stores: fusing it would gain nothing, and keep it from
                 # what comes after it
                 group = self.close("the next task shares neither iterations nor data with these")
@@ -142,13 +142,13 @@ class Window:
         group.trail = edge
         self.held += 1
 
-    def _shared(self, group: Group, template: Template) -> bool:
-        """Would several points share the task if it joined this group?"""
-        return self._decomposed(group, template).domain != ONE.domain
+    def _large(self, template: Template) -> bool:
+        """Would several points share the task by itself?"""
+        return self._decomposed(template, None).domain != ONE.domain
 
-    def _decomposed(self, group: Group, template: Template) -> Template:
-        """Decompose a template as the next task of this group."""
-        return decompose(template, group.trail.beside, self.stores.runtime.points, config.min_chunk)
+    def _decomposed(self, template: Template, beside: Decomposition | None) -> Template:
+        """Decompose a template as a task that stands beside others."""
+        return decompose(template, beside, self.stores.runtime.points, config.min_chunk)
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
         """Follow the trail of a group by one task: the next trail, or why the task stays out."""
@@ -188,7 +188,7 @@ class Window:
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
         """Make the edge for a task that was not recorded here before: from its canonical row if that is
         known, else by dependence analysis."""
-        template = self._decomposed(group, recorded.template)
+        template = self._decomposed(recorded.template, group.trail.beside)
         tasks, task = group.tasks, template.task(recorded)
         if config.check and not opaque(template):
             check(task)
@@ -222,9 +222,8 @@ class Window:
         if (refusal.constraint != "launch-domain equivalence" or group.domain != ONE.domain
                 or template.domain == ONE.domain or len(group.recorded) > BORDER):
             return None
-        points, chunk = self.stores.runtime.points, config.min_chunk
         everything = [*group.recorded, recorded]
-        templates = [decompose(each.template, beside, points, chunk) for each in everything]
+        templates = [self._decomposed(each.template, beside) for each in everything]
         tasks = [each.task(one) for each, one in zip(templates, everything, strict=True)]
         if any(each.domain != template.domain for each in tasks) or prefix(tasks, opaque)[1] is not None:
             return None
