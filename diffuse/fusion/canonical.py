@@ -24,6 +24,7 @@ from typing import Any
 from diffuse.ir import (
     Access,
     AccessMap,
+    Decomposition,
     IndexTask,
     Partition,
     Point,
@@ -85,9 +86,9 @@ class Numbering:
         """Number the stores, views and spaces that `task` is the first to use; return it in these numbers."""
         operation, signature, shape, accesses, scalars, decomposition, _ = task
         assert decomposition is not None
-        domain, splits = decomposition
+        domain, splits, _ = decomposition
         last = self._last
-        space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, splits)
+        space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, decomposition)
         place: Any = True if domain == self._domain else self._place(domain)
         values = tuple([(s[0], s[1]) for s in scalars]) if scalars else ()
         row: list[Any] = [operation, signature, space, place, values]
@@ -96,7 +97,7 @@ class Numbering:
             store, map, privilege, operator, partition = access
             found = seen.get((store[0], id(map), id(partition)))
             if found is None or (found[2] is not store and found[2] != store):
-                row += (*self._view(access, shape, splits, domain), privilege, operator)
+                row += (*self._view(access, shape, decomposition), privilege, operator)
             elif privilege is _READ or found[1] in found[0].written:
                 row += (found[0].number, found[1], privilege, operator)
             else:
@@ -108,14 +109,15 @@ class Numbering:
         views = self._slots[slot].views
         return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
 
-    def _space(self, shape: Point, splits: tuple[Split, ...]) -> Any:
+    def _space(self, shape: Point, decomposition: Decomposition) -> Any:
+        splits = decomposition.splits
         number = self._numbers.get((shape, splits))
         entry: Any = number
         if number is None:
             number = self._numbers[shape, splits] = len(self.spaces)
             self.spaces.append((shape, splits))
             entry = (len(shape), tuple([split.axis for split in splits]))
-            vectors = flat(shape, splits)
+            vectors = flat(shape, decomposition)
             if vectors:
                 entry += (vectors,)
         self._last = (shape, splits, number)
@@ -126,9 +128,9 @@ class Numbering:
             self._domain = domain
         return tuple([extent <= 1 for extent in domain])
 
-    def _view(self, access: Access, shape: Point, splits: tuple[Split, ...], domain: Point
-              ) -> tuple[int, Any]:
+    def _view(self, access: Access, shape: Point, decomposition: Decomposition) -> tuple[int, Any]:
         """Slot and `View` of an access whose view was not found by identity."""
+        domain = decomposition.domain
         store, map, privilege, _, partition = access
         number = self.slots.get(store[0])
         if number is None:
@@ -151,7 +153,7 @@ class Numbering:
             relations = tuple([_relation(access, views[k], domain) for k in slot.written])
         else:
             relations = self._write(slot, mine, access, domain)[1]
-        classes, covered = _form(access, shape, flat(shape, splits))
+        classes, covered = _form(access, shape, flat(shape, decomposition))
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 

@@ -4,7 +4,7 @@ dimensions run as one loop, and how accesses move along each dimension.
 
 from __future__ import annotations
 
-from diffuse.ir import Access, Point, Split
+from diffuse.ir import Access, Decomposition, Point
 
 SEGMENT = 512
 """A row leaf of the reduction tree: so many indices of the last iteration dimension, at multiples of it.
@@ -16,15 +16,12 @@ SHORT = 32
 ROWS = 32
 """A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
 
-contiguous = True
-"""Are stores contiguous in memory?  Where a runtime is not `addressed` there may be gaps between rows."""
 
-
-def flat(shape: Point, splits: tuple[Split, ...]) -> int:
+def flat(shape: Point, decomposition: Decomposition) -> int:
     """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
     eight elements that a row takes; else 0."""
-    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or not contiguous
-            or any(split.axis == len(shape) - 1 for split in splits)):
+    if (len(shape) < 2 or not 1 < shape[-1] <= SHORT or shape[-2] < 8 or decomposition.gaps
+            or any(split.axis == len(shape) - 1 for split in decomposition.splits)):
         return 0
     vectors = -(-shape[-1] // 8)
     return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0

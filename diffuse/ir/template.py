@@ -77,7 +77,7 @@ class Template:
         """
         found = self.decomposed.get(decomposition)
         if found is None:
-            domain, splits = decomposition
+            domain, splits, _ = decomposition
             uses = tuple([use._replace(partition=use.map.partition(use.access(-1).store, splits))
                           for use in self.uses])
             if volume(domain) <= 1:

@@ -20,44 +20,44 @@ from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 
 
-def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int) -> Template:
+def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
+              gaps: bool = False) -> Template:
     """The template with the decomposition of a task that follows others.
 
     `beside` is how the last task before it was cut that several points share by rows, in the same group;
-    a point is worth `chunk` elements at least.  ValueError if the task brings a decomposition that no kernel
-    can follow.
+    a point is worth `chunk` elements at least; `gaps` is part of the decomposition.  ValueError if the task
+    brings a decomposition that no kernel can follow.
     """
-    own = template.decomposition
-    if own is not None:  # whoever submitted the task chose it
-        return template.decomposed.get(own) or _own(template, own)
-    key = beside, processors, chunk
+    key = beside, processors, chunk, gaps
     found = template.chosen.get(key)
     if found is None:
-        found = template.chosen[key] = _decompose(template, beside, processors, chunk)
+        own = template.decomposition
+        chosen = _decompose(template, beside, processors, chunk) if own is None else _own(template, own)
+        found = template.chosen[key] = template.under(chosen._replace(gaps=gaps))
     return found
 
 
-def _decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int) -> Template:
+def _decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int
+               ) -> Decomposition:
     if not operations.known(template.operation):
-        return template.under(ONE)
-    found = template.under(alone(template, processors, chunk))
-    if found.decomposition != ONE and not found.valid:
-        return template.under(ONE)
-    if found.decomposition == ONE and beside is not None and adapts(template, beside):
-        other = template.under(beside)
-        return other if other.valid else found
+        return ONE
+    found = alone(template, processors, chunk)
+    if found != ONE and not template.under(found).valid:
+        return ONE
+    if found == ONE and beside is not None and adapts(template, beside) and template.under(beside).valid:
+        return beside
     return found
 
 
-def _own(template: Template, own: Decomposition) -> Template:
-    """The template under the decomposition that it was submitted with."""
-    several = volume(own.domain) > 1 and operations.known(template.operation)
-    sentence = refusal(template, own) if several else None
+def _own(template: Template, own: Decomposition) -> Decomposition:
+    """The decomposition that a task was submitted with."""
+    if volume(own.domain) <= 1 or not operations.known(template.operation):
+        return ONE
+    sentence = refusal(template, own)
     if sentence is not None:
         task = f"{template.operation}[{'x'.join(map(str, own.domain))}]"
         raise ValueError(f"decomposition: task {task} over {template.shape} {sentence}")
-    found = template.decomposed[own] = template.under(own if several else ONE)
-    return found
+    return own
 
 
 def refusal(template: Template, decomposition: Decomposition) -> str | None:
@@ -94,7 +94,7 @@ def adapts(template: Template, beside: Decomposition) -> bool:
         return False
     return len(beside.domain) <= len(template.shape) and all(
         (points - 1) * tile < size <= points * tile
-        for points, (_, tile), size in zip(*beside, template.shape, strict=False))
+        for points, (_, tile), size in zip(beside.domain, beside.splits, template.shape, strict=False))
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:

@@ -13,7 +13,7 @@ from math import prod
 from sys import is_finalizing
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers, loops
+from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
 from diffuse.ir.view import View
 from diffuse.runtime import make
 from diffuse.runtime.base import Exchange, Instance, Runtime
@@ -119,7 +119,6 @@ class Stores:
     def runtime(self) -> Runtime:
         if self._runtime is None:
             self._runtime = make(config.runtime)
-            loops.contiguous = self._runtime.addressed
         return self._runtime
 
     def change_runtime(self) -> bool:
@@ -131,7 +130,6 @@ class Stores:
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
-            loops.contiguous = new.addressed
             for instance in before.values():
                 old.release(instance)
         return changed

@@ -148,7 +148,8 @@ class Window:
 
     def _decomposed(self, template: Template, beside: Decomposition | None) -> Template:
         """Decompose a template as a task that stands beside others."""
-        return decompose(template, beside, self.stores.runtime.points, config.min_chunk)
+        runtime = self.stores.runtime
+        return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed)
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
         """Follow the trail of a group by one task: the next trail, or why the task stays out."""

@@ -79,7 +79,7 @@ class _Names:
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         if found == len(self.arguments):
             self.sources.append((number, position))
-            classes = letters(access, task.shape, flat(task.shape, task.splits))
+            classes = letters(access, task.shape, _flat(task))
             self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
         elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
             self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
@@ -148,7 +148,12 @@ def _space(task: IndexTask, domain: Point) -> Space:
     """The iteration space of a task of a launch; one point, and the epilogue, cut nothing."""
     several = volume(domain) > 1 and task.domain == domain
     axes = tuple([split.axis for split in task.splits]) if several else (-1,) * len(domain)
-    return Space(len(task.shape), axes, flat(task.shape, task.splits))
+    return Space(len(task.shape), axes, _flat(task))
+
+
+def _flat(task: IndexTask) -> int:
+    assert task.decomposition is not None
+    return flat(task.shape, task.decomposition)
 
 
 def verify(task: IndexTask) -> None:
