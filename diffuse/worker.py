@@ -106,7 +106,10 @@ class Worker:
             job.wanted = False
             raise
         if job.error is not None:
-            raise job.error
+            try:
+                raise job.error
+            finally:  # the worker may hold the job a moment longer, and the error has the caller's frames now
+                job.error = None
         result: T = job.result
         return result
 

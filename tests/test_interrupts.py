@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 import threading
+import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,6 +232,28 @@ def test_what_nobody_waits_for_any_more_does_not_begin() -> None:
         interrupted(lambda: ran.append("second"))
     worker.call(lambda: ran.append("third"))
     assert ran == ["first", "third"]
+
+
+def test_an_error_of_a_job_keeps_nothing_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker holds a job a moment longer than its caller, whose frames an error has when it is raised."""
+    class Held:
+        pass
+
+    def slow(job: worker.Job, run: Callable[[worker.Job], None] = worker._undisturbed) -> None:
+        run(job)
+        time.sleep(0.05)
+
+    def call(held: Held) -> None:
+        with pytest.raises(ZeroDivisionError):
+            worker.call(lambda: 1 // 0)
+
+    monkeypatch.setattr(worker, "_undisturbed", slow)
+    held = Held()
+    kept = weakref.ref(held)
+    call(held)
+    del held
+    gc.collect()
+    assert kept() is None
 
 
 def test_a_handle_that_an_interrupt_left_unmade_goes_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
