@@ -108,3 +108,10 @@ def test_what_ran_before_does_not_show() -> None:
         assert [t.domain for t in engine.current().window.open.tasks] == [(1,)]
         engine.fence()
         del kept
+
+
+def test_what_a_template_remembers_is_bounded() -> None:
+    made = template("negative", (600,))
+    for rows in range(1, 1000):
+        decompose(made, Decomposition((2,), (Split(0, rows),)), 2, 1000)
+    assert len(made.chosen) <= 64 and len(made.decomposed) <= 64

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from diffuse.ir.alias import Relation, relation
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.partition import Partition, covers, disjoint
 from diffuse.ir.task import (
     ONE,
@@ -26,6 +27,9 @@ from diffuse.ir.task import (
     volume,
 )
 from diffuse.ir.view import View, located
+
+VARIANTS = 64
+"""Decompositions that one template remembers."""
 
 
 class Use(NamedTuple):
@@ -65,9 +69,9 @@ class Template:
         """None where the stream is to choose it."""
         self.fills = operation == "copy" and len(uses) == 1 and covers(uses[0].access(-1))
         """Does it write one value to every element of a store?"""
-        self.decomposed: dict[Decomposition, Template] = {}
+        self.decomposed: dict[Decomposition, Template] = Bounded(VARIANTS)
         """What it becomes under each decomposition."""
-        self.chosen: dict[Any, Template] = {}
+        self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """What `stream.decompose` chose, by all that this depends on."""
 
     def under(self, decomposition: Decomposition) -> Template:
