@@ -20,6 +20,8 @@ rather than its own, stand in explanations, warnings and errors.
 
 from __future__ import annotations
 
+from math import prod
+from operator import index as index_of
 from typing import Any
 
 from diffuse.ir import (
@@ -108,19 +110,33 @@ def whole(storage: Storage) -> View:
 def part(storage: Storage, index: Any) -> View:
     """The elements that NumPy's basic indexing picks, over an iteration space of their shape.
 
-    `index` holds slices, integers and ellipses; IndexError as NumPy raises it.
+    `index` holds slices, integers, an ellipsis and None.  TypeError for anything else, such as an array;
+    IndexError as NumPy raises it.
     """
     import numpy
 
+    items = [_basic(item, storage) for item in (index if isinstance(index, tuple) else (index,))]
+    if not any(item is Ellipsis for item in items):
+        items.append(Ellipsis)  # a view of no dimensions too, where integers alone would read an element
     shape, dtype = storage.store.shape, numpy.dtype(storage.store.dtype)
-    mirror = numpy.broadcast_to(numpy.empty((), dtype), shape)
-    strides = tuple([dtype.itemsize * int(numpy.prod(shape[d + 1:])) for d in range(len(shape))])
-    mirror = numpy.lib.stride_tricks.as_strided(mirror, shape, strides)
-    shown = mirror[index]
-    if not isinstance(shown, numpy.ndarray):
-        shown = mirror[(*index, ...) if isinstance(index, tuple) else (index, ...)]
-    offset = shown.__array_interface__["data"][0] - mirror.__array_interface__["data"][0]
+    strides = [dtype.itemsize * prod(shape[d + 1:]) for d in range(len(shape))]
+    mirror = numpy.lib.stride_tricks.as_strided(numpy.empty(1, dtype), shape, strides)  # never read
+    shown = mirror[tuple(items)]
+    offset = address(shown) - address(mirror)
     return view.of(shape, dtype.name, dtype.name, dtype.itemsize, offset, shown.strides, shown.shape)
+
+
+def _basic(item: Any, storage: Storage) -> Any:
+    """An item of a basic index; an integer as Python's."""
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return item
+    try:
+        if not isinstance(item, bool):
+            return index_of(item)
+    except TypeError:
+        pass
+    raise TypeError(f"index {item!r} of a store of shape {storage.store.shape}: expected slices, integers, an "
+                    "ellipsis or None, which pick the elements of a view")
 
 
 def value(storage: Storage) -> Any:

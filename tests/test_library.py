@@ -121,6 +121,26 @@ def test_parts_are_what_numpy_slices(index: Any) -> None:
     numpy.testing.assert_array_equal(library.value(out), want)
 
 
+def test_a_part_of_a_store_is_described_and_never_read() -> None:
+    storage = library.create((1_000_000, 1_000_000), "float64")         # eight terabytes, without memory
+    for index, shape, offset in [((999_999, 5), (), 999_999 * 8_000_000 + 40), (7, (1_000_000,), 56_000_000),
+                                 ((..., 3), (1_000_000,), 24), ((numpy.int64(-1), slice(0, 3)), (3,), None)]:
+        found = library.part(storage, index)
+        assert found.shape == shape and offset in (None, found.offset)
+
+
+@pytest.mark.parametrize("index, error, words", [
+    ([1, 2], TypeError, "index [1, 2] of a store of shape (4, 5): expected slices"),
+    ((slice(None), numpy.array([0, 1])), TypeError, "expected slices, integers"),
+    (True, TypeError, "index True"), ("x", TypeError, "index 'x'"), (1.5, TypeError, "index 1.5"),
+    (4, IndexError, "out of bounds"), ((0, 0, 0), IndexError, "too many indices"),
+])
+def test_indices_that_are_no_views_are_refused(index: Any, error: type[Exception], words: str) -> None:
+    with pytest.raises(error) as raised:
+        library.part(library.create((4, 5), "float64"), index)
+    assert words in str(raised.value)
+
+
 def test_bad_tasks_are_refused_at_the_call() -> None:
     x, y, out = vector(numpy.arange(N)), vector(numpy.ones(N)), library.create((N,), "float64")
     good = task(out, x, y)
