@@ -117,7 +117,7 @@ def part(storage: Storage, index: Any) -> View:
 
     items = [_basic(item, storage) for item in (index if isinstance(index, tuple) else (index,))]
     if not any(item is Ellipsis for item in items):
-        items.append(Ellipsis)  # a view of no dimensions too, where integers alone would read an element
+        items.append(Ellipsis)  # integers alone would read an element; this is a view without dimensions
     shape, dtype = storage.store.shape, numpy.dtype(storage.store.dtype)
     strides = [dtype.itemsize * prod(shape[d + 1:]) for d in range(len(shape))]
     mirror = numpy.lib.stride_tricks.as_strided(numpy.empty(1, dtype), shape, strides)  # never read

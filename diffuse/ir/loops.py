@@ -28,7 +28,7 @@ def flat(shape: Point, decomposition: Decomposition) -> int:
 
 
 def letters(access: Access, shape: Point, flattened: int) -> str:
-    """How an access moves along each dimension (see `kernels.expr.Argument`)."""
+    """How an access moves along each dimension (see `kernels.body.expr.Argument`)."""
     found = access.map.classes(len(shape))
     if flattened and found[-1] == "1" and found[-2] != "0":
         pitch, step = 1, 0
@@ -38,5 +38,3 @@ def letters(access: Access, shape: Point, flattened: int) -> str:
         if step == shape[-1]:
             found = found[:-2] + "c1"
     return found
-
-

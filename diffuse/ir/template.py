@@ -133,7 +133,7 @@ class Recorded(NamedTuple):
 
 
 def template(task: IndexTask) -> Template:
-    """The template of an index task that somebody built."""
+    """The template of an index task: all of it but its stores, its scalars and its place in the program."""
     uses = tuple([Use(a.store.shape, a.store.dtype, located(a.map, a.store, task.shape), *a[2:])
                   for a in task.accesses])
     return Template(task.operation, task.signature, task.shape, uses, task.decomposition)

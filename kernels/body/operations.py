@@ -13,7 +13,7 @@ operation applies the op of its name to each element.  A row with a `body` is an
 
 An op also needs a lowering rule (`kernels.llvm.ops`), and a meaning (`kernels.meaning.functions`) unless it
 is the ufunc of its name.  A task whose operation has no row still runs, as the host function that it was
-issued with (`engine.call`); it is fused with nothing.
+issued with (`library.call`); it is fused with nothing.
 """
 
 from __future__ import annotations

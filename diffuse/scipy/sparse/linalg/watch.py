@@ -171,7 +171,7 @@ def _whole(x: Any) -> Any:
 
 
 def value(x: Any) -> Any:
-    """The NumPy scalar that a lazy one stands for: waits."""
+    """The value of a lazy scalar, which is waited for; anything else as it is."""
     return x.value() if type(x) is base.scalar_class else x
 
 
