@@ -36,6 +36,7 @@ from diffuse.ir import (
     Store,
     view,
 )
+from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import ROWS
 from diffuse.ir.view import View
 from diffuse.kernels.body import operations
@@ -76,6 +77,8 @@ __all__ = [
 ]
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
+# Tables of a limited size: of what a library decides once for all calls that are alike
+__all__ += ["Bounded"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
@@ -135,8 +138,8 @@ def _basic(item: Any, storage: Storage) -> Any:
             return index_of(item)
     except TypeError:
         pass
-    raise TypeError(f"index {item!r} of a store of shape {storage.store.shape}: expected slices, integers, an "
-                    "ellipsis or None, which pick the elements of a view")
+    raise TypeError(f"index {item!r} of a store of shape {storage.store.shape}: expected slices, integers, "
+                    "an ellipsis or None, which pick the elements of a view")
 
 
 def value(storage: Storage) -> Any:

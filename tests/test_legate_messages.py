@@ -184,7 +184,7 @@ def test_partials_are_outputs_of_the_launch_and_inputs_of_the_fold() -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_planes_give_each_point_the_partials_that_it_fills(
         seed: int, operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against the order of kernels/body/abi.py: rows [output element][leaf], columns [leaf][output element]."""
+    """In the order of kernels/body/abi.py: rows [output element][leaf], columns [leaf][output element]."""
     for module in (abi, layouts):
         monkeypatch.setattr(module, "SEGMENT", 4)
         monkeypatch.setattr(module, "ROWS", 3)

@@ -1,7 +1,7 @@
 """The stream: operations come in as index tasks, fused tasks go out to the runtime.
 
-`record` finds the template of a task (ir/template.py) and hands both to `submit`, which adds the task to the
-window (window.py); when the window is full, or the program wants a value, groups of tasks are forwarded
+`record`, `submit` and `call` find the template of a task (ir/template.py) and add the task to the window
+(window.py); when the window is full, or the program wants a value, groups of tasks are forwarded
 (execute.py).  The functions of this module are those of the one engine that a program has.
 """
 
@@ -174,7 +174,7 @@ class Engine:
                 found = Template(operation, signature, shape, _uses(inputs, outputs, operator))
                 self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
                 self._templates[name] = found
-            self._submit(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
+            self._add(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
 
@@ -205,14 +205,10 @@ class Engine:
             self._templates[key] = made
             operands = [(handles[access.store.id], use.map)
                         for access, use in zip(task.accesses, made.uses, strict=True)]
-            for (storage, _), use in zip(operands, made.uses, strict=True):
-                storage.touched = self.epoch
-                if use.privilege is not READ:
-                    storage.written = self.epoch
-                    storage.version += 1
-            self._submit(own if own.where is not None else own._replace(where=where()))
+            self._mark(made, operands)
+            self._add(own if own.where is not None else own._replace(where=where()))
             if any(storage.exported for storage, _ in operands):
-                self._expose(tuple(operands))
+                self._expose(operands)
 
     def _verify(self, task: Recorded) -> None:
         """Raise TypeError unless the operation writes a well-formed body for these element types.
@@ -238,19 +234,21 @@ class Engine:
                 # each view is over its own space; the largest stands for the task
                 shape = max((v.shape for _, v in operands), key=len, default=())
                 found = self._templates[key] = Template(operation, (), shape, _uses(inputs, outputs))
-            exported = False
-            for storage, _ in operands:
-                storage.touched = self.epoch
-                exported = exported or storage.exported
-            for storage, _ in outputs:
-                storage.written = self.epoch
-                storage.version += 1
-            self._submit(Recorded(found, tuple([storage.id for storage, _ in operands]),
-                                  (Scalar(-1, "function", function),), where()))
-            if exported:
+            self._mark(found, operands)
+            self._add(Recorded(found, tuple([storage.id for storage, _ in operands]),
+                               (Scalar(-1, "function", function),), where()))
+            if any(storage.exported for storage, _ in operands):
                 self._expose(operands)
 
-    def _expose(self, operands: tuple[Operand | Scalar, ...]) -> None:
+    def _mark(self, made: Template, operands: Sequence[Operand]) -> None:
+        """Note that a task which is recorded now uses these stores, and writes some (as `record` does)."""
+        for (storage, _), use in zip(operands, made.uses, strict=True):
+            storage.touched = self.epoch
+            if use.privilege is not READ:
+                storage.written = self.epoch
+                storage.version += 1
+
+    def _expose(self, operands: Sequence[Operand | Scalar]) -> None:
         """Make exported memory current, because code outside may read or write it next."""
         if any(x[0].shared for x in operands if not isinstance(x, Scalar)):
             self.settle("another library holds a store")
@@ -273,7 +271,8 @@ class Engine:
             found = self._overlaps[name] = overlap_of(view, theirs), view, theirs
         return found[0]
 
-    def _submit(self, task: Recorded) -> None:
+    def _add(self, task: Recorded) -> None:
+        """Add a task to the window, and forward what the window has no room for."""
         trace.counters["recorded"] += 1
         if config.check and not opaque(task.template):
             check(task.template.task(task))
@@ -406,9 +405,3 @@ watch("min_chunk", lambda _: _engine.forget_decompositions())
 def current() -> Engine:
     """The engine itself: its plans, its window, its runtime."""
     return _engine
-
-
-def __getattr__(name: str) -> Any:
-    if name == "points":
-        return _engine.runtime.points
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from diffuse.ir import Privilege
+from diffuse.ir.bounded import Bounded
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit, routines
@@ -58,7 +59,7 @@ class SmallFold(routines.Compiled):
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
-        self.shapes: dict[tuple[int, ...], tuple[Any, ...]] = {}
+        self.shapes: dict[tuple[int, ...], tuple[Any, ...]] = Bounded(SHAPES)
 
     def __call__(self, array: Array) -> Array:
         shape, dtype = array.shape, array.dtype
@@ -82,8 +83,6 @@ class SmallFold(routines.Compiled):
         begin = 8 * (2 + len(shape))
         middle = begin + 8 * (1 + len(shape))
         known = result, block[:begin], block[begin + 8:middle], block[middle + 8:]
-        if len(self.shapes) >= SHAPES:
-            self.shapes.clear()
         self.shapes[shape] = known
         return known
 

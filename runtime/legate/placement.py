@@ -28,8 +28,6 @@ from diffuse.settings import config
 
 FORKED = -1
 """A thread identifier that no thread has."""
-MOST_PARTS = 256
-"""Partitions of one store that are cached."""
 
 
 @cache
@@ -182,8 +180,6 @@ class Placement:
         assert piece is not None
         found: tuple[Any, Any, Need] | None = piece.parts.get(id(need))
         if found is None:
-            if len(piece.parts) >= MOST_PARTS:
-                piece.parts.clear()
             if self.agreement is not None:
                 self.agreement.meet(f"dividing a store of shape {owner.shape}, {owner.dtype}")
             found = piece.parts[id(need)] = (*self._part(piece.store, owner.shape, need, spread), need)

@@ -11,9 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 from diffuse.ir import Point
+from diffuse.ir.bounded import Bounded
 
 SOMEWHERE = 0
 """The address of a store that Legate moves, or keeps in another order: a task finds it at each launch."""
+
+MOST_PARTS = 256
+"""Partitions of one store that are cached."""
 
 
 class Piece:
@@ -24,7 +28,7 @@ class Piece:
     def __init__(self, store: Any, nbytes: int, address: int | None = None) -> None:
         self.store = store
         self.nbytes = nbytes
-        self.parts: dict[int, Any] = {}
+        self.parts: dict[int, Any] = Bounded(MOST_PARTS)
         """Partitions made so far, by the identity of their need."""
         self.address = address
         """The permanent address of its first element; None until it is asked for."""

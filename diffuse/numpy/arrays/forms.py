@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Point, view
+from diffuse.library import Bounded, Point, view
 from diffuse.library import Span as Span
 from diffuse.library import address as address
 
@@ -118,8 +118,8 @@ def _folded(shape: Point, strides: Point, itemsize: int) -> bool:
     return False
 
 
-_forms: dict[tuple[Point, Point, Any], Form] = {}
 INTERNED = 1 << 15
+_forms: dict[tuple[Point, Point, Any], Form] = Bounded(INTERNED)
 
 
 def memory_order(order: Any) -> str:
@@ -134,8 +134,6 @@ def memory_order(order: Any) -> str:
 def form(shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> Form:
     found = _forms.get((shape, strides, dtype))
     if found is None:
-        if len(_forms) >= INTERNED:
-            _forms.clear()
         found = _forms[shape, strides, dtype] = Form(shape, strides, dtype)
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Point, Scalar
+from diffuse.library import Bounded, Point, Scalar
 from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
@@ -30,8 +30,8 @@ STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
 STRONG.update({dtype.type: dtype for dtype in NATIVE})
 """Types of values that enter an operation as a scalar: Python's adapt, NumPy's (and bool) keep theirs."""
 
-RULES: dict[tuple[Any, ...], Rule] = {}
-KEPT = 1 << 15
+RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 15)
+"""By the function, and the forms or types of the operands."""
 _POINT = numpy.zeros(())
 """Stands for a scalar operand in NumPy's messages."""
 _tuple = tuple.__new__
@@ -169,12 +169,6 @@ def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
     if value < 0 and dtype.kind == "i":
         raise ValueError("Integers to negative integer powers are not allowed.")
     return cast_for(dtype, type(value))(value)
-
-
-def remember(key: tuple[Any, ...], rule: Rule) -> None:
-    if len(RULES) >= KEPT:
-        RULES.clear()
-    RULES[key] = rule
 
 
 def spread(x: Array, position: int, name: str, shape: Point) -> Any:

@@ -140,7 +140,7 @@ class ufunc:
                 else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
             )
         key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
-        elementwise.remember((self.numpy, *key), rule)
+        elementwise.RULES[self.numpy, *key] = rule
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
@@ -195,7 +195,7 @@ class ufunc:
             rule = elementwise.plan_inplace(self, *operands)
             if rule is not None:
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
-                elementwise.remember((self.numpy, operands[0].form, key, "in place"), rule)
+                elementwise.RULES[self.numpy, operands[0].form, key, "in place"] = rule
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show

@@ -38,7 +38,7 @@ from diffuse.numpy.arrays import base
 from diffuse.numpy.arrays.base import ARRAYS, Array, host
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import at_once, elementwise
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.settings import config
@@ -86,12 +86,10 @@ class Call(elementwise.Rule):
     def at_once(self, operands: tuple[Any, ...]) -> Any:
         """The compiled function on the memory of its operands, waited for."""
         memories = [host(x) if isinstance(x, Array) else x for x in operands]
-        arrays = [numpy.asarray(x).astype(t, copy=False)
-                  for x, t in zip(memories, self.function.parameters, strict=True)]
-        result = numpy.empty_like(self.form.mirror)
+        types = [numpy.dtype(name) for name in self.signature]
         flags = routines.flags()
         flags.clear()
-        self.routine(*arrays, out=result)
+        result = at_once.compute(self.routine, memories, types)
         raised = flags.raised()
         if raised:
             flags.clear()
@@ -143,7 +141,7 @@ class vectorize(numpy.vectorize):
         translation = self._translated(tuple([_python(x) for x in operands]))
         call = Call(translation, self._known, self._result(translation[0]), operands)
         key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
-        elementwise.remember((self, *key), call)
+        elementwise.RULES[self, *key] = call
         return call
 
     def __getstate__(self) -> dict[str, Any]:
