@@ -59,6 +59,7 @@ def test_one_thread_calls_llvm(tmp_path: Path) -> None:
         from diffuse.stream import engine
         from diffuse.kernels.body import abi
         from diffuse.kernels.build import jit
+        from diffuse.service import loader
         from diffuse.kernels.build.compiler import compiler
 
         def compute(k):
@@ -82,7 +83,7 @@ def test_one_thread_calls_llvm(tmp_path: Path) -> None:
         gc.collect()
         plain = next(body for body in bodies if not abi.finishes(body))
         try:
-            worker.call(jit._link, jit.object_code(plain), True)
+            worker.call(loader.load, jit.object_code(plain), ("k", "k_finish"))
         except RuntimeError as error:
             assert "lacks" in str(error)
             gc.collect()

@@ -22,6 +22,7 @@ FLOORS = [
     ["diffuse.ir"],
     ["diffuse.fusion"],
     ["diffuse.observe", "diffuse.memory"],
+    ["diffuse.service"],
     ["diffuse.kernels", "diffuse.runtime"],
     ["diffuse.stream"],
     ["diffuse.library"],

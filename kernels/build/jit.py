@@ -6,11 +6,8 @@ releases Python's lock for nearly all of its time.
 
 from __future__ import annotations
 
-import ctypes
-from collections import deque
 from functools import cache
 from hashlib import sha256
-from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,34 +19,13 @@ from diffuse.kernels.build.cache import Cache
 from diffuse.kernels.targets import vectormath
 from diffuse.kernels.targets.host import host
 from diffuse.observe import trace
+from diffuse.service import loader
 
 SPEED = 2
 """LLVM's level for instruction selection and scheduling.  No other passes run, but for bodies with scans."""
 
 EMITTERS = ("body", "llvm", "targets", "build")
 """The folders of `kernels` whose sources decide a kernel's machine code."""
-
-
-_engines: dict[int, Any] = {}
-"""What keeps machine code in memory, by its number."""
-_numbers = count()
-_dropped: deque[int] = deque()
-"""Numbers whose machine code nobody needs any more."""
-
-# Engines end in the worker, or with the process: no finalizer of theirs runs while modules are taken apart.
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_engines))
-
-
-class Loaded:
-    """Machine code in memory until the last reference to this goes; the worker frees it some time after."""
-
-    __slots__ = ("_number",)
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-
-    def __del__(self, drop: Any = _dropped.append) -> None:
-        drop(self._number)
 
 
 class Native(NamedTuple):
@@ -59,7 +35,7 @@ class Native(NamedTuple):
     """Of `void k(ptr block, i64 point)`."""
     finish: int
     """Of `void k_finish(ptr block)`; 0 if the body has no reductions."""
-    keep: Any
+    keep: loader.Loaded
 
 
 def compile(body: Body) -> Native:
@@ -75,7 +51,7 @@ def _compile(body: Body) -> Native:
             found = link(body, image)
             trace.count("cache hits")
             return found
-        except RuntimeError:  # whole, and yet not what this LLVM can load
+        except loader.LoadError:  # whole, and yet not the kernel's
             pass
     image = object_code(body)
     trace.count("compilations")
@@ -208,26 +184,5 @@ def _promote(module: Any, machine: Any) -> None:
 
 def link(body: Body, image: bytes) -> Native:
     """Load object code into this process."""
-    return worker.call(_link, image, abi.finishes(body))
-
-
-def _link(image: bytes, finishes: bool) -> Native:
-    import llvmlite.binding as llvm
-
-    while _dropped:
-        _engines.pop(_dropped.popleft()).close()
-    engine = llvm.create_mcjit_compiler(_module("", compiler := machine()), compiler)
-    engine.add_object_file(llvm.ObjectFileRef.from_data(image))
-    engine.finalize_object()
-    address = engine.get_function_address("k")
-    finish = engine.get_function_address("k_finish") if finishes else 0
-    if not address or (finishes and not finish):
-        raise RuntimeError("the object code lacks the kernel's functions")
-    return Native(address, finish, keep(engine))
-
-
-def keep(engine: Any) -> Loaded:
-    """For the worker: an engine lives until this is dropped."""
-    number = next(_numbers)
-    _engines[number] = engine
-    return Loaded(number)
+    loaded = loader.load(image, ("k", "k_finish") if abi.finishes(body) else ("k",))
+    return Native(loaded.addresses["k"], loaded.addresses.get("k_finish", 0), loaded)

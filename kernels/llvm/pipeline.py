@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from diffuse import worker
 from diffuse.kernels.build import jit
+from diffuse.service import loader
 
 FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk",
           "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below",
@@ -56,10 +57,8 @@ def _driver() -> Driver:
     machine = jit.machine()
     module = llvm.parse_assembly(text())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return Driver(engine.get_function_address("drive"), engine.get_function_address("finish"),
-                  jit.keep(engine))
+    found = loader.load(machine.emit_object(module), ("drive", "finish"))
+    return Driver(found.addresses["drive"], found.addresses["finish"], found)
 
 
 def text() -> str:

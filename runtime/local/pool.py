@@ -18,13 +18,14 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from diffuse import worker
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
+from diffuse.service import loader
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Synchronous signals, which a thread raises itself."""
@@ -33,9 +34,15 @@ SLICE = 50_000_000
 """Nanoseconds that a wait sleeps at most before Python checks for signals."""
 
 
-def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
+def loaded(text: str, names: Sequence[str]) -> Mapping[str, int]:
     """Compile LLVM IR and return the addresses of these functions.  The code is never unloaded: threads may
     execute it until the process ends."""
+    found = loader.load(_object_code(text), names)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
+    return found.addresses
+
+
+def _object_code(text: str) -> bytes:
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()
@@ -43,11 +50,9 @@ def loaded(text: str, names: Sequence[str]) -> dict[str, int]:
     module = llvm.parse_assembly(text)
     module.verify()
     # Unoptimised is a few nanoseconds a launch slower, and compiled three times sooner.
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=0)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(engine))
-    return {name: engine.get_function_address(name) for name in names}
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    return bytes(machine.emit_object(module))
 
 
 class Entry:

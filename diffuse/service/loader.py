@@ -1,0 +1,29 @@
+"""From object code to functions in memory: without LLVM on x86-64, through LLVM on other processors."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from diffuse.service.elf import LoadError
+
+__all__ = ["LoadError", "Loaded", "load"]
+
+
+class Loaded(Protocol):
+    """Functions in memory, for as long as somebody holds this."""
+
+    @property
+    def addresses(self) -> Mapping[str, int]: ...
+
+
+def load(image: bytes, names: Sequence[str]) -> Loaded:
+    """Load object code; the result has the addresses of the functions `names`."""
+    if platform.machine() == "x86_64":
+        from diffuse.service import elf
+
+        return elf.load(image, names)
+    from diffuse.service import mcjit
+
+    return mcjit.load(image, names)
