@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import subprocess
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))        # its files are scripts that import each other by name
+everyday = importlib.import_module("everyday")
 APPLICATIONS = ("black_scholes", "channel_flow", "shallow_water", "stencil", "conjugate_gradient", "jacobi",
                 "mandelbrot")
 
@@ -112,6 +115,26 @@ def test_cold(tmp_path: Path) -> None:
     assert all(found[name]["seconds"] > 0 for name in found)
     assert found["diffuse, cold"]["compilations"] > 0 == found["diffuse, warm"]["compilations"]
     assert "empty cache" in table
+
+
+def test_everyday(tmp_path: Path) -> None:
+    result, table = bench("everyday", tmp_path, "--programs", "sieve", "drum")
+    for name, found in result["sizes"]["tiny"].items():
+        assert name in table and found["differs"] is None
+        for under in ("numpy", "empty", "warm"):
+            assert 0 < found[under]["seconds"] < found[under]["wall"] and found[under]["peak"] > 0
+    assert min(found["wall"] for found in result["start"].values()) > 0
+    assert "geometric mean" in table and "programs that failed or differ" in table
+
+
+def test_everyday_says_what_differs(tmp_path: Path) -> None:
+    plain = "energy 1.5 within 1e-3\nseen 7 within 0\n0.1 seconds\n"
+    assert everyday.difference(plain, plain.replace("1.5", "1.501")) is None
+    said = everyday.difference(plain, plain.replace("1.5", "1.502"))
+    assert said == "energy is 1.5 under NumPy and 1.502 under Diffuse, tolerance 1e-3"
+    assert everyday.difference(plain, plain.replace("1.5", "nan")) is not None
+    assert everyday.difference(plain, plain.replace("7", "8")) is not None
+    assert everyday.difference(plain, "0.1 seconds\n") is not None
 
 
 def test_on_legate(tmp_path: Path) -> None:
