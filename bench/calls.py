@@ -1,15 +1,21 @@
-"""Single calls, each read at once: what one function costs beside NumPy's, by array size."""
+"""Single calls, each waited for: NumPy's time over Diffuse's, by array size; above 1 Diffuse is faster.
+
+With --cold, what an empty kernel cache adds: each call 400 times (fewer where they would take long) from its
+first on, less the time of as many calls behind them.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
+import call_table
 import child
 import harness
 import machine
@@ -18,135 +24,212 @@ import table
 
 Measures = dict[str, Any]
 SIZES = (100, 10_000, 100_000, 5_000_000)
-
-CALLS: dict[str, Callable[[Any, Any], Any]] = {
-    "x + y": lambda np, a: a.x + a.y,
-    "x * 2.0": lambda np, a: a.x * 2.0,
-    "x ** 2": lambda np, a: a.x**2,
-    "x ** 3": lambda np, a: a.x**3,
-    "x ** 0.5": lambda np, a: a.x**0.5,
-    "x / y": lambda np, a: a.x / a.y,
-    "x > y": lambda np, a: a.x > a.y,
-    "x += y": lambda np, a: a.z.__iadd__(a.y),
-    "sqrt": lambda np, a: np.sqrt(a.x),
-    "exp": lambda np, a: np.exp(a.x),
-    "sin": lambda np, a: np.sin(a.x),
-    "maximum": lambda np, a: np.maximum(a.x, a.y),
-    "where": lambda np, a: np.where(a.mask, a.x, a.y),
-    "clip": lambda np, a: np.clip(a.x, 0.3, 0.7),
-    "astype": lambda np, a: a.x.astype("float32"),
-    "zeros": lambda np, a: np.zeros(a.n),
-    "ones": lambda np, a: np.ones(a.n),
-    "arange": lambda np, a: np.arange(a.n),
-    "linspace": lambda np, a: np.linspace(0.0, 1.0, a.n),
-    "concatenate": lambda np, a: np.concatenate([a.x, a.y]),
-    "roll": lambda np, a: np.roll(a.x, 1),
-    "diff": lambda np, a: np.diff(a.x),
-    "cumsum": lambda np, a: a.x.cumsum(),
-    "dot": lambda np, a: float(a.x @ a.y),
-    "float(sum)": lambda np, a: float(a.x.sum()),
-    "float(half.sum)": lambda np, a: float(a.x[: a.n // 2].sum()),
-    "sum(axis=0)": lambda np, a: a.square.sum(axis=0),
-    "mean": lambda np, a: float(a.x.mean()),
-    "std": lambda np, a: float(a.x.std()),
-    "max": lambda np, a: float(a.x.max()),
-    "argmax": lambda np, a: int(a.x.argmax()),
-    "any, first": lambda np, a: bool(a.mask.any()),
-    "all, true": lambda np, a: bool(a.true.all()),
-    "array_equal": lambda np, a: np.array_equal(a.x, a.x2),
-    "A.T.copy()": lambda np, a: a.square.T.copy(),
-    "A.T": lambda np, a: a.square.T,
-    "x[i]": lambda np, a: a.x[7],
-    "x[1:-1]": lambda np, a: a.x[1:-1],
-    "x[7] = 1.0": lambda np, a: a.z.__setitem__(7, 1.0),
-    "x[1:-1] = y": lambda np, a: a.z.__setitem__(slice(1, -1), a.y[1:-1]),
-    "x[mask]": lambda np, a: a.x[a.mask],
-}
+MEANS = {100: 0.85, 10_000: 0.95, 100_000: 1.2, 5_000_000: 3.0}
+FLOORS = {100: 0.5, 10_000: 0.7, 100_000: 0.7, 5_000_000: 0.9}
+"""Geometric means of the ratios that are asked for, and what no call may fall below, by array size."""
+COLD_CALLS, COLD_LIMIT = 400, 0.05
+WORST = 20
+NOTHING, SHORTEST = "nothing", 1e-8
+UNSPECIFIED = ("empty",)
+"""Calls whose elements have no defined values."""
 
 
-def arguments(np: Any, size: int) -> SimpleNamespace:
-    """The arrays that calls take, the same for both libraries."""
-    import numpy
-
-    pick, side = numpy.random.default_rng(7), int(size**0.5)
-    x, y = pick.random(size) + 0.1, pick.random(size) + 0.1
-    made = {"x": x, "y": y, "z": y.copy(), "x2": x.copy(), "mask": x > 0.1 + 0.5 * (numpy.arange(size) > 9),
-            "true": x > 0.0, "square": x[: side * side].reshape(side, side)}
-    return SimpleNamespace(n=size, **{name: np.array(value) for name, value in made.items()})
+def once(function: call_table.Call, library: Any, arrays: Any, stream: Any) -> None:
+    """One call and all its work; the same around both libraries' calls, so that it costs both the same."""
+    result = function(library, arrays)
+    if stream.unreported:
+        stream.fence()
+    del result
 
 
-def timed(call: Callable[[], Any], batch: int) -> float:
+def nothing(library: Any, arrays: Any) -> None:
+    """The call whose cost is taken off all others'."""
+
+
+def timed(call: Callable[[], None], batch: int) -> float:
     start = time.perf_counter()
     for _ in range(batch):
         call()
     return (time.perf_counter() - start) / batch
 
 
-def both(options: Measures) -> Measures:
-    """Medians of each call under NumPy and Diffuse, in turn in one process, which disturbs both alike."""
+def agree(theirs: Any, ours: Any) -> bool:
+    """The same kind of value, and the same numbers but for rounding."""
+    import numpy
+
+    if isinstance(theirs, list | tuple):
+        return len(theirs) == len(ours) and all(map(agree, theirs, ours))
+    if not isinstance(theirs, numpy.ndarray | numpy.generic | float):
+        return type(theirs) is type(ours) and bool(theirs == ours)
+    one, other = numpy.asarray(theirs), numpy.asarray(ours)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    rounding = 1e-4 if one.dtype == numpy.float32 else 1e-9
+    return bool(numpy.allclose(one, other, rtol=rounding, atol=rounding, equal_nan=True))
+
+
+def wrong(name: str, function: call_table.Call, theirs: Any, ours: Any, stream: Any) -> str | None:
+    """What is wrong with Diffuse's result, as a sentence."""
+    expected = function(*theirs)
+    try:
+        if name not in UNSPECIFIED and not agree(expected, function(*ours)):
+            return f"{name}: another result than NumPy's"
+        stream.fence()
+    except Exception as error:
+        return f"{name}: {type(error).__name__}: {error}"
+    return None
+
+
+class Pair(NamedTuple):
+    """One call by both libraries, on arrays with the same elements."""
+
+    theirs: Callable[[], None]
+    ours: Callable[[], None]
+    wrong: Callable[[], str | None]
+
+
+def pairs(options: Measures) -> Iterator[tuple[str, Pair]]:
+    """Every call by name; the first of them does nothing."""
     import numpy
 
     import diffuse.numpy
-    from diffuse.kernels.build.compiler import compiler
     from diffuse.stream import engine
 
-    stream = engine.current()
-    medians: dict[str, dict[str, list[float]]] = {name: {} for name in CALLS}
-    for size in options["sizes"]:
-        real, ours = arguments(numpy, size), arguments(diffuse.numpy, size)
-        for name, function in CALLS.items():
-            def theirs(function: Any = function, real: Any = real) -> Any:
-                return function(numpy, real)
+    stream, size = engine.current(), options["size"]
+    real, mine = ((library, call_table.arguments(library, size)) for library in (numpy, diffuse.numpy))
+    stream.fence()
+    for name in (NOTHING, *options["names"]):
+        function = call_table.CALLS.get(name, nothing)
+        theirs, ours = (partial(once, function, *side, stream) for side in (real, mine))
+        yield name, Pair(theirs, ours, partial(wrong, name, function, real, mine, stream))
 
-            def mine(function: Any = function, ours: Any = ours) -> None:
-                result = function(diffuse.numpy, ours)
-                if stream.window.held or stream.unreported:
-                    stream.fence()
-                del result
 
-            timed(mine, 2)
-            compiler.wait()
-            warm = options["warm"] if size < 1e6 else 3
-            cost = min([timed(theirs, 1) + timed(mine, 1) for _ in range(warm)])
-            rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
-            batch = max(1, int(options["budget"] / cost / rounds))
-            pairs = [(timed(theirs, batch), timed(mine, batch)) for _ in range(rounds)]
-            medians[name][str(size)] = [statistics.median(column) for column in zip(*pairs, strict=True)]
-    return {"seconds": medians}
+def warm(options: Measures) -> Measures:
+    """Medians of each call under NumPy and Diffuse, in turn in one process, which disturbs both alike."""
+    from diffuse.kernels.build.compiler import compiler
+
+    found: dict[str, list[float]] = {}
+    complaints: list[str] = []
+    for name, pair in pairs(options):
+        if said := pair.wrong():
+            complaints.append(said)
+            continue
+        compiler.wait()
+        cost, turns, end = math.inf, 0, time.perf_counter() + options["warm"]
+        while turns < 3 or turns < 200 and time.perf_counter() < end:
+            cost, turns = min(cost, timed(pair.theirs, 1) + timed(pair.ours, 1)), turns + 1
+        compiler.wait()
+        rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
+        batch = max(1, int(options["budget"] / cost / rounds))
+        samples = [(timed(pair.theirs, batch), timed(pair.ours, batch)) for _ in range(rounds)]
+        found[name] = [statistics.median(column) for column in zip(*samples, strict=True)]
+    around = min(found.pop(NOTHING))
+    net = {name: [max(seconds - around, SHORTEST) for seconds in both] for name, both in found.items()}
+    return {"seconds": net, "wrong": complaints}
+
+
+def cold(options: Measures) -> Measures:
+    """Seconds that the first calls take beyond as many later ones, and how many calls these were."""
+    from diffuse.kernels.build.compiler import compiler
+
+    found: dict[str, list[float]] = {}
+    for name, pair in pairs(options):
+        timed(pair.theirs, 1)
+        count = max(3, min(COLD_CALLS, int(options["budget"] / timed(pair.theirs, 1))))
+        try:
+            first = count * timed(pair.ours, count)
+        except Exception:
+            continue            # the warm run names it
+        compiler.wait()
+        found[name] = [first - count * timed(pair.ours, count), count]
+    return {"extra": found}
+
+
+def measured(mode: str, options: Measures, args: argparse.Namespace) -> Measures:
+    """Every size in a process of its own, which begins with an empty cache."""
+    found: Measures = {}
+    for size in args.sizes:
+        with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
+            found[str(size)] = child.ask(__file__, mode, {**options, "size": size},
+                                         machine.environment(args.threads, cache))
+        if "absent" in found[str(size)]:
+            raise SystemExit(f"calls: {found[str(size)]['absent']}")
+    return found
+
+
+def ratios(found: Measures) -> dict[str, float]:
+    """NumPy's time over Diffuse's, the worst call first."""
+    return dict(sorted(((name, theirs / ours) for name, (theirs, ours) in found["seconds"].items()),
+                       key=lambda item: item[1]))
 
 
 def text(result: Measures) -> str:
-    header = ("Diffuse / NumPy (NumPy's time)", *(f"{n:,} elements" for n in result["sizes"]))
-    rows = [[name, *(f"{table.ratio(ours / real)} ({table.seconds(real)})" for real, ours in found.values())]
-            for name, found in result["seconds"].items()]
-    shown = table.render("single calls, each waited for", header, rows)
-    return shown + "\n" + report.goal_table(result["goals"])
+    lines = []
+    if "warm" in result:
+        found = {int(size): measures for size, measures in result["warm"].items()}
+        names = list(dict.fromkeys(name for measures in found.values() for name in measures["seconds"]))
+        rows = [[name, *(cell(measures["seconds"].get(name)) for measures in found.values())]
+                for name in names]
+        header = ("NumPy / Diffuse (NumPy's time)", *(f"{size:,} elements" for size in found))
+        lines += [table.render(f"{len(names)} single calls, each waited for", header, rows)]
+        for size, measures in found.items():
+            worst = list(ratios(measures).items())[:WORST]
+            lines += [f"worst at {size:,}: " + ", ".join(f"{name} {r:.2f}" for name, r in worst)]
+            lines += [f"wrong at {size:,}: {said}" for said in measures["wrong"]]
+    if "cold" in result:
+        found = {int(size): measures["extra"] for size, measures in result["cold"].items()}
+        names = list(dict.fromkeys(name for measures in found.values() for name in measures))
+        rows = [[name, *(extra(measures.get(name)) for measures in found.values())] for name in names]
+        header = ("milliseconds more (calls)", *(f"{size:,} elements" for size in found))
+        lines += [table.render("single calls with an empty cache", header, rows)]
+    return "\n".join(lines) + "\n" + report.goal_table(result["goals"])
+
+
+def cell(pair: list[float] | None) -> str:
+    return "-" if pair is None else f"{table.ratio(pair[0] / pair[1])} ({table.seconds(pair[0])})"
+
+
+def extra(pair: list[float] | None) -> str:
+    return "-" if pair is None else f"{1e3 * pair[0]:.1f} ({pair[1]})"
 
 
 def goals(result: Measures) -> list[Measures]:
-    found = [(str(n), [row[str(n)][1] / row[str(n)][0] for row in result["seconds"].values()])
-             for n in result["sizes"]]
-    return [report.goal(f"times NumPy's cost, geometric mean at {n} elements", 1.0,
-                        statistics.geometric_mean(ratios), at_least=False) for n, ratios in found]
+    rows = []
+    for name, measures in result.get("warm", {}).items():
+        size, found = int(name), list(ratios(measures).values())
+        rows.append(report.goal(f"NumPy / Diffuse, geometric mean at {size:,}", MEANS.get(size, 1.0),
+                                statistics.geometric_mean(found) if found else None))
+        floor = FLOORS.get(size, 1.0)
+        rows.append(report.goal(f"calls below {floor} at {size:,}", 0, sum(r < floor for r in found),
+                                at_least=False))
+        rows.append(report.goal(f"wrong calls at {size:,}", 0, len(measures["wrong"]), at_least=False))
+    for name, measures in result.get("cold", {}).items():
+        most = max((seconds for seconds, _ in measures["extra"].values()), default=None)
+        rows.append(report.goal(f"seconds more with an empty cache, worst call at {int(name):,}", COLD_LIMIT,
+                                most, at_least=False))
+    return rows
 
 
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="cost of single calls")
     harness.options(parser)
+    parser.add_argument("--sizes", nargs="+", type=int, metavar="N",
+                        help="default " + " ".join(map(str, SIZES)))
+    parser.add_argument("--calls", nargs="+", choices=call_table.CALLS, metavar="NAME",
+                        default=list(call_table.CALLS), help="as the table has them, such as 'x + y'")
+    parser.add_argument("--cold", action="store_true", help="with an empty cache, instead of the warm table")
     args = parser.parse_args(argv)
+    args.sizes = args.sizes or (SIZES[:2] if args.quick else SIZES)
     machine.bind(args.threads)
-    options = {"sizes": SIZES[:2] if args.quick else SIZES, "warm": 2 if args.quick else 210,
-               "rounds": args.rounds, "budget": 0.001 if args.quick else 0.1}
-    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
-        found = child.ask(__file__, "both", options, machine.environment(args.threads, cache))
-    if "absent" in found:
-        raise SystemExit(f"calls: {found['absent']}")
-    result: Measures = {"bench": "calls", "sizes": options["sizes"], **found,
-                        "machine": machine.description(args.threads)}
+    mode = "cold" if args.cold else "warm"
+    options = {"names": args.calls, "rounds": args.rounds, "warm": 0.0 if args.quick else 0.3,
+               "budget": {"warm": 0.1, "cold": 2.0}[mode] / (100 if args.quick else 1)}
+    result: Measures = {"bench": "calls", "sizes": args.sizes, "machine": machine.description(args.threads),
+                        mode: measured(mode, options, args)}
     result["goals"] = goals(result)
     print(text(result))
     harness.keep(result, "calls", args.json)
 
 
-if __name__ == "__main__" and not child.answer({"both": both}):
+if __name__ == "__main__" and not child.answer({"warm": warm, "cold": cold}):
     main()

@@ -93,10 +93,34 @@ def test_vectorize() -> None:
 
 def test_calls(tmp_path: Path) -> None:
     result, table = bench("calls", tmp_path)
-    assert len(result["seconds"]) >= 40
-    for name, found in result["seconds"].items():
-        assert name in table and set(found) == {"100", "10000"} and min(map(min, found.values())) > 0
-    assert "geometric mean" in table
+    assert set(result["warm"]) == {"100", "10000"}
+    for size, found in result["warm"].items():
+        assert not found["wrong"] and len(found["seconds"]) >= 150
+        for name, both in found["seconds"].items():
+            assert name in table and min(both) > 0
+    assert "geometric mean at 100" in table and "worst at 10,000" in table
+
+
+def test_calls_with_an_empty_cache(tmp_path: Path) -> None:
+    result, table = bench("calls", tmp_path, "--cold", "--sizes", "20000", "--calls", "x + y", "sum", "x.T")
+    found = result["cold"]["20000"]["extra"]
+    assert set(found) == {"nothing", "x + y", "sum", "x.T"} and min(calls for _, calls in found.values()) >= 3
+    assert "seconds more with an empty cache, worst call at 20,000" in table
+
+
+def test_calls_names_what_is_wrong() -> None:
+    calls = importlib.import_module("calls")
+    wrong = [calls.wrong("named", lambda library, value: value, (None, one), (None, other), Waiting())
+             for one, other in ((1.0, 1.0), (1.0, 1.1), (1.0, 1), ([1.0], [1.0, 2.0]), (True, False))]
+    assert wrong == [None, *["named: another result than NumPy's"] * 4]
+    assert "ZeroDivisionError" in calls.wrong("named", lambda library, value: 1 / value, (None, 1), (None, 0),
+                                              Waiting())
+
+
+class Waiting:
+    """A stream with nothing to wait for."""
+
+    def fence(self) -> None: ...
 
 
 def test_compile(tmp_path: Path) -> None:
