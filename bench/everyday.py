@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
@@ -46,19 +47,22 @@ START, START_MEMORY = 60.0, 40.0
 
 
 def process(words: list[str], environment: dict[str, str]) -> Measures:
-    """Run Python on these words: wall-clock and processor seconds, peak memory, what it printed."""
-    start = time.perf_counter()
-    running = subprocess.Popen([sys.executable, *words], env=environment, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, text=True)
-    end = threading.Timer(PATIENCE, running.kill)
-    end.start()
-    assert running.stdout is not None
-    with running.stdout:
-        printed = running.stdout.read()
-    _, status, usage = os.wait4(running.pid, 0)
-    running.returncode = os.waitstatus_to_exitcode(status)
-    wall = time.perf_counter() - start
-    end.cancel()
+    """Run Python on these words: wall-clock and processor seconds, peak memory, what it printed.
+
+    It prints to a file, since a process of its own that outlives it would hold a pipe open.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        start = time.perf_counter()
+        running = subprocess.Popen([sys.executable, *words], env=environment, stdout=output,
+                                   stderr=subprocess.STDOUT, start_new_session=True)
+        end = threading.Timer(PATIENCE, os.killpg, (running.pid, signal.SIGKILL))
+        end.start()
+        _, status, usage = os.wait4(running.pid, 0)
+        wall = time.perf_counter() - start
+        end.cancel()
+        running.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        printed = output.read()
     found = {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "peak": usage.ru_maxrss * 1024}
     if running.returncode:
         why = f"no end in {PATIENCE} s" if wall > PATIENCE else f"status {running.returncode}"
@@ -204,7 +208,7 @@ def text(result: Measures) -> str:
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="ordinary programs as whole processes")
     harness.options(parser)
-    parser.set_defaults(rounds=5)
+    parser.set_defaults(rounds=3)
     parser.add_argument("--programs", nargs="+", choices=PROGRAMS, default=PROGRAMS, metavar="NAME",
                         help="of " + ", ".join(PROGRAMS))
     parser.add_argument("--sizes", nargs="+", choices=("tiny", *SIZES), default=SIZES, metavar="SIZE",
