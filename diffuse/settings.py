@@ -92,7 +92,10 @@ FOLDER = Rule("a folder", lambda value: os.path.expanduser(os.fspath(value)))
 
 
 def _cache_folder() -> str:
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    home = os.path.expanduser("~")
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(home, ".cache")
+    if not os.path.isabs(base):  # this user has no home: a folder that is the user's alone
+        return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"diffuse-{os.getuid()}")
     return os.path.join(base, "diffuse")
 
 

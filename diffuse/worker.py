@@ -1,9 +1,10 @@
-"""The one thread that calls LLVM.
+"""One thread for what no interrupt may cut in two: Numba with the LLVM that it brings, and native threads.
 
 An interrupt may be raised in the main thread between any two steps of Python, so also inside llvmlite's lock,
 which is then held for ever, or between the making of an object of LLVM's and the note of who owns it.  None
-is raised in another thread.  So every call into llvmlite is made in one thread of its own, and every object
-of llvmlite's lives and ends there: what `call` returns are numbers, bytes and text.
+is raised in another thread.  So every call into llvmlite that the program needs is made in one thread of its
+own, and every object of llvmlite's lives and ends there: what `call` returns are numbers, bytes and text.
+(Kernels are compiled by a process of their own, see service/.)
 
 Whoever waits here waits for a plain lock, which an interrupt leaves as it is: Python's conditions, events,
 futures and thread pools hold locks of their own while Python code runs, and have the same fault.
@@ -52,14 +53,13 @@ class Job:
         for lock in self._waiting:
             lock.release()
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Until the job is done, but no longer than that; says whether it is."""
+    def wait(self) -> None:
+        """Until the job is done."""
         lock = _thread.allocate_lock()
         lock.acquire()
         self._waiting.append(lock)
         if not self.finished:  # or it might have looked at `_waiting` before
-            lock.acquire(timeout=-1 if seconds is None else seconds)
-        return self.finished
+            lock.acquire()
 
 
 def _strip(error: BaseException) -> None:
@@ -71,24 +71,22 @@ def _strip(error: BaseException) -> None:
 
 
 class Worker:
-    """A thread and two queues: jobs that somebody waits for go before those that nobody does."""
+    """A thread and its queue."""
 
     def __init__(self) -> None:
         self.reset()
 
     def reset(self) -> None:
         """Begin without thread and jobs; also in a forked child, where the thread does not exist."""
-        self._urgent: deque[Job] = deque()
-        self._later: deque[Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._nudges: SimpleQueue[None] = SimpleQueue()
-        """One for each job, or more: a nudge has the worker look at both queues until they are empty."""
+        """One for each job, or more: a nudge has the worker look at the queue until it is empty."""
         self._alive = _thread.allocate_lock()
         """Held by the thread: a second one ends at once."""
         self._working: Any = threading.RLock()
         """Held while a job runs.  It knows who holds it, wherever an interrupt came."""
         self._busy = False
         self._thread = 0
-        self._ending = False
 
     def call(self, function: Callable[..., T], *arguments: Any) -> T:
         """Run a function in the worker and return its result.  An interrupt ends the waiting, and takes back
@@ -96,10 +94,10 @@ class Worker:
         if _thread.get_ident() == self._thread:
             return function(*arguments)
         if sys.is_finalizing():
-            raise RuntimeError("the program has ended: nothing is compiled any more")
+            raise RuntimeError("the program has ended: nothing is translated any more")
         job = Job(function, arguments)
         try:
-            self._urgent.append(job)
+            self._jobs.append(job)
             self._nudge()
             job.wait()
         except BaseException:
@@ -112,22 +110,6 @@ class Worker:
                 job.error = None
         result: T = job.result
         return result
-
-    def post(self, function: Callable[..., Any], *arguments: Any) -> Job | None:
-        """Have a function run in the worker when it is free; None when the program is ending."""
-        if self._ending:
-            return None
-        job = Job(function, arguments)
-        self._later.append(job)
-        self._nudge()
-        return job
-
-    def wait(self, job: Job, seconds: float | None = None) -> bool:
-        """Until a posted job is done, but no longer than that; says whether it is."""
-        if job.finished or _thread.get_ident() == self._thread or sys.is_finalizing():
-            return job.finished
-        self._nudge()  # an interrupt may have come between the job and its nudge
-        return job.wait(seconds)
 
     def _nudge(self) -> None:
         if not self._alive.locked():
@@ -143,32 +125,24 @@ class Worker:
             self._busy = False
             self._nudges.get()
             self._busy = True
-            while self._urgent or self._later:
+            while self._jobs:
                 with self._working:
-                    if self._urgent:
-                        _undisturbed(self._urgent.popleft())
-                    else:
-                        self._later.popleft().run()
+                    _undisturbed(self._jobs.popleft())
 
     def settle(self) -> None:
-        """At the program's end, before LLVM's own destructors run: every job to its end, and no more."""
-        self._ending = True
+        """At the program's end, before LLVM's own destructors run: what is being run, to its end."""
         interrupt: BaseException | None = None
-        while self._alive.locked() and (last := self._last()) is not None:
+        while self._alive.locked() and (self._jobs or self._busy):
+            job = Job(_nothing, ())
+            self._jobs.append(job)
+            self._nudges.put(None)
             try:
-                self.wait(last)
+                job.wait()
+                break
             except KeyboardInterrupt as error:
                 interrupt = error
         if interrupt is not None:
             raise interrupt
-
-    def _last(self) -> Job | None:
-        """A job that ends after all there are now; None when the worker has nothing to do."""
-        if not (self._urgent or self._later or self._busy):
-            return None
-        job = Job(_nothing, ())
-        self._later.append(job)
-        return job
 
     def pause(self) -> None:
         """Before a fork: when the job in hand is done, none begins until `resume`; LLVM's locks are free."""
@@ -203,7 +177,7 @@ def _nothing() -> None:
 
 
 worker = Worker()
-call, post, wait = worker.call, worker.post, worker.wait
+call = worker.call
 
 
 def shielded(function: Callable[[], None]) -> None:

@@ -32,12 +32,12 @@ def make(name: str, points: int | None = None) -> Runtime:
 
 def prepare(name: str) -> Callable[[], None] | None:
     """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
-    the program's first line; slow work for the background is returned."""
+    the program's first line.  What is returned has compiled beside the program what the runtime will need."""
     if name == "legate":
         from diffuse.runtime.legate import ranks
 
         ranks.settle_in_early()
-    return _threads if name == "local" else None
+    return _compile_threads if name == "local" else None
 
 
 def start(name: str) -> None:
@@ -49,8 +49,8 @@ def start(name: str) -> None:
         prepare.start()
 
 
-def _threads() -> None:
-    """Compile the thread pool."""
+def _compile_threads() -> None:
+    """Have the thread pool compiled."""
     from diffuse.runtime.local import pool
 
-    pool.entry()
+    pool.prepare()

@@ -97,6 +97,10 @@ class Divisible(Kernel, Protocol):
         """The smaller points; None where only whole points make sense."""
         ...
 
+    def arrived(self) -> bool:
+        """Is there machine code by now?"""
+        ...
+
 
 class Instance(Protocol):
     """The memory of one store."""

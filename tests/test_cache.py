@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.kernels.build.cache import Cache
+from diffuse.service.cache import Cache
 
 CONTENT = bytes(range(256)) * 20
 
@@ -54,13 +54,14 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache(tmp_path: Path) -> None:
 
 
 def test_a_failing_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(handle: int) -> None:
+    def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     cache = Cache(tmp_path)
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "replace", full)
     assert not cache.put("k", CONTENT)
     assert list(tmp_path.iterdir()) == []
+    assert cache.trouble == "No space left on device"
 
 
 def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
@@ -90,9 +91,46 @@ def test_clear_removes_entries_and_nothing_else(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir()] == ["other"]
 
 
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_an_entry_that_others_may_write_to_is_none(tmp_path: Path, mode: int) -> None:
+    cache = Cache(tmp_path)
+    cache.put("k", CONTENT)
+    assert cache.path("k").stat().st_mode & 0o777 == 0o600
+    cache.path("k").chmod(mode)
+    assert cache.get("k") is None and cache.path("k").exists()
+    assert cache.put("k", CONTENT) and cache.get("k") == CONTENT
+
+
+@pytest.mark.parametrize("owner, trusted", [(os.geteuid(), True), (0, True), (65534, False)])
+def test_an_entry_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int,
+                                          trusted: bool) -> None:
+    def owned(handle: int) -> os.stat_result:
+        found = real(handle)
+        return os.stat_result((*found[:4], owner, *found[5:]))
+
+    cache, real = Cache(tmp_path), os.fstat
+    cache.put("k", CONTENT)
+    monkeypatch.setattr(os, "fstat", owned)
+    assert (cache.get("k") == CONTENT) is trusted
+
+
+def test_an_entry_under_another_key_is_none(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.put("k", CONTENT)
+    os.rename(cache.path("k"), cache.path("other"))
+    assert cache.get("other") is None
+
+
+def test_what_is_no_file_is_no_entry(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    os.mkfifo(cache.path("pipe"))
+    cache.path("folder").mkdir()
+    assert cache.get("pipe") is None and cache.get("folder") is None
+
+
 WRITER = """
 import sys
-from diffuse.kernels.build.cache import Cache
+from diffuse.service.cache import Cache
 cache, wrong = Cache(sys.argv[1], limit=40_000), 0
 for i in range(150):
     key = f"k{i % 7}"

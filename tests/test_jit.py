@@ -16,10 +16,11 @@ from diffuse import settings
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import jit
+from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.targets.host import host
+from diffuse.service import code
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +72,7 @@ def test_a_damaged_entry_is_compiled_again_and_mended(folder: Path) -> None:
 
 def test_object_code_of_another_body_is_compiled_again() -> None:
     body = plus(1.0)
-    jit.disk().put(jit.key_of(body), jit.object_code(Body((Space(0, (-1,)),), (), (), ())))
+    code.disk().put(jit.key_of(body), codegen.object_code(Body((Space(0, (-1,)),), (), (), ())))
     assert works(jit.compile(body), 1.0)
 
 
@@ -120,5 +121,5 @@ def test_an_operation_without_a_rule_is_refused() -> None:
 
 
 def test_the_target_is_named() -> None:
-    assert host().cpu in jit.target_name()
+    assert host().cpu in codegen.target_name()
     assert os.uname().machine in host().triple

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import jit
+from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.ops.rules import RULES
 from diffuse.kernels.meaning.reduce import definition
@@ -57,7 +57,7 @@ def run(body: Body, extents: Sequence[int], arrays: Sequence[Array], points: int
 
 def native(body: Body) -> jit.Native:
     if body not in _natives:
-        _natives[body] = jit.link(body, jit.object_code(body))
+        _natives[body] = jit.link(body, codegen.object_code(body))
     return _natives[body]
 
 

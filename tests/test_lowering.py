@@ -17,7 +17,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.body.operations import EXPONENTS, identity
-from diffuse.kernels.build import jit
+from diffuse.kernels.build import codegen, jit
 from diffuse.kernels.llvm import nest
 from diffuse.kernels.llvm.code import COMPONENT, Code, Module
 from diffuse.kernels.llvm.ops.integers import COMPARISONS
@@ -294,12 +294,12 @@ def test_orderings_of_quiet_nan_are_silent_on_every_machine(machine: str, dtype:
         pytest.skip("no conversions of float16")
     if not runs(machine):
         pytest.skip(f"this processor has no {machine}")
-    jit.prepare()  # as the machine that it is, with the library that others need
-    monkeypatch.setattr(jit, "host", lambda: target)
+    codegen.machine()  # as the machine that it is, with the library that others need
+    monkeypatch.setattr(codegen, "host", lambda: target)
     of = {o: (0, 2, 3) if o == "clip" else (0, 1) for o in ORDERINGS}
     results = ["bool" if o in COMPARISONS else dtype for o in ORDERINGS]
     kernel = body(results, (dtype,) * 4, [(o, r, of[o]) for o, r in zip(ORDERINGS, results, strict=True)])
-    native = jit.link(kernel, jit.object_code(kernel))
+    native = jit.link(kernel, codegen.object_code(kernel))
     libm = ctypes.CDLL("libm.so.6")
     for signal in (False, True):
         line = np.array([0.0, -0.0, np.nan, -np.nan, np.inf, -np.inf, 1.0, -1.0], dtype)

@@ -21,20 +21,34 @@ def profile(frame, event, argument):
         seen.setdefault((code.co_filename, code.co_name), len(seen))
 
 import diffuse
+from diffuse.service import client
+client.BOOT = client.BOOT.replace("import sys", COMPILING)
 import diffuse.numpy as np
-from diffuse import worker
 
 x, y = np.arange(100_000.0), np.ones(100_000)
 diffuse.fence()
-worker.call(lambda: sys.setprofile(profile))
 sys.setprofile(profile)
 z = np.add(x, y)
 diffuse.fence()
 sys.setprofile(None)
-worker.call(lambda: sys.setprofile(None))
 for (path, name), _ in sorted(seen.items(), key=lambda item: item[1]):
     if Path(path).is_file():
         print(Path(path).resolve(), name)
+        if name == "compile":
+            print(Path(sys.argv[1]).read_text(), end="")
+"""
+
+COMPILING = """
+    import sys
+    from pathlib import Path
+    seen = set()
+    def profile(frame, event, argument):
+        if event == "call" and frame.f_code not in seen:
+            seen.add(frame.f_code)
+            if Path(frame.f_code.co_filename).is_file():
+                with open({notes!r}, "a") as notes:
+                    print(Path(frame.f_code.co_filename).resolve(), frame.f_code.co_name, file=notes)
+    sys.setprofile(profile)
 """
 
 
@@ -53,7 +67,9 @@ def test_every_station_is_a_function_of_its_file() -> None:
 def test_an_addition_passes_the_stations_in_their_order(tmp_path: Path) -> None:
     environment = {"PATH": "/usr/bin:/bin", "DIFFUSE_CACHE_DIR": str(tmp_path), "PYTHONPATH": str(ROOT),
                    "DIFFUSE_COMPILE": "wait", "DIFFUSE_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, "-c", FOLLOWED], capture_output=True, text=True, timeout=120,
+    notes = str(tmp_path / "notes")
+    program = f"COMPILING = {COMPILING.format(notes=notes).strip()!r}\n{FOLLOWED}"
+    done = subprocess.run([sys.executable, "-c", program, notes], capture_output=True, text=True, timeout=120,
                           cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr
     called = [tuple(line.rsplit(" ", 1)) for line in done.stdout.splitlines()]

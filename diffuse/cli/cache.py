@@ -14,7 +14,7 @@ from diffuse.cli.info import sized, stored
 
 def listed() -> list[dict[str, Any]]:
     """Every kernel on disk, the latest used first."""
-    from diffuse.kernels.build.cache import SUFFIX
+    from diffuse.service.cache import SUFFIX
 
     folder = stored().folder
     found = [(path, path.stat()) for path in folder.glob("*" + SUFFIX)] if folder.is_dir() else []

@@ -13,7 +13,7 @@ import click
 from diffuse import settings
 
 if TYPE_CHECKING:
-    from diffuse.kernels.build.cache import Cache
+    from diffuse.service.cache import Cache
 
 
 def gathered() -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _can(refusal: str | None) -> str:
 
 def stored() -> Cache:
     """The cache that programs use."""
-    from diffuse.kernels.build.cache import Cache
+    from diffuse.service.cache import Cache
 
     return Cache(settings.config.cache_dir, settings.config.cache_size)
 

@@ -13,9 +13,11 @@ from diffuse.ir.view import shown
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
 from diffuse.kernels.build.compiler import compiler
+from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.service.client import Unavailable
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair
@@ -294,13 +296,15 @@ class Forwarder:
     def _with_partner(self, group: Group) -> bool:
         """Launch a group and its successor as one pass, if nobody else reads what the first one writes."""
         closed, stores = self.window.closed, self.stores
-        if not closed or group.opaque or stores.lost or not stores.runtime.pipelines:
+        if not closed or group.opaque or stores.lost:
             return False
         if closed[0].domain != group.domain or volume(group.domain) <= 1 or closed[0].opaque:
             return False
         replay = self._planned(group)
         plan = replay.plan
         if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
+            return False
+        if not stores.runtime.pipelines:
             return False
         made = {group.recorded[t].stores[k] for t, k in plan.stored}
         if not made.isdisjoint(stores.alive):
@@ -329,6 +333,10 @@ class Forwarder:
         shape = pair(upper, one.tasks, lower, two.tasks)
         if shape is None:
             return False
+        try:
+            driver = pipeline.driver()
+        except Unavailable:
+            return False
         self._begins((one, two))
         scratch: list[Instance] = []
         addressed = stores.runtime.addressed
@@ -355,8 +363,9 @@ class Forwarder:
         touched = [stores.instances[store] for store in (*one.slots, *two.slots) if store in stores.instances]
         if not addressed:
             found, instances = self._joined(upper, one, lower, two, inner)
-        self._launch(Launch(Pair(), values, second.points, (upper.kernel, lower.kernel, *touched, *scratch),
-                            found, instances, first.work + second.work), scratch)
+        keep = upper.kernel, lower.kernel, *touched, *scratch
+        self._launch(Launch(Pair(driver), values, second.points, keep, found, instances,
+                            first.work + second.work), scratch)
         return True
 
     def _joined(self, first: Plan, one: Group, second: Plan, two: Group, inner: set[int]

@@ -238,8 +238,8 @@ class Pair:
 
     __slots__ = ("native",)
 
-    def __init__(self) -> None:
-        self.native = pipeline.driver()
+    def __init__(self, native: pipeline.Driver) -> None:
+        self.native = native
 
     def pack(self, values: Any) -> Any:
         return values

@@ -1,28 +1,18 @@
-"""Load in the background what every program needs: LLVM, and the code of the pool and the row driver."""
+"""Start the compiling process early where a program will need it: where nothing is kept on disk yet."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
-
-from diffuse import worker
 from diffuse.runtime import prepare
+from diffuse.service import code
+from diffuse.service.client import Unavailable
 from diffuse.settings import config
 
 
 def start() -> None:
-    """Warm up in the background, once."""
-    slow = prepare(config.runtime)
-    if slow is not None and config.compile != "off":
-        worker.post(lambda: _run(slow))
-
-
-def _run(slow: Callable[[], None]) -> None:
-    # whatever fails here fails again, and is reported, where it is needed
-    with suppress(Exception):
-        slow()
-        from diffuse.kernels.build import jit
-        from diffuse.kernels.llvm import pipeline
-
-        jit.prepare()
-        pipeline.driver()
+    """Prepare for the runtime; with an empty cache, have compiled what every program needs."""
+    common = prepare(config.runtime)
+    if common is not None and config.compile != "off" and code.disk().empty():
+        try:
+            common()
+        except Unavailable:  # of which the program was warned
+            pass

@@ -1,4 +1,4 @@
-"""When a kernel gets compiled: in the background while the program runs interpreted, at once, or never.
+"""When a kernel gets compiled: beside the program while that runs interpreted, at once, or never.
 
 A `Kernel` can always run: through `native` once machine code is there, through its interpreted meaning
 until then.  Both take the same values and give the same bits.
@@ -15,11 +15,13 @@ import warnings
 import weakref
 from typing import Any
 
-from diffuse import settings, worker
+from diffuse import settings
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.abi import Division
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.build import jit
 from diffuse.observe.floaterrors import KINDS
+from diffuse.service.client import Unavailable
 
 MOST = 4096
 """Kernels that are kept for the next plan with the same body.  A plan keeps its own."""
@@ -31,7 +33,7 @@ FLAGS = {kind.words: flag for flag, kind in KINDS.items()}
 class Kernel:
     """The code of one body."""
 
-    __slots__ = ("body", "native", "layout", "failed", "job", "__weakref__")
+    __slots__ = ("body", "native", "layout", "failed", "compilation", "__weakref__")
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -39,8 +41,7 @@ class Kernel:
         """Address and finish address, once compiled."""
         self.layout: struct.Struct = abi.layout(body)
         self.failed = False
-        self.job: worker.Job | None = None
-        """Its compilation, once that was left to the background."""
+        self.compilation = jit.Compilation(body)
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*values)
@@ -53,24 +54,33 @@ class Kernel:
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
         """Smaller points, while machine code is on its way; None where only whole points make sense."""
-        return abi.divide(self.body, values) if self.job is not None and not self.failed else None
+        return abi.divide(self.body, values) if self.compilation.asked and not self.failed else None
+
+    def arrived(self) -> bool:
+        """Is machine code there by now?"""
+        self.advance(0.0)
+        return self.native is not None
 
     def finish(self, values: tuple[Any, ...]) -> None:
         from diffuse.kernels.meaning import interpret
 
         interpret.finish(self.body, values, _collector())
 
-    def wait(self, seconds: float | None) -> None:
-        """Until machine code is there, but no longer than that (None: however long it takes)."""
-        if self.job is not None:
-            worker.wait(self.job, seconds)
+    def advance(self, seconds: float | None) -> None:
+        """Load machine code from the disk, or have it made beside the program; where that was done before,
+        load it if it comes within so many seconds (None: however long it takes).
 
-    def compile(self) -> None:
-        """Make machine code; a failure leaves the interpreter in charge, with one warning."""
-        from diffuse.kernels.build import jit
-
+        A failure leaves the interpreter in charge, with one warning.
+        """
+        if self.native is not None or self.failed:
+            return
         try:
-            self.native = jit.compile(self.body)
+            if not self.compilation.asked:
+                self.native = self.compilation.compile()
+            if self.native is None and (seconds != 0 or self.compilation.asked):
+                self.native = self.compilation.look(seconds)
+        except Unavailable:  # of which the program was warned
+            self.failed = True
         except Exception as error:
             self.failed = True
             first = traceback.format_exception_only(error)[-1].strip()
@@ -78,6 +88,11 @@ class Kernel:
             warnings.warn(f"a kernel of {size} operations did not compile ({first}); "
                           "it runs interpreted, with the same results",
                           RuntimeWarning, stacklevel=2)
+
+    def wait(self, seconds: float | None) -> None:
+        """Until the machine code that was asked for is there, but no longer than that."""
+        if self.compilation.asked:
+            self.advance(seconds)
 
 
 def _collector() -> Any:
@@ -112,19 +127,11 @@ class Compiler:
         return found
 
     def request(self, kernel: Kernel) -> None:
-        """Have a kernel's machine code made, if it has none, as the setting `compile` says."""
-        from diffuse.kernels.build import jit
-
+        """Have a kernel's machine code made, if it has none, as the setting `compile` says; load it, if it is
+        there."""
         how = settings.config.compile
-        if kernel.native is not None or kernel.failed or how == "off" or sys.is_finalizing():
-            return
-        if kernel.job is None:
-            if how == "wait" or jit.cached(kernel.body):
-                kernel.compile()
-            else:
-                kernel.job = worker.post(kernel.compile)
-        elif how == "wait":
-            worker.wait(kernel.job)
+        if how != "off" and not sys.is_finalizing():
+            kernel.advance(None if how == "wait" else 0.0)
 
     def wait(self) -> None:
         """Until every compilation that was started has ended."""
@@ -138,11 +145,10 @@ class Compiler:
             self.kernels.clear()
 
     def after_fork(self) -> None:
-        """A forked child has a worker of its own: what the other was to do is started again on demand."""
+        """A forked child has a compiling process of its own, which it asks on demand."""
         self._lock = threading.Lock()
         for kernel in list(self._all):
-            if kernel.native is None:
-                kernel.job = None
+            kernel.compilation.asked = False
 
 
 compiler = Compiler()

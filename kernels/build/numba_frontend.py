@@ -3,8 +3,8 @@
 Numba infers types and writes LLVM IR; its machine code is not used.  Everything that the function calls is
 inlined.  No pass may execute conditionally what was conditional before: a guarded division raises no flag.
 
-Numba is imported when the first function is translated, in the thread that owns LLVM (worker.py), where all
-its objects stay.
+Numba is imported when the first function is translated, and with it LLVM, which a program that has none never
+loads.  Both are called by one thread (worker.py), where all their objects stay.
 """
 
 from __future__ import annotations
@@ -125,9 +125,9 @@ def _inlined(text: str) -> str:
     """The definition of `ENTRY` with all that it calls inlined."""
     import llvmlite.binding as llvm
 
-    from diffuse.kernels.build import jit
+    from diffuse.kernels.build import codegen
 
-    machine = jit.machine()
+    machine = codegen.machine()
     text = re.sub(r"^attributes (#\d+) = \{[^}]*\}", r"attributes \1 = { alwaysinline }", text, flags=re.M)
     text = re.sub(r"\bn[su]w ", "", text)  # integers wrap around, where Numba promises that none does
     module = llvm.parse_assembly(_powers(text))

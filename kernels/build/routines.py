@@ -12,6 +12,7 @@ import ctypes.util
 import warnings
 from collections.abc import Sequence
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array
 from diffuse.memory import address
 from diffuse.observe.floaterrors import KINDS, STATUS
+from diffuse.service.client import Unavailable
 
 
 def body(name: str, dtypes: Sequence[str], result: str) -> Body:
@@ -75,6 +77,23 @@ class Routine(Compiled):
         self(*whole, out=out)
 
 
+class Interpreted:
+    """An operation that is not compiled and not NumPy's: its body runs interpreted, on any shapes."""
+
+    def __init__(self, source: Body) -> None:
+        # by name, as the interpreter imports this module
+        self.point = import_module("diffuse.kernels.meaning.interpret").point
+        self.source = source
+
+    def __call__(self, *inputs: Array, out: Array) -> None:
+        arrays = [np.ascontiguousarray(np.broadcast_to(a, out.shape)) for a in inputs]
+        target = np.empty(out.shape, out.dtype)
+        n = out.size
+        words = [word for a in (*arrays, target) for word in (address(a), a.itemsize)]
+        self.point(self.source, [1, n, n, *words], 0)
+        np.copyto(out, target)
+
+
 _built: dict[tuple[str, tuple[str, ...], str], Any] = {}
 
 
@@ -95,11 +114,13 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
-        if operations.find(name).body is not None:  # not NumPy's
-            raise
-        warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last place "
-                      f"from compiled code: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
-        return functions.function(name)
+        if not isinstance(error, Unavailable):  # of which the program was warned
+            warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
+                          f"place from compiled code: {type(error).__name__}: {error}", RuntimeWarning,
+                          stacklevel=2)
+        if operations.find(name).body is None:
+            return functions.function(name)
+        return Interpreted(body(name, dtypes, result))
 
 
 class Flags:

@@ -16,9 +16,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from diffuse import worker
-from diffuse.kernels.build import jit
-from diffuse.service import loader
+from diffuse.service import code
 
 FIELDS = ("points", "first", "second", "words_first", "words_second", "at_first", "at_second", "chunk",
           "reach", "low", "high", "rows_first", "tile", "rows_second", "scratch", "scratch_bytes", "below",
@@ -46,18 +44,9 @@ class Driver(NamedTuple):
 
 @cache
 def driver() -> Driver:
-    """The driver, compiled once a process."""
-    return worker.call(_driver)
-
-
-@cache
-def _driver() -> Driver:
-    import llvmlite.binding as llvm
-
-    machine = jit.machine()
-    module = llvm.parse_assembly(text())
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    found = loader.load(machine.emit_object(module), ("drive", "finish"))
+    """The driver, loaded once a process."""
+    source = text()
+    found = code.fetch(code.text_key(source), ("drive", "finish"), code.TEXT, lambda: source)
     return Driver(found.addresses["drive"], found.addresses["finish"], found)
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
-from diffuse import worker
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets import vectormath
 
@@ -65,10 +64,6 @@ class Host:
 @cache
 def host() -> Host:
     """Look at this machine, once."""
-    return worker.call(_look)
-
-
-def _look() -> Host:
     import llvmlite.binding as llvm
 
     features = llvm.get_host_cpu_features()

@@ -1,7 +1,7 @@
 """A pool of native threads, which runs launches (kernel, parameter block, points) in submission order.
 
-The threads, the queue and the waiting are LLVM IR text (`native`), compiled once per process: no C compiler
-is needed, and no thread of the pool ever touches Python or its lock.
+The threads, the queue and the waiting are LLVM IR text (`native`), compiled like kernels and kept with them:
+no C compiler is needed, and no thread of the pool ever touches Python or its lock.
 
 One word, the *ticket*, orders everything: its high bits are the number of the running launch (and so of the
 launches that have ended), its low bits the next unclaimed point of it.  A point is claimed by one
@@ -25,7 +25,7 @@ from typing import Any
 from diffuse import worker
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
-from diffuse.service import loader
+from diffuse.service import code
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Synchronous signals, which a thread raises itself."""
@@ -35,28 +35,15 @@ SLICE = 50_000_000
 
 
 def loaded(text: str, names: Sequence[str]) -> Mapping[str, int]:
-    """Compile LLVM IR and return the addresses of these functions.  The code is never unloaded: threads may
-    execute it until the process ends."""
-    found = loader.load(_object_code(text), names)
+    """The addresses of these functions of LLVM IR.  The code is never unloaded: threads may execute it until
+    the process ends."""
+    found = code.fetch(code.text_key(text), names, code.TEXT, lambda: text)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
     return found.addresses
 
 
-def _object_code(text: str) -> bytes:
-    import llvmlite.binding as llvm
-
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    module = llvm.parse_assembly(text)
-    module.verify()
-    # Unoptimised is a few nanoseconds a launch slower, and compiled three times sooner.
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
-    module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    return bytes(machine.emit_object(module))
-
-
 class Entry:
-    """The compiled entry points of the pool's machine code."""
+    """The entry points of the pool's machine code."""
 
     def __init__(self, portable: bool = False) -> None:
         found = loaded(native.text(portable), ("submit", "wait", "stop", "empty", "pauses", "worker"))
@@ -77,13 +64,15 @@ class Entry:
 
 @cache
 def entry(portable: bool = False) -> Entry:
-    """The entry points, compiled once a process; a second caller waits for the first."""
-    return worker.call(_entry, portable)
-
-
-@cache
-def _entry(portable: bool = False) -> Entry:
+    """The entry points, loaded once a process; `Unavailable` where nobody can compile them."""
     return Entry(portable)
+
+
+def prepare() -> None:
+    """Have the entry points compiled beside the program, if they are not on the disk."""
+    text = native.text()
+    if not code.cached(key := code.text_key(text)):
+        code.ask(key, code.TEXT, lambda: text)
 
 
 class Threads:
@@ -105,7 +94,7 @@ class Threads:
 
     @property
     def entry(self) -> Entry:
-        """The entry points, compiled at the first launch: a program may never need them."""
+        """The entry points, loaded at the first launch: a program may never need them."""
         return entry(self.portable)
 
     def field(self, kind: Any, name: str) -> Any:
@@ -209,8 +198,9 @@ class Pool:
 
     def start(self) -> None:
         """Create the threads now instead of at the first launch."""
-        self._submit = self.threads.entry.submit
-        self.threads.start()
+        if self._submit is None or not self.threads.started:
+            self._submit = self.threads.entry.submit
+            self.threads.start()
 
     def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
         """Queue a launch and return its number, counted from 1.

@@ -22,6 +22,7 @@ from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import MAPPED, Allocator, MemoryBlock, Usage
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import attached
+from diffuse.service.client import Unavailable
 
 
 class Lease:
@@ -89,7 +90,7 @@ class Local:
     """
 
     name = "local"
-    addressed = host_sees = pipelines = True
+    addressed = host_sees = True
     code = CodeUse.PREFERRED
     ranks = 1
     exchange = None
@@ -109,6 +110,15 @@ class Local:
         """How many launches were interpreted and how many host functions called."""
         self._unfinished = -1
         """The mark at which the last of these began; -1 once it has ended."""
+
+    @property
+    def pipelines(self) -> bool:
+        """Yes, but where the thread pool cannot be had: such a pass runs on its threads only."""
+        try:
+            self._pool.start()
+        except Unavailable:
+            return False
+        return True
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)
@@ -137,12 +147,16 @@ class Local:
         native = kernel.native
         if native is None:
             self._interpret(launch)
-        else:
-            # a single point combines its own reductions
-            finish = native.finish if points > 1 else 0
+            return
+        # a single point combines its own reductions
+        finish = native.finish if points > 1 else 0
+        try:
             sequence = self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
-            if work:
-                self._ahead.add(sequence, work)
+        except Unavailable:  # the kernel's machine code is here, that of the thread pool is not
+            self._interpret(launch)
+            return
+        if work:
+            self._ahead.add(sequence, work)
 
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch; if its machine code is ready before the end, that runs the rest."""
@@ -158,12 +172,13 @@ class Local:
 
     def _by_points(self, launch: Launch) -> None:
         kernel, values, points, *_ = launch
-        division = kernel.divide(values) if isinstance(kernel, Divisible) else None
+        divisible = kernel if isinstance(kernel, Divisible) and kernel.native is None else None
+        division = None if divisible is None else divisible.divide(values)
         if division is not None:
             values, points = division.values, division.points
         with np.errstate(all="call", call=self._note):
             for p in range(points):
-                if division is not None and kernel.native is not None:
+                if division is not None and divisible is not None and divisible.arrived():
                     self.launch(launch._replace(values=division.rest(p)))
                     return
                 kernel.point(values, p)

@@ -1,7 +1,13 @@
 """Compiled code on disk, by content: from a key to the object code that was kept under it, or nothing.
 
-An entry is its SHA-256 followed by its bytes, so a truncated or altered one is recognised and costs a
-recompile.  It is written to a temporary file, synced and renamed, so processes share a folder without locks.
+An entry is a SHA-256 of its key and its bytes, followed by the bytes, so a truncated, altered or renamed one
+is recognised and costs a recompile.  It is written to a temporary file and renamed, so processes share a
+folder without locks.  It is not synced, which takes longer than to compile: what a crash of the machine
+leaves of it is recognised like any other damage.
+
+Entries are code that runs in this process.  So they are written for their owner alone, and an entry that
+another user owns or may write to is none; root may do so anyway.
+
 Nothing here is an error to the program: a folder that cannot be read or written is a cache that never hits.
 """
 
@@ -9,10 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
+import stat
 import threading
 import time
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 
 SUFFIX = ".kernel"
@@ -23,11 +30,17 @@ STALE = 3600.0
 """Seconds after which a temporary file is taken for abandoned."""
 
 
+_numbers = count()
+"""Of temporary files."""
+
+
 class Cache:
     """The entries of one folder, at most `limit` bytes of them; the least recently used go first."""
 
     def __init__(self, folder: str | os.PathLike[str], limit: int | None = 512 << 20) -> None:
         self.folder, self.limit = Path(folder), limit
+        self.trouble = ""
+        """Why the last `put` failed, unless an entry of that size is not to be kept."""
         self._size: int | None = None
         self._lock = threading.Lock()
 
@@ -35,31 +48,46 @@ class Cache:
         return self.folder / (key + SUFFIX)
 
     def get(self, key: str) -> bytes | None:
-        """The bytes kept under a key, if they are there and whole."""
+        """The bytes kept under a key, if they are there, whole, and this user's."""
         path = self.path(key)
-        try:
-            entry = path.read_bytes()
-        except OSError:
+        entry = _read(path)
+        if entry is None:
             return None
         content = entry[DIGEST:]
-        if len(entry) <= DIGEST or sha256(content).digest() != entry[:DIGEST]:
-            with contextlib.suppress(OSError):
-                path.unlink()
+        if len(entry) <= DIGEST or _digest(key, content) != entry[:DIGEST]:
+            self.drop(key)
             return None
         with contextlib.suppress(OSError):  # note the use, for the sake of `_evict`
             if time.time() - path.stat().st_mtime > FRESH:
                 os.utime(path)
         return content
 
-    def put(self, key: str, content: bytes) -> bool:
-        """Keep bytes under a key; says whether that worked."""
-        entry = sha256(content).digest() + content
-        if self.limit is not None and len(entry) > self.limit:
-            return False
+    def drop(self, key: str) -> None:
+        """Remove an entry."""
+        with contextlib.suppress(OSError):
+            self.path(key).unlink()
+
+    def make(self) -> bool:
+        """Make the folder, for this user alone, if it is not there; says whether it is now."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
+            return False
+        return True
+
+    def put(self, key: str, content: bytes, make: bool = True) -> bool:
+        """Keep bytes under a key; says whether that worked.  `make`: the folder too, if it is not there."""
+        entry = _digest(key, content) + content
+        self.trouble = ""
+        if self.limit is not None and len(entry) > self.limit:
+            return False
+        if make and not self.make():
+            return False
+        try:
             self._write(self.path(key), entry)
-        except OSError:
+        except OSError as error:
+            self.trouble = error.strerror or str(error)
             return False
         with self._lock, contextlib.suppress(OSError):
             if self._size is None:
@@ -71,17 +99,24 @@ class Cache:
         return True
 
     def _write(self, path: Path, entry: bytes) -> None:
-        handle, temporary = tempfile.mkstemp(prefix=".", suffix=".partial", dir=self.folder)
+        temporary = f"{self.folder}/.{path.stem[:16]}-{os.getpid()}-{next(_numbers)}.partial"
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(entry)
-                file.flush()
-                os.fsync(file.fileno())
             os.replace(temporary, path)
         except BaseException:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+    def empty(self) -> bool:
+        """Is there no entry at all?"""
+        try:
+            with os.scandir(self.folder) as items:
+                return not any(item.name.endswith(SUFFIX) for item in items)
+        except OSError:
+            return True
 
     def entries(self) -> tuple[int, int]:
         """How many entries there are, and their bytes."""
@@ -125,3 +160,24 @@ class Cache:
                 os.unlink(path)
                 size -= bytes_
         self._size = size
+
+
+def _digest(key: str, content: bytes) -> bytes:
+    return sha256(key.encode() + b"\0" + content).digest()
+
+
+def _read(path: Path) -> bytes | None:
+    """The bytes of a file that this user, or root, alone may write to."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if (not stat.S_ISREG(status.st_mode) or status.st_uid not in (os.geteuid(), 0)
+                    or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)):
+                return None
+            return file.read()
+    except OSError:
+        return None

@@ -1,0 +1,90 @@
+"""From bodies and LLVM IR to object code, by LLVM in the calling thread.
+
+The compiling process runs this (server.py), and so do tests of the emitter.  A program does not.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.llvm import nest as emitter
+from diffuse.kernels.targets import vectormath
+from diffuse.kernels.targets.host import host
+
+SPEED = 2
+"""LLVM's level for instruction selection and scheduling.  No other passes run, but for bodies with scans."""
+
+
+def target_name() -> str:
+    """The processor compiled for, in a few words."""
+    machine = host()
+    vectors = {"e": "AVX-512", "d": "AVX2"}[machine.sets[0]] if machine.sets else "no AVX2"
+    return f"{machine.cpu} ({machine.triple}, {vectors})"
+
+
+@cache
+def _start() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    if host().symbols:
+        llvm.load_library_permanently(vectormath.LIBRARY)
+
+
+def machine() -> Any:
+    """A target machine for this processor."""
+    _start()
+    here = host()
+    return llvm.Target.from_triple(here.triple).create_target_machine(
+        cpu=here.cpu, features=here.features, opt=SPEED, jit=True)
+
+
+def text(body: Body) -> str:
+    """The LLVM module of a body, as written for this machine."""
+    return emitter.emit(body, host())
+
+
+def object_code(body: Body) -> bytes:
+    """Relocatable object code of a body, for this processor."""
+    if not host().halves and "float16" in repr(body):
+        raise NotImplementedError("this processor has no conversions between float16 and float32")
+    compiler = machine()
+    module = _module(text(body), compiler)
+    if any(op.kind == "scan" for loop in body.loops for op in loop.ops):
+        _promote(module, compiler)
+    return bytes(compiler.emit_object(module))
+
+
+def common_code(source: str) -> bytes:
+    """Relocatable object code of LLVM IR, for any processor of this machine's kind.
+
+    Unoptimised: it is compiled three times sooner, and a few nanoseconds a launch slower.
+    """
+    _start()
+    compiler = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
+    module = _module(source, compiler)
+    module.verify()
+    return bytes(compiler.emit_object(module))
+
+
+def assembly(body: Body) -> str:
+    """The machine code of a body, as assembly text."""
+    compiler = machine()
+    return str(compiler.emit_assembly(_module(text(body), compiler)))
+
+
+def _module(source: str, machine: Any) -> Any:
+    module = llvm.parse_assembly(source)
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    return module
+
+
+def _promote(module: Any, machine: Any) -> None:
+    """Keep the running values of scans in registers."""
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.run(module, builder)
