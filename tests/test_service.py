@@ -420,7 +420,12 @@ def test_many_requests_at_once(folder: Path) -> None:
 def test_what_is_waited_for_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And when the program has ended, what it asked for is still made."""
     made: list[str] = []
-    monkeypatch.setattr(server, "compiled", lambda kind, content: made.append(content) or b"code")
+
+    def compiled(kind: str, content: str) -> bytes:
+        made.append(content)
+        return b"code"
+
+    monkeypatch.setattr(server, "compiled", compiled)
     ours, theirs = channel.pair()
     for key in "abcd":
         channel.send(ours, channel.packed((channel.COMPILE, key, str(tmp_path), None, code.TEXT, key)))
@@ -462,7 +467,7 @@ def test_an_interrupt_at_any_line_leaves_kernels_to_be_had(folder: Path) -> None
             moment += stride
             constant = next(CONSTANTS)
             if start:
-                code.client.reset()
+                client_module.client.reset()
 
             def work(constant: float = constant) -> None:
                 jit.compile(plus(constant))

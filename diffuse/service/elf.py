@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from struct import Struct
 from struct import error as StructError
@@ -41,17 +40,13 @@ class LoadError(RuntimeError):
     """Why object code cannot be loaded."""
 
 
-class Pages:
-    """Executable memory with functions in it, unmapped when the last reference to this goes."""
+class Pages(NamedTuple):
+    """Executable memory with functions in it."""
 
-    __slots__ = ("addresses", "_start", "_size")
-
-    def __init__(self, start: int, size: int, addresses: Mapping[str, int]) -> None:
-        self._start, self._size, self.addresses = start, size, addresses
-
-    def __del__(self, ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not ending():  # threads may still run what is here
-            _system().munmap(self._start, self._size)
+    addresses: Mapping[str, int]
+    keep: mmap.mmap
+    """Unmapped when the last reference to it goes, without a step of Python in which an interrupt would be
+    lost."""
 
 
 class Section(NamedTuple):
@@ -71,36 +66,33 @@ def load(image: bytes, names: Sequence[str]) -> Pages:
     """Load object code; the result has the addresses of the functions `names`."""
     try:
         return _load(image, names)
-    except (StructError, LookupError, ValueError) as error:
+    except (StructError, LookupError, ValueError, OverflowError) as error:
         raise LoadError(f"the object code is malformed ({error})") from None
 
 
 def _load(image: bytes, names: Sequence[str]) -> Pages:
     sections = _sections(image)
     places, size = _layout(image, sections)
-    start = _reserve(size)
-    try:
-        content = bytearray(size)
-        for number, place in places.items():
-            section = sections[number]
-            content[place:place + section.size] = image[section.offset:section.offset + section.size]
-        table = next((s for s in sections if s.kind == SYMBOLS), None)
-        if table is None:
-            raise LoadError("the object code has no symbols")
-        symbols = _Symbols(image, sections, table, {n: start + place for n, place in places.items()})
-        for section in sections:
-            if section.kind == NO_ADDENDS and section.info in places:
-                raise LoadError("the object code has relocations without addends")
-            if section.kind == ADDENDS and section.info in places:
-                _relocate(content, start, places[section.info], section, symbols)
-        addresses = symbols.named(names)
-        ctypes.memmove(start, bytes(content), size)
-        if _system().mprotect(start, size, mmap.PROT_READ | mmap.PROT_EXEC):
-            raise LoadError("this system refuses executable memory")
-    except BaseException:
-        _system().munmap(start, size)
-        raise
-    return Pages(start, size, addresses)
+    pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    content = bytearray(size)
+    for number, place in places.items():
+        section = sections[number]
+        content[place:place + section.size] = image[section.offset:section.offset + section.size]
+    table = next((s for s in sections if s.kind == SYMBOLS), None)
+    if table is None:
+        raise LoadError("the object code has no symbols")
+    symbols = _Symbols(image, sections, table, {n: start + place for n, place in places.items()})
+    for section in sections:
+        if section.kind == NO_ADDENDS and section.info in places:
+            raise LoadError("the object code has relocations without addends")
+        if section.kind == ADDENDS and section.info in places:
+            _relocate(content, start, places[section.info], section, symbols)
+    addresses = symbols.named(names)
+    pages[:] = bytes(content)
+    if _protect()(start, size, mmap.PROT_READ | mmap.PROT_EXEC):
+        raise LoadError("this system refuses executable memory")
+    return Pages(addresses, pages)
 
 
 def _sections(image: bytes) -> list[Section]:
@@ -220,21 +212,8 @@ def _libraries() -> list[Any]:
 
 
 @cache
-def _system() -> Any:
-    """The C library; its calls keep Python's lock, as they are short."""
-    library = ctypes.PyDLL(None)
-    word, pointer = ctypes.c_size_t, ctypes.c_void_p
-    library.mmap.argtypes = [pointer, word, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
-    library.mmap.restype = pointer
-    library.mprotect.argtypes = [pointer, word, ctypes.c_int]
-    library.munmap.argtypes = [pointer, word]
-    return library
-
-
-def _reserve(size: int) -> int:
-    """Fresh pages to write to."""
-    start = _system().mmap(None, size, mmap.PROT_READ | mmap.PROT_WRITE,
-                           mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
-    if start is None or start == ctypes.c_size_t(-1).value:
-        raise MemoryError(f"no memory for {size} bytes of machine code")
-    return int(start)
+def _protect() -> Any:
+    """The C library's function; a call keeps Python's lock, as it is short."""
+    function = ctypes.PyDLL(None).mprotect
+    function.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+    return function
