@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,6 @@ class Division(Protocol):
         ...
 
 
-@runtime_checkable
 class Divisible(Kernel, Protocol):
     """A kernel that can cut its launches into smaller points."""
 

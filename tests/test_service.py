@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from diffuse import settings
-from diffuse.kernels.build import jit, server
+from diffuse.kernels.build import codegen, jit, server
 from diffuse.kernels.build.server import Server
 from diffuse.service import channel, code
 from diffuse.service import client as client_module
@@ -452,6 +452,33 @@ def test_answers_that_nobody_takes_do_not_pile_up() -> None:
     assert len(client._answers) <= client_module.ANSWERS and not client._asked
     client._note((channel.DONE, "never asked", tuple(Answer(b"code"))))
     assert not client.knows("never asked")
+
+
+# -- several processes of one program ----------------------------------------------------------------------
+
+
+def test_a_process_that_follows_takes_what_another_one_has_compiled(folder: Path) -> None:
+    body = plus(next(CONSTANTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(code, "_follows", False)
+        patch.setattr(code, "PATIENCE", 1000.0)
+        code.follow()
+        patch.setattr(client_module.client, "ask", lambda *_: pytest.fail("it asks by itself"))
+        way = jit.Compilation(body)
+        assert way.compile() is None and way.look() is None and way.look(0.01) is None
+        code.disk().put(jit.key_of(body), codegen.object_code(body))
+        native = way.look(None)
+        assert native is not None and not code._others
+
+
+def test_a_process_that_follows_asks_by_itself_when_nothing_comes(folder: Path,
+                                                                  monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "_follows", True)
+    monkeypatch.setattr(code, "PATIENCE", 0.01)
+    first, second = next(CONSTANTS), next(CONSTANTS)
+    assert works(jit.compile(plus(first)), first)
+    assert not code._follows and not code._others  # it waits once, not for each kernel
+    assert works(jit.compile(plus(second)), second)
 
 
 # -- interrupts --------------------------------------------------------------------------------------------

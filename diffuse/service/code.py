@@ -6,6 +6,7 @@ A key is a digest of everything that the object code depends on, so that what is
 from __future__ import annotations
 
 import builtins
+import time
 from collections.abc import Callable, Sequence
 from functools import cache
 from hashlib import sha256
@@ -20,6 +21,15 @@ from diffuse.service.loader import Loaded, LoadError, load
 
 BODY, TEXT = "body", "text"
 """Kinds of requests: the body of a kernel, or LLVM IR for any processor of this machine's kind."""
+
+PATIENCE = 2.0
+"""Seconds for which a process that follows another one waits for what that has compiled."""
+GLANCE = 0.002
+"""Seconds between two looks at the disk meanwhile."""
+
+_others: dict[str, tuple[float, Callable[[], Any]]] = {}
+"""What another process is expected to have compiled: until when, and how to ask for it after that."""
+_follows = False
 
 
 def disk() -> Cache:
@@ -52,8 +62,22 @@ def stored(key: str, names: Sequence[str]) -> Loaded | None:
     return found
 
 
+def follow() -> None:
+    """Leave it to another process, which runs the same program beside this one, to have code compiled, and
+    take it from the disk."""
+    global _follows
+    _follows = True
+
+
 def ask(key: str, kind: str, content: Callable[[], Any]) -> None:
     """Have code compiled beside the program.  `Unavailable` if that is not possible any more."""
+    if not _follows or disk().limit == 0:
+        _ask(key, kind, content)
+    elif not asked(key):
+        _others[key] = time.monotonic() + PATIENCE, lambda: _ask(key, kind, content)
+
+
+def _ask(key: str, kind: str, content: Callable[[], Any]) -> None:
     kept = disk()
 
     def request() -> tuple[Any, ...]:
@@ -66,7 +90,7 @@ def ask(key: str, kind: str, content: Callable[[], Any]) -> None:
 
 def asked(key: str) -> bool:
     """Is code being made, or there to be loaded?"""
-    return client.knows(key)
+    return client.knows(key) or key in _others
 
 
 def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Loaded | None:
@@ -74,6 +98,8 @@ def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Load
 
     Raises what went wrong in the compiling process.
     """
+    if key in _others and ((found := _from_another(key, names, seconds)) is not None or key in _others):
+        return found
     answer = client.answer(key) if seconds == 0 else client.wait(key, seconds)
     if answer is None:
         return None
@@ -87,6 +113,25 @@ def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Load
         raise
     trace.count("compilations" if answer.compiled else "cache hits")
     client.take(key)
+    return found
+
+
+def _from_another(key: str, names: Sequence[str], seconds: float | None) -> Loaded | None:
+    """What another process has compiled meanwhile; if that takes too long, the code is asked for here, and so
+    is all that is needed from then on."""
+    global _follows
+    end = None if seconds is None else time.monotonic() + seconds
+    patience, ask_here = _others[key]
+    while (found := stored(key, names)) is None:
+        now = time.monotonic()
+        if now > patience:
+            _follows = False
+            ask_here()
+            break
+        if end is not None and now >= end:
+            return None
+        time.sleep(GLANCE)
+    _others.pop(key, None)
     return found
 
 

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from diffuse.runtime.legate import prepare
+from diffuse.service import code
 from diffuse.settings import config
 
 GRACE = 2.0
@@ -39,6 +40,8 @@ def settle_in(rank: int, ranks: int) -> None:
     if ranks == 1 or _settled:
         return
     _rank, _ranks, _settled = rank, ranks, True
+    if rank % prepare.local_ranks():
+        code.follow()  # of the ranks of a node one has kernels compiled
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.exit = _exit

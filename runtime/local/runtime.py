@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getrefcount, is_finalizing
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,7 +172,8 @@ class Local:
 
     def _by_points(self, launch: Launch) -> None:
         kernel, values, points, *_ = launch
-        divisible = kernel if isinstance(kernel, Divisible) and kernel.native is None else None
+        divides = kernel.native is None and hasattr(kernel, "divide")
+        divisible = cast(Divisible, kernel) if divides else None
         division = None if divisible is None else divisible.divide(values)
         if division is not None:
             values, points = division.values, division.points
