@@ -219,7 +219,7 @@ ALGEBRA: dict[str, Call] = {
     "norm(axis=1)": lambda np, a: np.linalg.norm(a.square, axis=1),
     "inv": lambda np, a: np.linalg.inv(a.matrix),
     "solve": lambda np, a: np.linalg.solve(a.matrix, a.right),
-    "det": lambda np, a: np.linalg.det(a.matrix),
+    "slogdet": lambda np, a: np.linalg.slogdet(a.matrix),
     "cholesky": lambda np, a: np.linalg.cholesky(a.symmetric),
     "eigvalsh": lambda np, a: np.linalg.eigvalsh(a.symmetric),
     "fft": lambda np, a: np.fft.fft(a.x),

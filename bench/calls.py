@@ -116,7 +116,7 @@ def warm(options: Measures) -> Measures:
             continue
         compiler.wait()
         cost, turns, end = math.inf, 0, time.perf_counter() + options["warm"]
-        while turns < 3 or turns < 200 and time.perf_counter() < end:
+        while turns < 2 or turns < 200 and time.perf_counter() < end:
             cost, turns = min(cost, timed(pair.theirs, 1) + timed(pair.ours, 1)), turns + 1
         compiler.wait()
         rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
@@ -151,7 +151,8 @@ def measured(mode: str, options: Measures, args: argparse.Namespace) -> Measures
     for size in args.sizes:
         with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
             found[str(size)] = child.ask(__file__, mode, {**options, "size": size},
-                                         machine.environment(args.threads, cache))
+                                         {**machine.environment(args.threads, cache),
+                                          "DIFFUSE_FALLBACK": "silent"})
         if "absent" in found[str(size)]:
             raise SystemExit(f"calls: {found[str(size)]['absent']}")
     return found

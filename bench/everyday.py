@@ -37,6 +37,8 @@ RESULT = re.compile(r"^(.+) (\S+) within (\S+)$", re.M)
 SECONDS = re.compile(r"^([0-9.]+) seconds$", re.M)
 PATIENCE = 300
 """Seconds after which a program is ended."""
+LONG = 20
+"""Seconds of one round after which a program gets no more rounds."""
 
 FLOORS = {"small": (0.9, 0.85), "medium": (0.9, 0.8), "large": (0.95, 0.95)}
 """What no program may fall below, with a warm and with an empty cache."""
@@ -105,6 +107,7 @@ def measured(program: str, size: str, args: argparse.Namespace) -> Measures:
     said: list[str] = []
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
         for number in range(args.rounds):
+            start = time.perf_counter()
             for under in RUNS:
                 cache = os.path.join(scratch, str(number if under == "empty" else 0))
                 environment = {**machine.environment(args.threads, cache), "PYTHONPATH": str(ROOT)}
@@ -112,6 +115,8 @@ def measured(program: str, size: str, args: argparse.Namespace) -> Measures:
             if all("printed" in runs[under][-1] for under in RUNS):
                 plain, *others = (runs[under][-1]["printed"] for under in RUNS)
                 said += [why for other in others if (why := difference(plain, other))]
+            if time.perf_counter() - start > LONG:
+                break
     found: Measures = {under: medians(runs[under]) for under in RUNS}
     return {**found, "differs": said[0] if said else None}
 
@@ -124,7 +129,7 @@ def ratio(found: Measures, under: str, what: str) -> float | None:
     return quotient
 
 
-def start(args: argparse.Namespace) -> Measures:
+def starts(args: argparse.Namespace) -> Measures:
     """What importing costs: medians of wall-clock seconds and of peak memory, in turn."""
     words = {"python": "pass", "numpy": "import numpy", "diffuse": "import diffuse.numpy"}
     runs: dict[str, list[Measures]] = {name: [] for name in words}
@@ -217,7 +222,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.quick:
         args.sizes, args.rounds = ("tiny",), 1
     machine.bind(args.threads)
-    result: Measures = {"bench": "everyday", "rounds": args.rounds, "start": start(args), "sizes": {},
+    result: Measures = {"bench": "everyday", "rounds": args.rounds, "start": starts(args), "sizes": {},
                         "machine": machine.description(args.threads)}
     for size in args.sizes:
         result["sizes"][size] = {program: measured(program, size, args) for program in args.programs}
