@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import routines, small_folds
-from diffuse.kernels.meaning import interpret, reduce
+from diffuse.kernels.meaning import functions, interpret, reduce
 from diffuse.numpy.ops import at_once
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.settings import config
@@ -28,6 +28,15 @@ def run(case: Case, points: int) -> None:
     for p in range(points):
         interpret.point(case.body, values, p)
     interpret.finish(case.body, values)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_of_two_zeros_the_second_is_taken_however_many_there_are(name: str) -> None:
+    for count in (1, 3, 7, 8, 9, 31):
+        for sign in (0.0, -0.0):
+            out, zeros = np.empty(count), np.full(count, sign)
+            functions.function(name)(-zeros, zeros, out=out)
+            assert out.tobytes() == zeros.tobytes()
 
 
 @settings(max_examples=400, deadline=None)

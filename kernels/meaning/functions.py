@@ -50,6 +50,17 @@ def _clip(value: Array, low: Array, high: Array, out: Array) -> None:
         np.minimum(high, np.maximum(low, value, out=out), out=out)
 
 
+def _quiet_extreme(ufunc: Any) -> Function:
+    """`fmax` or `fmin`, which of two zeros takes the second: NumPy does so in whole vectors, and takes the
+    first in what is left over."""
+    def compute(a: Array, b: Array, out: Array) -> None:
+        found = np.asarray(ufunc(a, b))
+        if out.dtype in ("float32", "float64") and not found.all():
+            np.copyto(found, b, where=(a == 0) & (b == 0))
+        np.copyto(out, found, casting="same_kind")
+    return compute
+
+
 def _real(value: Array, out: Array) -> None:
     np.copyto(out, value.real)
 
@@ -78,7 +89,8 @@ def _part(whole: Function, part: int) -> Function:
 
 BY_HAND: dict[str, Function] = {
     "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag, "erf": _error_function,
-    "clip": _clip, **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},
+    "clip": _clip, "fmax": _quiet_extreme(np.fmax), "fmin": _quiet_extreme(np.fmin),
+    **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},
     "power-1": np.reciprocal, "power0.5": np.sqrt, "power2": np.square,
 }
 
