@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as _numpy
 
+import diffuse.service.early as _early  # noqa: F401 (before the rest, which is imported meanwhile)
 from diffuse.library import warmup as _warmup
 from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)

@@ -63,7 +63,8 @@ def llvm() -> str:
             found.update((folder / name).read_bytes())
         except OSError:
             found.update(b"none")
-    sizes = [path.stat().st_size for path in sorted((folder / "binding").glob("libllvmlite.*"))]
+    with os.scandir(folder / "binding") as items:
+        sizes = sorted(item.stat().st_size for item in items if item.name.startswith("libllvmlite"))
     return f"{found.hexdigest()} {sizes}"
 
 

@@ -6,6 +6,7 @@ digest of all that it depends on.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -99,8 +100,10 @@ def _circumstances() -> str:
     """Processor, versions, and the text of the emitter itself."""
     sources = sha256()
     for folder in EMITTERS:
-        for path in sorted((Path(__file__).parent.parent / folder).rglob("*.py")):
-            sources.update(path.read_bytes())
+        for place, _, names in sorted(os.walk(Path(__file__).parent.parent / folder)):
+            for name in sorted(names):
+                if name.endswith(".py"):
+                    sources.update(Path(place, name).read_bytes())
     sources.update(f"{SEGMENT} {ROWS}".encode())
     return f"{fingerprint.processor()}\n{fingerprint.llvm()}\n{sources.hexdigest()}"
 
