@@ -76,6 +76,7 @@ def test_object_code_of_another_body_is_compiled_again() -> None:
     assert works(jit.compile(body), 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:compiled kernels are not kept")
 def test_without_a_usable_folder_kernels_compile_all_the_same(folder: Path) -> None:
     (folder / "file").write_text("")
     with settings.using(cache_dir=str(folder / "file" / "x")):

@@ -1,8 +1,8 @@
-"""The compiling process: what a program asks of it, and everything that may go wrong with it."""
+"""The compiling process: what a program asks of it, when it comes and goes, and what the two say."""
 
 from __future__ import annotations
 
-import itertools
+import ctypes
 import os
 import subprocess
 import sys
@@ -21,79 +21,8 @@ from diffuse.service import client as client_module
 from diffuse.service.channel import Answer
 from diffuse.service.client import Client
 from tests.moments import interrupted
+from tests.service import CONSTANTS, PROGRAM, ROOT, gone, run
 from tests.test_jit import plus, works
-
-ROOT = Path(__file__).parent.parent
-CONSTANTS = itertools.count(1000.0)
-"""Each makes a body that nobody has compiled."""
-
-PROGRAM = """
-import gc, os, signal, sys, time, warnings
-from diffuse import settings
-from diffuse.service import client as client_module
-from diffuse.service.client import client
-
-def patch(text):
-    "Have the compiling process run this before it begins."
-    boot = client_module.BOOT
-    lines = "".join("    " + line + chr(10) for line in text.splitlines())
-    client_module.BOOT = boot.replace("    server.main()", lines + "    server.main()")
-    assert boot != client_module.BOOT
-
-warned = []
-warnings.showwarning = lambda message, *_, **__: warned.append(str(message))
-warnings.simplefilter("always")
-
-def results(lengths):
-    "Run a kernel of so many additions for each of these lengths; which of all kernels are native?"
-    import numpy
-    import diffuse.numpy as np
-    from diffuse.kernels.build.compiler import compiler
-    x = np.arange(40000.0)
-    for length in lengths:
-        y = x
-        for _ in range(length):
-            y = y + x
-        numpy.testing.assert_array_equal(numpy.array(y), numpy.arange(40000.0) * (length + 1))
-    compiler.wait()
-    return {kernel.body: kernel.native is not None for kernel in list(compiler._all)}
-"""
-
-CRASH = """
-import os, signal
-compiled = server.compiled
-def crash(kind, content):
-    if {when}:
-        os.kill(os.getpid(), signal.{how})
-    return compiled(kind, content)
-server.compiled = crash
-"""
-
-
-def run(program: str, folder: Path | str, **environment: str) -> str:
-    """What a program of its own prints; it says nothing else, and ends well."""
-    done = subprocess.run([sys.executable, "-c", PROGRAM + textwrap.dedent(program)], capture_output=True,
-                          text=True, timeout=120, cwd=ROOT,
-                          env={**os.environ, "DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1000",
-                               "DIFFUSE_NUM_THREADS": "2", "DIFFUSE_COMPILE": "wait",
-                               "DIFFUSE_CACHE_DIR": str(folder), **environment})
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr
-    return done.stdout
-
-
-def gone(process: int) -> bool:
-    """Does a process end?"""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            with open(f"/proc/{process}/stat") as stat:
-                if stat.read().rpartition(")")[2].split()[0] in "ZX":
-                    return True
-        except FileNotFoundError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 @pytest.fixture
@@ -143,64 +72,6 @@ def test_the_process_has_llvm_and_no_numpy_and_the_terminal_is_not_its_own(tmp_p
             print("no children")
     """
     assert run(program, tmp_path) == "True False True\n['0', '1', '2']\nno children\n"
-
-
-# -- crashes -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL"])
-@pytest.mark.parametrize("compile", ["wait", "background"])
-def test_a_body_that_ends_the_process_twice_stays_interpreted_and_the_others_do_not(
-        tmp_path: Path, how: str, compile: str) -> None:
-    patch = CRASH.format(when="kind == 'body' and repr(content).count(\"'add'\") == 7", how=how)
-    assert run(f"""
-        patch({patch!r})
-        found = results([3, 4, 7, 5, 6])
-        bad = [body for body, native in found.items() if not native]
-        assert [repr(body).count("'add'") for body in bad] == [7], bad
-        assert client.deaths == 2 and not client.refusal
-        assert len(warned) == 1 and "has died while it worked on it" in warned[0], warned
-        assert "operations did not compile" in warned[0]
-        print(len(found) - len(bad) >= 4)
-    """, tmp_path, DIFFUSE_COMPILE=compile) == "True\n"
-
-
-def test_a_process_that_dies_now_and_then_is_started_again_and_no_kernel_is_lost(tmp_path: Path) -> None:
-    patch = CRASH.format(when="kind == 'body' and not os.path.exists(mark := "
-                              f"'{tmp_path}/' + str(repr(content).count(\"'add'\") % 6)) "
-                              "and not open(mark, 'w').close()", how="SIGSEGV")
-    assert run(f"""
-        patch({patch!r})
-        found = results(range(3, 15))
-        assert all(found.values()) and len(found) >= 12
-        assert client.deaths == 6 and not warned, (client.deaths, warned)
-        print("whole")
-    """, tmp_path / "cache") == "whole\n"
-
-
-def test_when_it_dies_too_often_everything_runs_interpreted_with_one_more_warning(tmp_path: Path) -> None:
-    patch = CRASH.format(when="kind == 'body'", how="SIGABRT")
-    assert run(f"""
-        patch({patch!r})
-        found = results(range(3, 15))
-        assert not any(found.values()) and len(found) >= 12
-        assert client.deaths == client_module.DEATHS
-        ours = [text for text in warned if "does not run" in text]
-        assert len(ours) == 1 and "it has died, 8 times" in ours[0], warned
-        assert len(warned) <= 1 + client_module.DEATHS // client_module.TRIES
-        print("whole")
-    """, tmp_path) == "whole\n"
-
-
-def test_an_idle_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
-    assert run("""
-        results([3])
-        first = client.process
-        os.kill(first, signal.SIGKILL)
-        assert all(results([4, 5]).values())
-        assert client.process not in (0, first) and client.deaths <= 1 and not warned
-        print("whole")
-    """, tmp_path) == "whole\n"
 
 
 # -- ends --------------------------------------------------------------------------------------------------
@@ -269,112 +140,6 @@ def test_a_forked_child_starts_its_own(tmp_path: Path) -> None:
     """, tmp_path) == "closed whole\n"
 
 
-# -- folders -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trouble", ["Not a directory", "No space left on device"])
-def test_a_folder_that_cannot_be_written_to_costs_one_warning(tmp_path: Path, trouble: str) -> None:
-    (tmp_path / "file").write_text("")
-    full = """
-        patch('''
-        import os
-        def full(*_): raise OSError(28, os.strerror(28))
-        server.Cache._write = full
-        '''.replace("        ", ""))
-    """ if trouble.startswith("No ") else ""
-    place = tmp_path / "cache" if full else tmp_path / "file" / "cache"
-    assert run(full + """
-        found = results([3, 4, 5])
-        assert found and all(found.values())
-        assert len(warned) == 1 and "not kept for the next run" in warned[0], warned
-        print(warned[0].rpartition(": ")[2])
-    """, place) == f"{trouble})\n"
-
-
-def test_a_cache_of_no_bytes_is_no_trouble(tmp_path: Path) -> None:
-    assert run("""
-        assert all(results([3]).values()) and not warned
-    """, tmp_path / "cache", DIFFUSE_CACHE_SIZE="0") == ""
-    assert not (tmp_path / "cache").exists()
-
-
-def test_who_has_no_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does where there is none
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    made = settings._cache_folder()
-    assert made == str(tmp_path / f"diffuse-{os.getuid()}")
-    with settings.using(cache_dir=made):
-        assert works(jit.compile(plus(1.5)), 1.5) and jit.cached(plus(1.5))
-    assert os.stat(made).st_mode & 0o777 == 0o700
-
-
-def test_what_another_program_kept_meanwhile_is_not_compiled_again(folder: Path) -> None:
-    body = plus(2.5)
-    jit.compile(body)
-    answer = Server(channel.pair()[0])._answer(jit.key_of(body), str(folder), None, code.BODY, ("nothing",))
-    assert answer.image and not answer.compiled
-
-
-# -- what keeps it from working ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("patch, why", [
-    ("sys.executable = '/no/such/python'", "No such file or directory"),
-    ("sys.executable = ''", "Python does not know where it is itself"),
-    ("from diffuse.service import fingerprint; fingerprint.llvmlite = lambda: None", "not installed"),
-    ("def refuse(*_, **__): raise BlockingIOError(11, os.strerror(11))\nos.posix_spawn = refuse",
-     "Resource temporarily unavailable"),
-    ("client_module.BOOT = client_module.BOOT.replace('import server', 'import nothing')", "ImportError"),
-    ("client_module.BOOT = 'raise SystemExit'", "has died before it was ready"),
-])
-@pytest.mark.parametrize("compile", ["wait", "background"])
-def test_where_it_cannot_start_the_program_runs_interpreted_with_one_warning(
-        tmp_path: Path, patch: str, why: str, compile: str) -> None:
-    assert run(f"""
-        exec({patch!r})
-        found = results([3, 4])
-        assert found and not any(found.values())
-        import numpy, diffuse.numpy as np
-        x = numpy.linspace(0.0, 1.0, 40000)
-        numpy.testing.assert_allclose(numpy.array(np.exp(np.array(x)) + 1), numpy.exp(x) + 1, rtol=1e-15)
-        assert len(warned) == 1 and "runs interpreted" in warned[0], warned
-        print({why!r} in warned[0] or warned[0])
-    """, tmp_path, DIFFUSE_COMPILE=compile) == "True\n"
-
-
-def test_kernels_without_a_thread_pool_run_interpreted(tmp_path: Path) -> None:
-    """All that is kept is the kernels, and nothing can be compiled."""
-    program = """
-        exec({patch!r})
-        import numpy, diffuse.numpy as np
-        a = np.arange(40000.0)
-        for _ in range(3):
-            b = a.copy()
-            b[1:-1] = (a[2:] + a[:-2]) * 0.5
-            a = b
-        numpy.testing.assert_array_equal(numpy.array(a), numpy.arange(40000.0))
-        from diffuse.runtime.local import native
-        from diffuse.service import code
-        print(code.text_key(native.text()), len(warned))
-    """
-    pool = run(program.format(patch=""), tmp_path).split()[0]
-    (tmp_path / f"{pool}.kernel").unlink()
-    assert run(program.format(patch="sys.executable = ''"), tmp_path) == f"{pool} 1\n"
-
-
-def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
-    assert run("""
-        client_module.LIMIT = 0.5
-        results([3])
-        first = client.process
-        os.kill(first, signal.SIGSTOP)
-        assert all(results([4, 5]).values())
-        assert client.process not in (0, first) and client.deaths == 1 and not warned, warned
-        print(first)
-    """, tmp_path) != "0\n"
-
-
 # -- messages ----------------------------------------------------------------------------------------------
 
 
@@ -403,8 +168,6 @@ def test_large_requests_and_answers(folder: Path) -> None:
            "  %x = load i64, ptr %at\n  ret i64 %x\n}\n"
     assert len(text) > 4 * channel.PACKET
     found = code.fetch(code.text_key(text), ("last",), code.TEXT, lambda: text)
-    import ctypes
-
     assert ctypes.CFUNCTYPE(ctypes.c_int64)(found.addresses["last"])() == 29_999
 
 
@@ -479,6 +242,13 @@ def test_a_process_that_follows_asks_by_itself_when_nothing_comes(folder: Path,
     assert works(jit.compile(plus(first)), first)
     assert not code._follows and not code._others  # it waits once, not for each kernel
     assert works(jit.compile(plus(second)), second)
+
+
+def test_what_another_program_kept_meanwhile_is_not_compiled_again(folder: Path) -> None:
+    body = plus(2.5)
+    jit.compile(body)
+    answer = Server(channel.pair()[0])._answer(jit.key_of(body), str(folder), None, code.BODY, ("nothing",))
+    assert answer.image and not answer.compiled
 
 
 # -- interrupts --------------------------------------------------------------------------------------------

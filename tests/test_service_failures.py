@@ -1,0 +1,180 @@
+"""What may go wrong with the compiling process, and that every program goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from diffuse import settings
+from diffuse.kernels.build import jit
+from tests.service import run
+from tests.test_jit import plus, works
+
+CRASH = """
+import os, signal
+compiled = server.compiled
+def crash(kind, content):
+    if {when}:
+        os.kill(os.getpid(), signal.{how})
+    return compiled(kind, content)
+server.compiled = crash
+"""
+
+
+# -- crashes -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL"])
+@pytest.mark.parametrize("compile", ["wait", "background"])
+def test_a_body_that_ends_the_process_twice_stays_interpreted_and_the_others_do_not(
+        tmp_path: Path, how: str, compile: str) -> None:
+    patch = CRASH.format(when="kind == 'body' and repr(content).count(\"'add'\") == 7", how=how)
+    assert run(f"""
+        patch({patch!r})
+        found = results([3, 4, 7, 5, 6])
+        bad = [body for body, native in found.items() if not native]
+        assert [repr(body).count("'add'") for body in bad] == [7], bad
+        assert client.deaths == 2 and not client.refusal
+        assert len(warned) == 1 and "has died while it worked on it" in warned[0], warned
+        assert "operations did not compile" in warned[0]
+        print(len(found) - len(bad) >= 4)
+    """, tmp_path, DIFFUSE_COMPILE=compile) == "True\n"
+
+
+def test_a_process_that_dies_now_and_then_is_started_again_and_no_kernel_is_lost(tmp_path: Path) -> None:
+    patch = CRASH.format(when="kind == 'body' and not os.path.exists(mark := "
+                              f"'{tmp_path}/' + str(repr(content).count(\"'add'\") % 6)) "
+                              "and not open(mark, 'w').close()", how="SIGSEGV")
+    assert run(f"""
+        patch({patch!r})
+        found = results(range(3, 15))
+        assert all(found.values()) and len(found) >= 12
+        assert client.deaths == 6 and not warned, (client.deaths, warned)
+        print("whole")
+    """, tmp_path / "cache") == "whole\n"
+
+
+def test_when_it_dies_too_often_everything_runs_interpreted_with_one_more_warning(tmp_path: Path) -> None:
+    patch = CRASH.format(when="kind == 'body'", how="SIGABRT")
+    assert run(f"""
+        patch({patch!r})
+        found = results(range(3, 15))
+        assert not any(found.values()) and len(found) >= 12
+        assert client.deaths == client_module.DEATHS
+        ours = [text for text in warned if "does not run" in text]
+        assert len(ours) == 1 and "it has died, 8 times" in ours[0], warned
+        assert len(warned) <= 1 + client_module.DEATHS // client_module.TRIES
+        print("whole")
+    """, tmp_path) == "whole\n"
+
+
+def test_an_idle_process_that_is_killed_is_started_again(tmp_path: Path) -> None:
+    assert run("""
+        results([3])
+        first = client.process
+        os.kill(first, signal.SIGKILL)
+        assert all(results([4, 5]).values())
+        assert client.process not in (0, first) and client.deaths <= 1 and not warned
+        print("whole")
+    """, tmp_path) == "whole\n"
+
+
+# -- folders -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trouble", ["Not a directory", "No space left on device"])
+def test_a_folder_that_cannot_be_written_to_costs_one_warning(tmp_path: Path, trouble: str) -> None:
+    (tmp_path / "file").write_text("")
+    full = """
+        patch('''
+        import os
+        def full(*_): raise OSError(28, os.strerror(28))
+        server.Cache._write = full
+        '''.replace("        ", ""))
+    """ if trouble.startswith("No ") else ""
+    place = tmp_path / "cache" if full else tmp_path / "file" / "cache"
+    assert run(full + """
+        found = results([3, 4, 5])
+        assert found and all(found.values())
+        assert len(warned) == 1 and "not kept for the next run" in warned[0], warned
+        print(warned[0].rpartition(": ")[2])
+    """, place) == f"{trouble})\n"
+
+
+def test_a_cache_of_no_bytes_is_no_trouble(tmp_path: Path) -> None:
+    assert run("""
+        assert all(results([3]).values()) and not warned
+    """, tmp_path / "cache", DIFFUSE_CACHE_SIZE="0") == ""
+    assert not (tmp_path / "cache").exists()
+
+
+def test_who_has_no_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does where there is none
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    made = settings._cache_folder()
+    assert made == str(tmp_path / f"diffuse-{os.getuid()}")
+    with settings.using(cache_dir=made):
+        assert works(jit.compile(plus(1.5)), 1.5) and jit.cached(plus(1.5))
+    assert os.stat(made).st_mode & 0o777 == 0o700
+
+
+# -- what keeps it from working ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("patch, why", [
+    ("sys.executable = '/no/such/python'", "No such file or directory"),
+    ("sys.executable = ''", "Python does not know where it is itself"),
+    ("from diffuse.service import fingerprint; fingerprint.llvmlite = lambda: None", "not installed"),
+    ("def refuse(*_, **__): raise BlockingIOError(11, os.strerror(11))\nos.posix_spawn = refuse",
+     "Resource temporarily unavailable"),
+    ("client_module.BOOT = client_module.BOOT.replace('import server', 'import nothing')", "ImportError"),
+    ("client_module.BOOT = 'raise SystemExit'", "has died before it was ready"),
+])
+@pytest.mark.parametrize("compile", ["wait", "background"])
+def test_where_it_cannot_start_the_program_runs_interpreted_with_one_warning(
+        tmp_path: Path, patch: str, why: str, compile: str) -> None:
+    assert run(f"""
+        exec({patch!r})
+        found = results([3, 4])
+        assert found and not any(found.values())
+        import numpy, diffuse.numpy as np
+        x = numpy.linspace(0.0, 1.0, 40000)
+        numpy.testing.assert_allclose(numpy.array(np.exp(np.array(x)) + 1), numpy.exp(x) + 1, rtol=1e-15)
+        assert len(warned) == 1 and "runs interpreted" in warned[0], warned
+        print({why!r} in warned[0] or warned[0])
+    """, tmp_path, DIFFUSE_COMPILE=compile) == "True\n"
+
+
+def test_kernels_without_a_thread_pool_run_interpreted(tmp_path: Path) -> None:
+    """All that is kept is the kernels, and nothing can be compiled."""
+    program = """
+        exec({patch!r})
+        import numpy, diffuse.numpy as np
+        a = np.arange(40000.0)
+        for _ in range(3):
+            b = a.copy()
+            b[1:-1] = (a[2:] + a[:-2]) * 0.5
+            a = b
+        numpy.testing.assert_array_equal(numpy.array(a), numpy.arange(40000.0))
+        from diffuse.runtime.local import native
+        from diffuse.service import code
+        print(code.text_key(native.text()), len(warned))
+    """
+    pool = run(program.format(patch=""), tmp_path).split()[0]
+    (tmp_path / f"{pool}.kernel").unlink()
+    assert run(program.format(patch="sys.executable = ''"), tmp_path) == f"{pool} 1\n"
+
+
+def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
+    assert run("""
+        client_module.LIMIT = 0.5
+        results([3])
+        first = client.process
+        os.kill(first, signal.SIGSTOP)
+        assert all(results([4, 5]).values())
+        assert client.process not in (0, first) and client.deaths == 1 and not warned, warned
+        print(first)
+    """, tmp_path) != "0\n"
