@@ -39,6 +39,16 @@ def test_of_two_zeros_the_second_is_taken_however_many_there_are(name: str) -> N
             assert out.tobytes() == zeros.tobytes()
 
 
+@pytest.mark.parametrize("name", ["isnan", "isinf", "isfinite", "signbit"])
+@pytest.mark.parametrize("step", [1, -1, 2])
+def test_predicates_write_to_elements_that_lie_apart(name: str, step: int) -> None:
+    values = np.linspace(-1.0, 1.0, 64)
+    values[3], values[7] = np.nan, np.inf
+    out = np.zeros(128, bool)[::step][:64]
+    functions.function(name)(values, out=out)
+    assert out.tolist() == [getattr(np, name)(value) for value in values]
+
+
 @settings(max_examples=400, deadline=None)
 @given(SEEDS)
 def test_a_body_means_its_ops_on_whole_arrays(seed: int) -> None:

@@ -61,6 +61,13 @@ def _quiet_extreme(ufunc: Any) -> Function:
     return compute
 
 
+def _predicate(ufunc: Any) -> Function:
+    """A predicate of floats, which NumPy 2.4 writes to wrong places of outputs whose elements lie apart."""
+    def compute(value: Array, out: Array) -> None:
+        np.copyto(out, ufunc(value))
+    return compute
+
+
 def _real(value: Array, out: Array) -> None:
     np.copyto(out, value.real)
 
@@ -90,6 +97,7 @@ def _part(whole: Function, part: int) -> Function:
 BY_HAND: dict[str, Function] = {
     "cast": cast, "copy": cast, "where": where, "real": _real, "imag": _imag, "erf": _error_function,
     "clip": _clip, "fmax": _quiet_extreme(np.fmax), "fmin": _quiet_extreme(np.fmin),
+    **{name: _predicate(getattr(np, name)) for name in ("isnan", "isinf", "isfinite", "signbit")},
     **{name: _raised(exponent) for name, exponent in EXPONENTS.items()},
     "power-1": np.reciprocal, "power0.5": np.sqrt, "power2": np.square,
 }
