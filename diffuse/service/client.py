@@ -277,12 +277,15 @@ class Client:
         needed."""
         from diffuse.service import channel
 
+        if self._end is not ours:  # noted already
+            return
         culprit = self._asked.get(self._begun)
+        idle = not any(request.sent for request in self._asked.values())
         for request in self._asked.values():
             request.sent = request.urged = False
         ready, self.process = self.process, 0
         self.close()
-        if self._leaving:
+        if self._leaving or idle and ready:
             return
         self.deaths += 1
         if culprit is not None:

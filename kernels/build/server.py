@@ -139,9 +139,8 @@ def main() -> None:
 
 def _close_others() -> None:
     """Close what the program's libraries let its children inherit."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            try:
-                os.close(int(name))
-            except OSError:  # that of the listing itself
-                pass
+    try:
+        last = max(map(int, os.listdir("/proc/self/fd")))
+    except OSError:  # this system does not tell
+        last = 1 << 10
+    os.closerange(3, last + 1)

@@ -25,8 +25,8 @@ from diffuse.library import floaterrors, provenance
 from diffuse.numpy.ops import elementwise
 
 EAGER = frozenset(("raise", "call", "print", "log"))
-SERVANTS = ("diffuse-", "Dummy-")
-"""Names of threads that record nothing: the compiler's, and those that Python did not start."""
+SERVANTS = "Dummy-"
+"""How the names of threads begin that record nothing: those that Python did not start (and worker.py's)."""
 PACKAGE = os.path.dirname(library.__file__) + os.sep
 
 _main = threading.main_thread().ident
