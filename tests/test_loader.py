@@ -13,6 +13,7 @@ import pytest
 
 from diffuse.service import elf, loader, mcjit
 from diffuse.service.loader import LoadError
+from tests.conftest import GOLDEN
 
 ELF = pytest.mark.skipif(platform.machine() != "x86_64", reason="other machines load through LLVM")
 
@@ -82,6 +83,13 @@ def test_pages_are_executable_never_writable_and_go_with_the_code() -> None:
     del loaded
     gc.collect()
     assert line not in mapped()
+
+
+def test_nothing_unwinds_through_a_kernel() -> None:
+    """Its tables for that are left out."""
+    lines = [line for path in GOLDEN.rglob("*.txt") for line in path.read_text().splitlines()
+             if line.startswith("define ")]
+    assert len(lines) > 10 and all(" nounwind" in line for line in lines)
 
 
 @ELF
