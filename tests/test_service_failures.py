@@ -128,7 +128,9 @@ def test_who_has_no_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("patch, why", [
     ("sys.executable = '/no/such/python'", "No such file or directory"),
-    ("sys.executable = ''", "Python does not know where it is itself"),
+    ("sys.executable = ''", "does not know where its Python is"),
+    ("sys.frozen = True", "does not know where its Python is"),
+    ("os.environ[client_module.MARK] = '1'", "is no Python that could run it"),
     ("from diffuse.service import fingerprint; fingerprint.llvmlite = lambda: None", "not installed"),
     ("def refuse(*_, **__): raise BlockingIOError(11, os.strerror(11))\nos.posix_spawn = refuse",
      "Resource temporarily unavailable"),

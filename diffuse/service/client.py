@@ -43,6 +43,10 @@ DEATHS = 8
 ANSWERS = 256
 """Answers that are kept for somebody to take."""
 
+MARK = "_DIFFUSE_COMPILES"
+"""Says in its environment what the process is for.  A program that Python is embedded in may take itself for
+its Python: it would run again instead, and ask for a process again."""
+
 BOOT = """
 try:
     import os
@@ -333,8 +337,10 @@ class Client:
 
 def _spawn(theirs: int) -> int:
     """Start the process, with this end of the connection as its standard input; returns a child's number."""
-    if not sys.executable:
-        raise LookupError("Python does not know where it is itself")
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise LookupError("the program does not know where its Python is")
+    if MARK in os.environ:
+        raise LookupError(f"{sys.executable} is no Python that could run it")
     llvm = fingerprint.llvmlite()
     if llvm is None:
         raise LookupError("llvmlite is not installed")
@@ -346,8 +352,8 @@ def _spawn(theirs: int) -> int:
     roots = [str(Path(__file__).resolve().parent.parent.parent), str(llvm.parent)]
     files: list[tuple[Any, ...]] = [(os.POSIX_SPAWN_DUP2, theirs, 0)]
     files += [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_WRONLY, 0) for number in (1, 2)]
-    return os.posix_spawn(sys.executable, [sys.executable, *options, "-c", BOOT, *roots], os.environ,
-                          file_actions=files, setsigmask=[])
+    return os.posix_spawn(sys.executable, [sys.executable, *options, "-c", BOOT, *roots],
+                          {**os.environ, MARK: "1"}, file_actions=files, setsigmask=[])
 
 
 client = Client()
