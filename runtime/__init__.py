@@ -32,7 +32,7 @@ def make(name: str, points: int | None = None) -> Runtime:
 
 def prepare(name: str) -> Callable[[], None] | None:
     """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
-    the program's first line.  What is returned has compiled beside the program what the runtime will need."""
+    the program's first line.  The function that is returned requests the compilation of native code."""
     if name == "legate":
         from diffuse.runtime.legate import ranks
 
@@ -50,7 +50,7 @@ def start(name: str) -> None:
 
 
 def _compile_threads() -> None:
-    """Have the thread pool compiled."""
+    """Request the compilation of the thread pool."""
     from diffuse.runtime.local import pool
 
     pool.prepare()

@@ -1,4 +1,4 @@
-"""Programs of their own that compile, for the tests of the compiling process."""
+"""Programs of their own that compile, for the tests of the compile server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from diffuse.service import client as client_module
 from diffuse.service.client import client
 
 def patch(text):
-    "Have the compiling process run this before it begins."
+    "Have the compile server run this before it begins."
     boot = client_module.BOOT
     lines = "".join("    " + line + chr(10) for line in text.splitlines())
     client_module.BOOT = boot.replace("    server.main()", lines + "    server.main()")

@@ -114,6 +114,14 @@ def test_an_entry_of_another_user_is_none(tmp_path: Path, monkeypatch: pytest.Mo
     assert (cache.get("k") == CONTENT) is trusted
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_nothing_is_written_to_a_folder_of_another_user(tmp_path: Path) -> None:
+    os.chown(tmp_path, 65534, 65534)
+    cache = Cache(tmp_path)
+    assert not cache.put("k", CONTENT) and cache.trouble == "it belongs to another user"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_entry_under_another_key_is_none(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     cache.put("k", CONTENT)

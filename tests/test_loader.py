@@ -40,7 +40,7 @@ define double @second(double %x) {{
 
 @cache
 def image(source: str = SOURCE, outside: str = "exp2") -> bytes:
-    """Object code as the compiling process makes it."""
+    """Object code as the compile server makes it."""
     import llvmlite.binding as llvm
 
     llvm.initialize_native_target()

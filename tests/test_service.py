@@ -1,4 +1,4 @@
-"""The compiling process: what a program asks of it, when it comes and goes, and what the two say."""
+"""The compile server: what a program asks of it, when it comes and goes, and what the two say."""
 
 from __future__ import annotations
 

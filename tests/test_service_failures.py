@@ -1,4 +1,4 @@
-"""What may go wrong with the compiling process, and that every program goes on."""
+"""What may go wrong with the compile server, and that every program goes on."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Machine code from outside the program: a process that compiles, object code kept on disk, and its loader.
+"""The compile service: a server process that runs LLVM, a cache of object code on disk, and a loader.
 
-`client` talks to the compiling process, `cache` keeps what it made, `loader` maps it into memory, and `code`
-puts the three together: a key and a request become addresses that can be called.  `fingerprint` is what keys
-say of the machine.  The process itself is `kernels/build/server.py`.
+`client` exchanges messages with the server (`kernels/build/server.py`), `cache` stores object code, `loader`
+maps it into memory, and `code` combines the three: it turns keys and requests into callable addresses.
+`fingerprint` is the part of a key that identifies the machine.
 """

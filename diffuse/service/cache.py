@@ -31,7 +31,7 @@ STALE = 3600.0
 
 
 _numbers = count()
-"""Of temporary files."""
+"""Numbers the temporary files of this process."""
 
 
 class Cache:
@@ -40,7 +40,7 @@ class Cache:
     def __init__(self, folder: str | os.PathLike[str], limit: int | None = 512 << 20) -> None:
         self.folder, self.limit = Path(folder), limit
         self.trouble = ""
-        """Why the last `put` failed, unless an entry of that size is not to be kept."""
+        """Why the last `put` failed; empty if the entry was larger than the limit."""
         self._size: int | None = None
         self._lock = threading.Lock()
 
@@ -48,7 +48,7 @@ class Cache:
         return self.folder / (key + SUFFIX)
 
     def get(self, key: str) -> bytes | None:
-        """The bytes kept under a key, if they are there, whole, and this user's."""
+        """Return the content of an entry, if it is there, intact, and owned by this user."""
         path = self.path(key)
         entry = _read(path)
         if entry is None:
@@ -68,7 +68,7 @@ class Cache:
             self.path(key).unlink()
 
     def make(self) -> bool:
-        """Make the folder, for this user alone, if it is not there; says whether it is now."""
+        """Create the folder with mode 0700 if it does not exist; says whether it exists now."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -77,7 +77,7 @@ class Cache:
         return True
 
     def put(self, key: str, content: bytes, make: bool = True) -> bool:
-        """Keep bytes under a key; says whether that worked.  `make`: the folder too, if it is not there."""
+        """Write an entry, and `make` the folder if need be; says whether that worked."""
         entry = _digest(key, content) + content
         self.trouble = ""
         if self.limit is not None and len(entry) > self.limit:
@@ -85,6 +85,8 @@ class Cache:
         if make and not self.make():
             return False
         try:
+            if self.folder.stat().st_uid not in (os.geteuid(), 0):
+                raise PermissionError(0, "it belongs to another user")
             self._write(self.path(key), entry)
         except OSError as error:
             self.trouble = error.strerror or str(error)
@@ -167,7 +169,7 @@ def _digest(key: str, content: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes | None:
-    """The bytes of a file that this user, or root, alone may write to."""
+    """Read a regular file that is owned by this user or root and writable by no one else."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
-"""Messages between a program and its compiling process, over a pair of connected sockets.
+"""The wire protocol between a program and its compile server, over a pair of SEQPACKET sockets.
 
-A message is one packet.  One that is too large for that goes through a file without a name, in memory, whose
-descriptor is sent in its place.
+A message is one packet.  A message that is too large for a packet is written to an anonymous file in memory,
+and the file's descriptor is sent instead.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import socket
 from typing import Any, NamedTuple
 
 PACKET = 1 << 16
-"""Bytes of the largest message that is sent as it is.  Systems allow at least three times as many."""
+"""Bytes of the largest message that is sent as one packet.  Linux allows three times as many by default."""
 
 NOW = socket.MSG_DONTWAIT
 QUIET = socket.MSG_NOSIGNAL
-"""A program may let SIGPIPE end it; a compiling process that went away is no reason."""
+"""Without this flag a server that has exited would end a program whose SIGPIPE has the default action."""
 
 READY, BEGUN, DONE, FAILED, LEAVING = "ready", "begun", "done", "failed", "leaving"
-"""What the compiling process says: (READY, its number), (BEGUN, key), (DONE, key, Answer), (FAILED, why it
-cannot work), (LEAVING,) when nobody needed it for a while."""
+"""Messages of the server: (READY, process id), (BEGUN, key), (DONE, key, Answer), (FAILED, why it cannot
+compile anything), (LEAVING,) before it exits for want of requests."""
 COMPILE, URGENT = "compile", "urgent"
-"""What a program says: (COMPILE, key, folder, limit, kind, content) and (URGENT, key)."""
+"""Messages of the program: (COMPILE, key, folder, limit, kind, content) and (URGENT, key)."""
 
 
 class Answer(NamedTuple):
-    """What became of a request."""
+    """The reply to a request."""
 
     image: bytes = b""
     """Object code; empty if there was an error."""
     compiled: bool = False
-    """Was it compiled just now?  Else another process had kept it meanwhile."""
+    """Was it compiled for this request?  Otherwise the cache had it already."""
     error: tuple[str, str] | None = None
-    """Class and text of the exception."""
+    """Class name and text of the exception, if there was one."""
     unkept: str = ""
-    """Why it could not be kept on disk, though it should be."""
+    """Why it could not be written to the cache; empty if it was, or was not to be."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Two connected ends."""
+    """Make a connected pair of sockets."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -54,7 +54,7 @@ def unpacked(packet: bytes) -> tuple[Any, ...]:
 
 
 def send(end: socket.socket, packet: bytes) -> None:
-    """Send a packed message, or raise BlockingIOError where the other end has not yet read enough."""
+    """Send a packed message without waiting; BlockingIOError if the queue is full."""
     if len(packet) <= PACKET:
         end.send(packet, NOW | QUIET)
         return
@@ -67,7 +67,7 @@ def send(end: socket.socket, packet: bytes) -> None:
 
 
 def receive(end: socket.socket, look: bool = False) -> bytes:
-    """The next packed message; nothing once the other end is closed.  A mere `look` leaves it there."""
+    """Receive the next packed message, empty at end of file; `look` leaves it in the queue."""
     flags = NOW | socket.MSG_CMSG_CLOEXEC | (socket.MSG_PEEK if look else 0)
     size = array.array("i").itemsize
     packet, rights, _, _ = end.recvmsg(PACKET, socket.CMSG_LEN(size), flags)
@@ -82,7 +82,7 @@ def receive(end: socket.socket, look: bool = False) -> bytes:
 
 
 def _file(content: bytes) -> int:
-    """A file without a name, with this content."""
+    """Return the descriptor of an anonymous file with this content."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("diffuse", os.MFD_CLOEXEC)
     else:

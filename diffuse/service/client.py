@@ -1,13 +1,13 @@
-"""The program's side of its compiling process: asks for object code, and takes in what is done.
+"""The client of the compile server: sends requests for object code and receives the replies.
 
-A program has at most one such process.  It is started for the first request, ends with the program, and when
-nobody needs it for a while.  LLVM, its locks and its crashes stay there: nothing that goes wrong in it is an
-error to the program, which runs interpreted what it cannot have compiled.
+A program has at most one server process.  It is started for the first request and exits with the program, or
+after a while without requests.  LLVM, its locks and its crashes are confined to it: no failure of the server
+is an error of the program, which interprets the kernels that it cannot get compiled.
 
-An interrupt may come between any two steps here.  Every step can be repeated: a reply is looked at, noted,
-and only then taken from the socket (and noted again, as another thread may have taken the one that was looked
-at), and a request that may or may not have been sent is sent again, which costs the other side a look at the
-disk.
+An interrupt may be raised between any two steps here, so every step is idempotent.  A reply is peeked at,
+recorded, and only then removed from the socket (and what was removed is recorded, too, as another thread may
+have removed the reply that was peeked at).  A request that may or may not have been sent is sent again; the
+server finds its result in the cache.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
     from diffuse.service.channel import Answer
 
 LIMIT = 60.0
-"""Seconds for which the process may say nothing while there is something to do; then it is killed."""
+"""Seconds without a message while requests are outstanding, after which the server is killed."""
 TICK = 0.02
-"""Seconds between two looks of one who waits: another thread may have taken in what it waits for."""
+"""Longest sleep of a waiting thread in seconds: another thread may receive the reply that it waits for."""
 TRIES = 2
-"""How often a request may be in work while the process dies; the next one gives it up."""
+"""How many servers a request may crash before it fails."""
 DEATHS = 8
-"""Deaths of processes after which no further one is started."""
+"""Crashes after which no further server is started."""
 ANSWERS = 256
-"""Answers that are kept for somebody to take."""
+"""Replies that are kept until somebody takes them, at most."""
 
 MARK = "_DIFFUSE_COMPILES"
-"""Says in its environment what the process is for.  A program that Python is embedded in may take itself for
-its Python: it would run again instead, and ask for a process again."""
+"""Environment variable that is set for the server.  Where Python is embedded, `sys.executable` may be the
+program itself: it would run again in place of the server, and start another one."""
 
 BOOT = """
 try:
@@ -63,15 +63,15 @@ except BaseException as error:
 else:
     server.main()
 """
-"""What the process runs.  It forks at once, and so is no child of the program, which may wait for its own."""
+"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`."""
 
 
 class Unavailable(RuntimeError):
-    """Nothing can be compiled for this program any more.  It has been warned."""
+    """No server can be started any more; a warning has said so."""
 
 
 class _Request:
-    """What was asked for and has no answer yet."""
+    """A request without a reply."""
 
     __slots__ = ("message", "sent", "urged", "deaths")
 
@@ -82,41 +82,41 @@ class _Request:
 
 
 class Client:
-    """Requests and answers by key."""
+    """Outstanding requests, and replies that nobody took yet, by key."""
 
     def __init__(self) -> None:
         self._end: socket.socket | None = None
         self.reset()
 
     def reset(self) -> None:
-        """Begin without a process and without requests: in a forked child, the process is the parent's."""
+        """Drop the connection and all requests: in a forked child, the server is the parent's."""
         self._lock = threading.RLock()
         self.close()
         self._starter = 0
-        """The child that starts the process and ends at once, until it is waited for."""
+        """Process id of the child that forks the server and exits, until it is reaped."""
         self.process = 0
-        """The number of the process, once it is ready."""
+        """Process id of the server, once it is ready; else 0."""
         self._asked: dict[str, _Request] = {}
         self._answers: dict[str, Answer] = Bounded(ANSWERS)
         self._begun = ""
-        """What the process said last that it works on."""
+        """Key of the request that the server began last."""
         self._heard = 0.0
-        """When it said something last, or was given something to do."""
+        """Time of the server's last message, or of the first request after it was idle."""
         self._leaving = False
         self.deaths = 0
         self.refusal = ""
-        """Why there is no process and will be none."""
+        """Why no server can be started any more; empty while one can."""
         self._warned: set[str] = set()
 
-    # -- what a program does -------------------------------------------------------------------------------
+    # -- requests and replies ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the process, before there is anything to do for it."""
+        """Start the server ahead of the first request."""
         with self._lock:
             self._connect()
 
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
-        """Ask for object code; to ask again changes nothing."""
+        """Request object code; a second request with the same key does nothing."""
         if key in self._asked or key in self._answers:
             return
         if self.refusal:
@@ -128,17 +128,17 @@ class Client:
             self.poll()
 
     def knows(self, key: str) -> bool:
-        """Was this asked for, and not taken?"""
+        """Is a request with this key outstanding, or its reply here?"""
         return key in self._asked or key in self._answers
 
     def answer(self, key: str) -> Answer | None:
-        """The answer to a request, if it has come."""
+        """Return the reply to a request, or None if it has not arrived."""
         if key not in self._answers:
             self.poll()
         return self._answers.get(key)
 
     def wait(self, key: str, seconds: float | None = None) -> Answer | None:
-        """The answer to a request, waiting no longer than that; None if it does not come or was not asked."""
+        """Wait for the reply to a request, at most so many seconds; None if it does not arrive in time."""
         end = None if seconds is None else time.monotonic() + seconds
         while (found := self.answer(key)) is None and key in self._asked:
             self._urge(key)
@@ -154,11 +154,11 @@ class Client:
         return found
 
     def take(self, key: str) -> None:
-        """Forget an answer: what it brought is where it belongs."""
+        """Drop a reply that has been used."""
         self._answers.pop(key, None)
 
     def poll(self) -> None:
-        """Take in what the process has said, and send what it was not told."""
+        """Receive what has arrived, and send the requests that could not be sent before."""
         with self._lock:
             if self._end is not None:
                 self._listen(self._end)
@@ -167,15 +167,15 @@ class Client:
             self._reap()
 
     def close(self) -> None:
-        """Let go of the process, which ends when it has done what it was asked for."""
+        """Close the connection; the server exits when it has served what was sent."""
         end, self._end = self._end, None
         if end is not None:
             end.close()
 
-    # -- the process ---------------------------------------------------------------------------------------
+    # -- the server ----------------------------------------------------------------------------------------
 
     def _connect(self) -> socket.socket | None:
-        """The program's end of the connection, the process started if it is not."""
+        """Return the socket to the server, which is started if there is none; None if it cannot be."""
         if self._end is not None or self.refusal:
             return self._end
         from diffuse.service import channel
@@ -213,7 +213,7 @@ class Client:
                     self._kill()
                     self._ended(ours, f"did not answer for {LIMIT:g} seconds, and was killed")
                 return
-            except ConnectionResetError:  # it has ended, and what it had said before comes next
+            except ConnectionResetError:  # it has exited; what it sent before is still in the socket
                 continue
             if not packet:
                 self._ended(ours, "has died")
@@ -243,7 +243,7 @@ class Client:
                 self._leaving = True
 
     def _push(self) -> None:
-        """Send what was not sent, the process started if there is none."""
+        """Send the requests that were not sent; the server is started if there is none."""
         from diffuse.service import channel
 
         unsent = [request for request in self._asked.values() if not request.sent]
@@ -254,12 +254,12 @@ class Client:
         for request in unsent:
             try:
                 channel.send(ours, request.message)
-            except OSError:  # it has not yet read enough, or has ended, as the next look will show
+            except OSError:  # its queue is full, or it has exited, which the next `_listen` finds out
                 return
             request.sent = True
 
     def _urge(self, key: str) -> None:
-        """Have a request served before those that nobody waits for."""
+        """Have a request served before the others, as somebody waits for it."""
         from diffuse.service import channel
 
         request, ours = self._asked.get(key), self._end
@@ -277,11 +277,11 @@ class Client:
                 pass
 
     def _ended(self, ours: socket.socket, how: str) -> None:
-        """The process is gone.  What it worked on is tried once more; what it had not begun, as often as
-        needed."""
+        """Handle the server's exit: the request in work fails if it crashed a server before, all others are
+        sent again."""
         from diffuse.service import channel
 
-        if self._end is not ours:  # noted already
+        if self._end is not ours:  # handled already
             return
         culprit = self._asked.get(self._begun)
         idle = not any(request.sent for request in self._asked.values())
@@ -296,7 +296,7 @@ class Client:
             culprit.deaths += 1
             if culprit.deaths >= TRIES:
                 self._answers[self._begun] = channel.Answer(
-                    error=("RuntimeError", f"the compiling process {how} while it worked on it"))
+                    error=("RuntimeError", f"the compile server {how} while it worked on it"))
                 self._asked.pop(self._begun, None)
         if self.deaths >= DEATHS or (not ready and self.deaths > 1):
             self._refuse(f"it {how}, {self.deaths} times" if ready else f"it {how} before it was ready")
@@ -309,10 +309,10 @@ class Client:
                 pass
 
     def _refuse(self, why: str) -> None:
-        """Start no process any more."""
+        """Give up on servers: fail all requests, with one warning."""
         from diffuse.service import channel
 
-        self.refusal = f"the compiling process does not run ({why})"
+        self.refusal = f"the compile server does not run ({why})"
         self.close()
         for key in list(self._asked):
             self._answers[key] = channel.Answer(error=("Unavailable", self.refusal))
@@ -326,17 +326,17 @@ class Client:
             warnings.warn(text, RuntimeWarning, stacklevel=2)
 
     def _reap(self) -> None:
-        """Wait for the child that started the process, which has ended by now or will soon."""
+        """Reap the child that forked the server."""
         if self._starter:
             try:
                 if os.waitpid(self._starter, os.WNOHANG)[0]:
                     self._starter = 0
-            except OSError:  # somebody else has waited for it
+            except OSError:  # reaped by somebody else
                 self._starter = 0
 
 
 def _spawn(theirs: int) -> int:
-    """Start the process, with this end of the connection as its standard input; returns a child's number."""
+    """Start the server with this socket as its standard input; return the id of the child that forks it."""
     if not sys.executable or getattr(sys, "frozen", False):
         raise LookupError("the program does not know where its Python is")
     if MARK in os.environ:

@@ -1,6 +1,6 @@
-"""Machine code by key: loaded from the disk, or asked of the compiling process and loaded when it is there.
+"""Looks machine code up by key: in the cache, or else from the compile server.
 
-A key is a digest of everything that the object code depends on, so that what is kept under it is right.
+A key is a digest of everything that the object code depends on, so an entry of the cache is never stale.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from diffuse.service.client import Unavailable, client
 from diffuse.service.loader import Loaded, LoadError, load
 
 BODY, TEXT = "body", "text"
-"""Kinds of requests: the body of a kernel, or LLVM IR for any processor of this machine's kind."""
+"""Kinds of requests: the body of a kernel, or LLVM IR that is compiled for the generic processor."""
 
 PATIENCE = 2.0
-"""Seconds for which a process that follows another one waits for what that has compiled."""
+"""Seconds for which a follower waits for an entry of the cache before it sends a request itself."""
 GLANCE = 0.002
-"""Seconds between two looks at the disk meanwhile."""
+"""Seconds between two looks at the cache meanwhile."""
 
 _others: dict[str, tuple[float, Callable[[], Any]]] = {}
-"""What another process is expected to have compiled: until when, and how to ask for it after that."""
+"""Keys that a follower waits for: the deadline, and the call that sends the request after that."""
 _follows = False
 
 
 def disk() -> Cache:
-    """The cache in the folder that the settings name now."""
+    """Return the cache in the folder that the settings name now."""
     return _cache(settings.config.cache_dir, settings.config.cache_size)
 
 
@@ -43,19 +43,19 @@ def _cache(folder: str, limit: int | None) -> Cache:
 
 
 def cached(key: str) -> bool:
-    """Is there an entry on the disk?  Then `stored` most likely has the code, within a millisecond."""
+    """Is there an entry in the cache?  It may still prove invalid when it is loaded."""
     return disk().path(key).is_file()
 
 
 def stored(key: str, names: Sequence[str]) -> Loaded | None:
-    """Load the code that the disk has under a key."""
+    """Load the entry of the cache with this key, if there is a valid one."""
     kept = disk()
     image = kept.get(key)
     if image is None:
         return None
     try:
         found = load(image, names)
-    except LoadError:  # whole, and yet not what was asked for
+    except LoadError:  # intact, but not the object code of this request
         kept.drop(key)
         return None
     trace.count("cache hits")
@@ -63,14 +63,14 @@ def stored(key: str, names: Sequence[str]) -> Loaded | None:
 
 
 def follow() -> None:
-    """Leave it to another process, which runs the same program beside this one, to have code compiled, and
-    take it from the disk."""
+    """Make this process a follower: a peer that runs the same program sends the requests, and this process
+    loads the results from the cache."""
     global _follows
     _follows = True
 
 
 def ask(key: str, kind: str, content: Callable[[], Any]) -> None:
-    """Have code compiled beside the program.  `Unavailable` if that is not possible any more."""
+    """Request compilation in the background; `Unavailable` if no server can be started."""
     if not _follows or disk().limit == 0:
         _ask(key, kind, content)
     elif not asked(key):
@@ -89,14 +89,14 @@ def _ask(key: str, kind: str, content: Callable[[], Any]) -> None:
 
 
 def asked(key: str) -> bool:
-    """Is code being made, or there to be loaded?"""
+    """Was this code requested and not loaded yet?"""
     return client.knows(key) or key in _others
 
 
 def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Loaded | None:
-    """Load the code that was asked for, if it comes within so many seconds (None: however long that takes).
+    """Load code that was requested, if it arrives within so many seconds (None: wait without limit).
 
-    Raises what went wrong in the compiling process.
+    An exception of the compiler's is raised here.
     """
     if key in _others and ((found := _from_another(key, names, seconds)) is not None or key in _others):
         return found
@@ -117,8 +117,7 @@ def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Load
 
 
 def _from_another(key: str, names: Sequence[str], seconds: float | None) -> Loaded | None:
-    """What another process has compiled meanwhile; if that takes too long, the code is asked for here, and so
-    is all that is needed from then on."""
+    """Wait for a peer's entry in the cache; after the deadline send the request, and stop following."""
     global _follows
     end = None if seconds is None else time.monotonic() + seconds
     patience, ask_here = _others[key]
@@ -136,7 +135,7 @@ def _from_another(key: str, names: Sequence[str], seconds: float | None) -> Load
 
 
 def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any]) -> Loaded:
-    """Load code from the disk, or have it compiled and wait for that."""
+    """Load code from the cache, or request it and wait."""
     while (found := stored(key, names)) is None:
         ask(key, kind, content)
         if (found := arrived(key, names, None)) is not None:
@@ -145,12 +144,12 @@ def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any])
 
 
 def text_key(text: str) -> str:
-    """The key of LLVM IR that is compiled for any processor of this machine's kind."""
+    """Compute the key of LLVM IR that is compiled for the generic processor."""
     return sha256(f"{text}\n{fingerprint.machine()}\n{fingerprint.llvm()}".encode()).hexdigest()
 
 
 def _exception(kind: str, text: str) -> Exception:
-    """An exception of the other process's, of the same class if Python has that."""
+    """Rebuild an exception of the server's; one that is not built in becomes a RuntimeError."""
     if kind == Unavailable.__name__:
         return Unavailable(text)
     found = getattr(builtins, kind, None)

@@ -1,14 +1,17 @@
-"""To import this starts the compiling process if the program will need it: where nothing is kept on disk yet.
+"""Importing this module starts the compile server if the cache is empty.
 
-Python, the emitter and LLVM take a tenth of a second to start, which goes on while the rest of Diffuse is
-imported.
+The server takes a tenth of a second to import the emitter and LLVM, and does so while the program imports the
+rest of Diffuse.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from diffuse.service.client import client
 from diffuse.service.code import disk
 from diffuse.settings import config
 
 if config.runtime == "local" and config.compile != "off" and disk().empty():
-    client.start()
+    with suppress(RuntimeWarning):  # where warnings are errors: an import does not fail for want of a server
+        client.start()

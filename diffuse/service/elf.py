@@ -1,4 +1,4 @@
-"""Loads relocatable object code (ELF64 for x86-64) into memory, without LLVM.
+"""Loads relocatable object files (ELF64 for x86-64) into memory, without LLVM.
 
 The emitter's object code is simple: sections of code and constants, nothing that is written to, and absolute
 64-bit addresses for whatever is not in the same section.  Anything else is refused with a `LoadError`, which
@@ -45,8 +45,7 @@ class Pages(NamedTuple):
 
     addresses: Mapping[str, int]
     keep: mmap.mmap
-    """Unmapped when the last reference to it goes, without a step of Python in which an interrupt would be
-    lost."""
+    """Its destructor unmaps the memory; a finalizer in Python would swallow an interrupt that comes in it."""
 
 
 class Section(NamedTuple):

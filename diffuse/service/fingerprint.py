@@ -1,6 +1,6 @@
-"""What machine code depends on besides its source: the processor, the C library, and the version of LLVM.
+"""Identifies what machine code depends on besides its source: processor, C library, and version of LLVM.
 
-All of it is found without LLVM, for a program whose kernels are kept never loads that.
+LLVM itself is not asked: a program whose kernels are all cached never loads it.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from pathlib import Path
 
 FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags",
           "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "CPU revision", "Features")
-"""What the system's description of a processor says about its instructions, for x86 and for ARM."""
+"""Fields of /proc/cpuinfo that identify a processor and its instruction sets, on x86 and on ARM."""
 
 
 def machine() -> str:
-    """The kind of processor, as x86_64."""
+    """Return the processor architecture, such as x86_64."""
     return platform.machine()
 
 
 @cache
 def processor() -> str:
-    """The first processor's kind and instruction sets, and the C library with its vector functions."""
+    """Describe the first processor, and the C library, which brings the vector functions."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (AttributeError, ValueError):
@@ -33,14 +33,14 @@ def processor() -> str:
 
 
 def described(cpuinfo: str) -> str:
-    """The fields of the first processor."""
+    """Extract these fields of the first processor."""
     first = cpuinfo.strip().partition("\n\n")[0]
     lines = [line.partition(":") for line in first.splitlines()]
     return "; ".join(f"{name.strip()} {value.strip()}" for name, _, value in lines if name.strip() in FIELDS)
 
 
 def _cpuinfo() -> str:
-    """The beginning of the system's list of processors: many of them take a while to describe."""
+    """Read the beginning of /proc/cpuinfo: the whole takes long on machines of many processors."""
     try:
         handle = os.open("/proc/cpuinfo", os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -53,7 +53,7 @@ def _cpuinfo() -> str:
 
 @cache
 def llvm() -> str:
-    """The version of llvmlite, which brings LLVM; empty if it is not installed."""
+    """Identify the installed llvmlite, which brings LLVM; empty if there is none."""
     folder = llvmlite()
     if folder is None:
         return ""
@@ -70,7 +70,7 @@ def llvm() -> str:
 
 @cache
 def llvmlite() -> Path | None:
-    """The folder of the package, which is not imported."""
+    """Find the folder of the package without importing it."""
     try:
         found = find_spec("llvmlite")
     except (ImportError, ValueError):

@@ -25,7 +25,7 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_engines))
 
 
 class Engine:
-    """Functions that LLVM loaded, until the last reference to this goes; the worker frees them later."""
+    """Functions that LLVM loaded; the worker frees them some time after the last reference is gone."""
 
     __slots__ = ("addresses", "_number")
 

@@ -1,4 +1,4 @@
-"""Start the compiling process early where a program will need it: where nothing is kept on disk yet."""
+"""Requests at import what every program needs compiled, if the cache is empty."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from diffuse.settings import config
 
 
 def start() -> None:
-    """Prepare for the runtime; with an empty cache, have compiled what every program needs."""
+    """Prepare for the runtime; if the cache is empty, request its native code."""
     common = prepare(config.runtime)
     if common is not None and config.compile != "off" and code.disk().empty():
         try:
             common()
-        except Unavailable:  # of which the program was warned
+        except Unavailable:  # a warning has said so
             pass

@@ -1,6 +1,6 @@
-"""From bodies and LLVM IR to object code, by LLVM in the calling thread.
+"""Compiles kernel bodies and LLVM IR to object code with LLVM, in the calling thread.
 
-The compiling process runs this (server.py), and so do tests of the emitter.  A program does not.
+The compile server runs this (server.py), and so do tests of the emitter; the program itself does not.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def text(body: Body) -> str:
 
 
 def object_code(body: Body) -> bytes:
-    """Relocatable object code of a body, for this processor."""
+    """Compile a body to relocatable object code for this processor."""
     if not host().halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
     compiler = machine()
@@ -59,9 +59,9 @@ def object_code(body: Body) -> bytes:
 
 
 def common_code(source: str) -> bytes:
-    """Relocatable object code of LLVM IR, for any processor of this machine's kind.
+    """Compile LLVM IR to relocatable object code for the generic processor.
 
-    Unoptimised: it is compiled three times sooner, and a few nanoseconds a launch slower.
+    It is not optimised, which takes a third of the time and costs a few nanoseconds a launch.
     """
     _start()
     compiler = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)

@@ -1,4 +1,4 @@
-"""When a kernel gets compiled: beside the program while that runs interpreted, at once, or never.
+"""Decides when a kernel is compiled: in the background while it runs interpreted, at once, or never.
 
 A `Kernel` can always run: through `native` once machine code is there, through its interpreted meaning
 until then.  Both take the same values and give the same bits.
@@ -57,7 +57,7 @@ class Kernel:
         return abi.divide(self.body, values) if self.compilation.asked and not self.failed else None
 
     def arrived(self) -> bool:
-        """Is machine code there by now?"""
+        """Is there machine code by now?"""
         self.advance(0.0)
         return self.native is not None
 
@@ -67,8 +67,8 @@ class Kernel:
         interpret.finish(self.body, values, _collector())
 
     def advance(self, seconds: float | None) -> None:
-        """Load machine code from the disk, or have it made beside the program; where that was done before,
-        load it if it comes within so many seconds (None: however long it takes).
+        """Load machine code from the cache, or request it; once requested, load it if it arrives within so
+        many seconds (None: wait without limit).
 
         A failure leaves the interpreter in charge, with one warning.
         """
@@ -79,7 +79,7 @@ class Kernel:
                 self.native = self.compilation.compile()
             if self.native is None and (seconds != 0 or self.compilation.asked):
                 self.native = self.compilation.look(seconds)
-        except Unavailable:  # of which the program was warned
+        except Unavailable:  # a warning has said so
             self.failed = True
         except Exception as error:
             self.failed = True
@@ -90,7 +90,7 @@ class Kernel:
                           RuntimeWarning, stacklevel=2)
 
     def wait(self, seconds: float | None) -> None:
-        """Until the machine code that was asked for is there, but no longer than that."""
+        """Wait for machine code that was requested, at most so many seconds."""
         if self.compilation.asked:
             self.advance(seconds)
 
@@ -127,8 +127,7 @@ class Compiler:
         return found
 
     def request(self, kernel: Kernel) -> None:
-        """Have a kernel's machine code made, if it has none, as the setting `compile` says; load it, if it is
-        there."""
+        """Load or request a kernel's machine code, if it has none, as the setting `compile` says."""
         how = settings.config.compile
         if how != "off" and not sys.is_finalizing():
             kernel.advance(None if how == "wait" else 0.0)
@@ -145,7 +144,7 @@ class Compiler:
             self.kernels.clear()
 
     def after_fork(self) -> None:
-        """A forked child has a compiling process of its own, which it asks on demand."""
+        """Have a forked child send its requests to a server of its own."""
         self._lock = threading.Lock()
         for kernel in list(self._all):
             kernel.compilation.asked = False

@@ -1,7 +1,7 @@
-"""From a `Body` to machine code that can be called: from the disk, or made by the compiling process.
+"""Turns a `Body` into callable machine code, from the cache or through the compile server (service/).
 
-The process that runs a program never loads LLVM: object code comes as bytes (service/), and its key is a
-digest of all that it depends on.
+The process that runs the program never loads LLVM.  The key of a body in the cache is a digest of everything
+that its machine code depends on.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Native(NamedTuple):
 
 
 class Compilation:
-    """The way of one body to machine code."""
+    """The compilation of one body."""
 
     __slots__ = ("asked", "_body", "_key")
 
@@ -40,17 +40,17 @@ class Compilation:
         self._body = body
         self._key = ""
         self.asked = False
-        """Is the compiling process to make it, as the disk had none?"""
+        """Was it requested from the server, as the cache had no entry?"""
 
     @property
     def key(self) -> str:
-        """Under which it is kept: to write a large body out takes a while, so only once."""
+        """The key of the body in the cache, computed once: that takes a while for large bodies."""
         if not self._key:
             self._key = key_of(self._body)
         return self._key
 
     def compile(self) -> Native | None:
-        """Take the machine code from the disk, or have it made."""
+        """Load the machine code from the cache, or request it and return None."""
         found = code.stored(self.key, _names(self._body))
         if found is None:
             code.ask(self.key, code.BODY, lambda: request(self._body))
@@ -58,15 +58,15 @@ class Compilation:
         return _native(found) if found else None
 
     def look(self, seconds: float | None = 0.0) -> Native | None:
-        """What is being made, if it is there within so many seconds (None: however long it takes)."""
+        """Load what was requested, if it arrives within so many seconds (None: wait without limit)."""
         found = code.arrived(self.key, _names(self._body), seconds)
         if found is None and not code.asked(self.key):
-            return self.compile()  # somebody else took it, to where it may be now; or this is a forked child
+            return self.compile()  # another caller took the reply, or this is a forked child
         return _native(found) if found else None
 
 
 def compile(body: Body) -> Native:
-    """Machine code for a body, however long it takes."""
+    """Compile a body, and wait for it."""
     way = Compilation(body)
     found = way.compile()
     while found is None:
@@ -75,7 +75,7 @@ def compile(body: Body) -> Native:
 
 
 def cached(body: Body) -> bool:
-    """Is there an entry for this body on the disk?  Then `compile` takes a fraction of a millisecond."""
+    """Is there an entry for this body in the cache?  Then `compile` takes a fraction of a millisecond."""
     return code.cached(key_of(body))
 
 
@@ -85,19 +85,19 @@ def link(body: Body, image: bytes) -> Native:
 
 
 def request(body: Body) -> tuple[Any, ...]:
-    """What the compiling process is told: the body, and the program's own functions that it applies."""
+    """The content of a request: the body, and the user-defined functions that it applies."""
     kinds = {op.kind for loop in body.loops for op in loop.ops}
     return body, [user.FUNCTIONS[kind] for kind in sorted(kinds) if kind in user.FUNCTIONS]
 
 
 def key_of(body: Body) -> str:
-    """Everything that the machine code of a body depends on."""
+    """Compute the digest of everything that the machine code of a body depends on."""
     return sha256(f"{body!r}\n{_circumstances()}".encode()).hexdigest()
 
 
 @cache
 def _circumstances() -> str:
-    """Processor, versions, and the text of the emitter itself."""
+    """Describe the processor, the versions, and the source code of the emitter."""
     sources = sha256()
     for folder in EMITTERS:
         for place, _, names in sorted(os.walk(Path(__file__).parent.parent / folder)):

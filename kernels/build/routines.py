@@ -78,7 +78,7 @@ class Routine(Compiled):
 
 
 class Interpreted:
-    """An operation that is not compiled and not NumPy's: its body runs interpreted, on any shapes."""
+    """An operation that NumPy lacks, run by the interpreter where it cannot be compiled."""
 
     def __init__(self, source: Body) -> None:
         # by name, as the interpreter imports this module
@@ -114,7 +114,7 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
     try:
         return Routine(name, dtypes, result)
     except Exception as error:
-        if not isinstance(error, Unavailable):  # of which the program was warned
+        if not isinstance(error, Unavailable):  # a warning has said so
             warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
                           f"place from compiled code: {type(error).__name__}: {error}", RuntimeWarning,
                           stacklevel=2)

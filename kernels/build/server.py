@@ -1,11 +1,11 @@
-"""The compiling process of a program: takes requests, compiles them, keeps the object code on disk, replies.
+"""The compile server: a process that compiles kernels for one program, writes them to the cache, and replies.
 
-It knows the emitter and LLVM, and neither NumPy nor the rest of Diffuse.  Requests are served in the order in
-which they came, but for those that the program waits for.  Before each it says which one it begins, so that
-the program knows what it worked on if LLVM ends it.
+It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  Requests are served in order of
+arrival, urgent ones first.  The server announces each request before it compiles it, so that the program
+knows which one crashed LLVM.
 
-When the program has ended, what it had asked for is still compiled, for its next run, as long as that takes
-no more than some seconds.  The process also ends when nobody needs it for a while.
+When the program has exited, the requests that it sent are still served for a few seconds: its next run finds
+them in the cache.  The server exits as well after a while without requests.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
 IDLE = 30.0
-"""Seconds without a request after which the process ends."""
+"""Seconds without a request after which the server exits."""
 GRACE = 5.0
-"""Seconds for which it goes on when the program has ended."""
+"""Seconds for which requests are served after the program has exited."""
 
 
 class Server:
-    """Requests by key, in the order in which they are served."""
+    """The state of the server: queued requests, and messages that could not be sent yet."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._requests: dict[str, tuple[Any, ...]] = {}
         self._said: deque[bytes] = deque()
-        """What the program has not yet read enough to be sent."""
+        """Packed messages that wait for room in the socket's queue."""
         self._over = 0.0
-        """When the program ended."""
+        """Time at which the program exited; 0 while it runs."""
         self._caches: dict[tuple[Any, ...], Cache] = {}
 
     def serve(self) -> None:
-        """Until the program ends or needs nothing for a while."""
+        """Serve requests until the program exits or sends none for a while."""
         while self._listen():
             key = next(iter(self._requests))
             self.say(channel.BEGUN, key)
@@ -49,7 +49,7 @@ class Server:
             del self._requests[key]
 
     def say(self, *message: Any) -> None:
-        """Send a message, now or when the program has read enough."""
+        """Send a message now, or later if the socket's queue is full."""
         self._said.append(channel.packed(message))
         self._flush()
 
@@ -60,11 +60,11 @@ class Server:
                 self._said.popleft()
         except BlockingIOError:
             pass
-        except OSError:  # the program has ended
+        except OSError:  # the program has exited
             self._said.clear()
 
     def _listen(self) -> bool:
-        """Take in what the program has said, waiting if there is nothing to do; False: end."""
+        """Receive all requests that have arrived, and wait if there is none; False ends the server."""
         idle = time.monotonic() + IDLE
         while True:
             self._flush()
@@ -83,10 +83,10 @@ class Server:
                 return False
 
     def _take(self) -> None:
-        """Take in one message."""
+        """Receive one message."""
         try:
             packet = channel.receive(self._end)
-        except (BlockingIOError, ConnectionResetError):  # what the program said before its end comes next
+        except (BlockingIOError, ConnectionResetError):  # after a reset, what was sent before follows
             return
         if not packet:
             self._over = time.monotonic()
@@ -100,18 +100,18 @@ class Server:
     def _answer(self, key: str, folder: str, limit: int | None, kind: str, content: Any) -> Answer:
         cache = self._caches.setdefault((folder, limit), Cache(folder, limit))
         image = cache.get(key)
-        if image is not None:  # another program has asked for the same
+        if image is not None:  # another program has compiled it
             return Answer(image)
         try:
             image = compiled(kind, content)
         except Exception as error:
             return Answer(error=(type(error).__name__, str(error)))
-        kept = cache.put(key, image, make=False)  # the program may end, and then its folder may be removed
+        kept = cache.put(key, image, make=False)  # a folder that was removed stays removed
         return Answer(image, True, None, "" if kept or not cache.trouble else f"{folder}: {cache.trouble}")
 
 
 def compiled(kind: str, content: Any) -> bytes:
-    """The object code that a request asks for."""
+    """Compile a request to object code."""
     from diffuse.kernels.body import user
     from diffuse.kernels.build import codegen
 
@@ -130,7 +130,7 @@ def main() -> None:
     server = Server(socket.socket(fileno=0))
     server.say(channel.READY, os.getpid())
     try:
-        import diffuse.kernels.build.codegen  # noqa: F401 (what takes long, before the first request)
+        import diffuse.kernels.build.codegen  # noqa: F401 (slow: before the first request)
     except Exception as error:
         server.say(channel.FAILED, f"{type(error).__name__}: {error}")
         return
@@ -138,9 +138,9 @@ def main() -> None:
 
 
 def _close_others() -> None:
-    """Close what the program's libraries let its children inherit."""
+    """Close the descriptors that were inherited from the program."""
     try:
         last = max(map(int, os.listdir("/proc/self/fd")))
-    except OSError:  # this system does not tell
+    except OSError:  # /proc is not mounted
         last = 1 << 10
     os.closerange(3, last + 1)

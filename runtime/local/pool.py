@@ -64,12 +64,12 @@ class Entry:
 
 @cache
 def entry(portable: bool = False) -> Entry:
-    """The entry points, loaded once a process; `Unavailable` where nobody can compile them."""
+    """Load the entry points, once a process; `Unavailable` if they are not cached and cannot be compiled."""
     return Entry(portable)
 
 
 def prepare() -> None:
-    """Have the entry points compiled beside the program, if they are not on the disk."""
+    """Request the compilation of the entry points, if the cache lacks them."""
     text = native.text()
     if not code.cached(key := code.text_key(text)):
         code.ask(key, code.TEXT, lambda: text)

@@ -113,7 +113,7 @@ class Local:
 
     @property
     def pipelines(self) -> bool:
-        """Yes, but where the thread pool cannot be had: such a pass runs on its threads only."""
+        """True unless the thread pool's native code is missing: a pipeline cannot be interpreted."""
         try:
             self._pool.start()
         except Unavailable:
@@ -152,7 +152,7 @@ class Local:
         finish = native.finish if points > 1 else 0
         try:
             sequence = self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
-        except Unavailable:  # the kernel's machine code is here, that of the thread pool is not
+        except Unavailable:  # the kernel is compiled; the thread pool is not, and cannot be
             self._interpret(launch)
             return
         if work:
