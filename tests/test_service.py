@@ -244,6 +244,17 @@ def test_a_process_that_follows_asks_by_itself_when_nothing_comes(folder: Path,
     assert works(jit.compile(plus(second)), second)
 
 
+def test_a_folder_may_be_relative_and_the_program_may_go_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    assert run(f"""
+        client.start()
+        os.chdir({str(tmp_path / "place")!r})
+        assert all(results([3, 4]).values())
+        print(os.path.realpath(f"/proc/{{client.process}}/cwd"))
+    """, "cache") == "/\n"
+    assert len(list((tmp_path / "place" / "cache").iterdir())) >= 3
+
+
 def test_what_another_program_kept_meanwhile_is_not_compiled_again(folder: Path) -> None:
     body = plus(2.5)
     jit.compile(body)

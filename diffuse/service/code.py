@@ -6,6 +6,7 @@ A key is a digest of everything that the object code depends on, so an entry of 
 from __future__ import annotations
 
 import builtins
+import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -83,7 +84,7 @@ def _ask(key: str, kind: str, content: Callable[[], Any]) -> None:
     def request() -> tuple[Any, ...]:
         if kept.limit != 0:
             kept.make()
-        return str(kept.folder), kept.limit, kind, content()
+        return os.path.abspath(kept.folder), kept.limit, kind, content()
 
     client.ask(key, request)
 

@@ -126,6 +126,7 @@ def compiled(kind: str, content: Any) -> bytes:
 def main() -> None:
     """Serve the program at the other end of standard input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.chdir("/")  # the program may remove the folder that it was started in
     _close_others()
     server = Server(socket.socket(fileno=0))
     server.say(channel.READY, os.getpid())
