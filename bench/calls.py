@@ -29,7 +29,8 @@ FLOORS = {100: 0.5, 10_000: 0.7, 100_000: 0.7, 5_000_000: 0.9}
 """Geometric means of the ratios that are asked for, and what no call may fall below, by array size."""
 COLD_CALLS, COLD_LIMIT = 400, 0.05
 WORST = 20
-NOTHING, SHORTEST = "nothing", 1e-8
+SHORTEST = 2e-8
+"""Seconds of a call beyond what is around it, at least: less cannot be told apart."""
 UNSPECIFIED = ("empty",)
 """Calls whose elements have no defined values."""
 
@@ -85,11 +86,13 @@ class Pair(NamedTuple):
 
     theirs: Callable[[], None]
     ours: Callable[[], None]
+    empty: Callable[[], None]
+    """What is around both, without a call."""
     wrong: Callable[[], str | None]
 
 
 def pairs(options: Measures) -> Iterator[tuple[str, Pair]]:
-    """Every call by name; the first of them does nothing."""
+    """Every call by name."""
     import numpy
 
     import diffuse.numpy
@@ -98,10 +101,11 @@ def pairs(options: Measures) -> Iterator[tuple[str, Pair]]:
     stream, size = engine.current(), options["size"]
     real, mine = ((library, call_table.arguments(library, size)) for library in (numpy, diffuse.numpy))
     stream.fence()
-    for name in (NOTHING, *options["names"]):
-        function = call_table.CALLS.get(name, nothing)
+    empty = partial(once, nothing, *real, stream)
+    for name in options["names"]:
+        function = call_table.CALLS[name]
         theirs, ours = (partial(once, function, *side, stream) for side in (real, mine))
-        yield name, Pair(theirs, ours, partial(wrong, name, function, real, mine, stream))
+        yield name, Pair(theirs, ours, empty, partial(wrong, name, function, real, mine, stream))
 
 
 def warm(options: Measures) -> Measures:
@@ -121,11 +125,12 @@ def warm(options: Measures) -> Measures:
         compiler.wait()
         rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
         batch = max(1, int(options["budget"] / cost / rounds))
-        samples = [(timed(pair.theirs, batch), timed(pair.ours, batch)) for _ in range(rounds)]
+        samples = []
+        for _ in range(rounds):     # what is around a call is timed beside it, for a busy machine slows both
+            around = timed(pair.empty, min(batch, 1000))
+            samples.append([max(timed(call, batch) - around, SHORTEST) for call in (pair.theirs, pair.ours)])
         found[name] = [statistics.median(column) for column in zip(*samples, strict=True)]
-    around = min(found.pop(NOTHING))
-    net = {name: [max(seconds - around, SHORTEST) for seconds in both] for name, both in found.items()}
-    return {"seconds": net, "wrong": complaints}
+    return {"seconds": found, "wrong": complaints}
 
 
 def cold(options: Measures) -> Measures:
@@ -223,7 +228,7 @@ def main(argv: list[str] | None = None) -> None:
     args.sizes = args.sizes or (SIZES[:2] if args.quick else SIZES)
     machine.bind(args.threads)
     mode = "cold" if args.cold else "warm"
-    options = {"names": args.calls, "rounds": args.rounds, "warm": 0.0 if args.quick else 0.3,
+    options = {"names": args.calls, "rounds": 3 * args.rounds, "warm": 0.0 if args.quick else 0.3,
                "budget": {"warm": 0.1, "cold": 2.0}[mode] / (100 if args.quick else 1)}
     result: Measures = {"bench": "calls", "sizes": args.sizes, "machine": machine.description(args.threads),
                         mode: measured(mode, options, args)}
