@@ -269,7 +269,7 @@ def test_an_interrupt_at_any_line_leaves_kernels_to_be_had(folder: Path) -> None
     files = {module.__file__ for module in (client_module, code, jit, channel)}
     waits = {"_circumstances", "answer", "poll", "wait", "_overdue", "_reap"}
     talks = {"_note", "_listen", "receive", "send"}
-    for skipped, start, stride in ((waits, False, 2), (waits | talks, True, 12)):
+    for skipped, start, stride in ((waits, False, 5), (waits | talks, True, 25)):
         moment = 0
         while True:
             moment += stride

@@ -26,8 +26,7 @@ server.compiled = crash
 # -- crashes -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["SIGSEGV", "SIGKILL"])
-@pytest.mark.parametrize("compile", ["wait", "background"])
+@pytest.mark.parametrize("how, compile", [("SIGSEGV", "wait"), ("SIGKILL", "background")])
 def test_a_body_that_ends_the_process_twice_stays_interpreted_and_the_others_do_not(
         tmp_path: Path, how: str, compile: str) -> None:
     patch = CRASH.format(when="kind == 'body' and repr(content).count(\"'add'\") == 7", how=how)
@@ -137,9 +136,9 @@ def test_who_has_no_home_has_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch
     ("client_module.BOOT = client_module.BOOT.replace('import server', 'import nothing')", "ImportError"),
     ("client_module.BOOT = 'raise SystemExit'", "has died before it was ready"),
 ])
-@pytest.mark.parametrize("compile", ["wait", "background"])
 def test_where_it_cannot_start_the_program_runs_interpreted_with_one_warning(
-        tmp_path: Path, patch: str, why: str, compile: str) -> None:
+        tmp_path: Path, patch: str, why: str) -> None:
+    compile = "background" if "BOOT" in patch else "wait"
     assert run(f"""
         exec({patch!r})
         found = results([3, 4])
