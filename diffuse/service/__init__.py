@@ -4,3 +4,6 @@
 maps it into memory, and `code` combines the three: it turns keys and requests into callable addresses.
 `fingerprint` is the part of a key that identifies the machine.
 """
+
+BODY, TEXT = "body", "text"
+"""Kinds of requests: the body of a kernel, or LLVM IR that is compiled for the generic processor."""

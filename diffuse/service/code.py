@@ -15,13 +15,12 @@ from typing import Any
 
 from diffuse import settings
 from diffuse.observe import trace
+from diffuse.service import BODY as BODY
+from diffuse.service import TEXT as TEXT
 from diffuse.service import fingerprint
 from diffuse.service.cache import Cache
 from diffuse.service.client import Unavailable, client
 from diffuse.service.loader import Loaded, LoadError, load
-
-BODY, TEXT = "body", "text"
-"""Kinds of requests: the body of a kernel, or LLVM IR that is compiled for the generic processor."""
 
 PATIENCE = 2.0
 """Seconds for which a follower waits for an entry of the cache before it sends a request itself."""

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from typing import Any
 
-from diffuse.service import channel
+from diffuse.service import TEXT, channel
 from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
@@ -115,7 +115,7 @@ def compiled(kind: str, content: Any) -> bytes:
     from diffuse.kernels.body import user
     from diffuse.kernels.build import codegen
 
-    if kind == "text":
+    if kind == TEXT:
         return codegen.common_code(content)
     body, functions = content
     for function in functions:

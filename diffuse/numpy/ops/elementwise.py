@@ -31,7 +31,7 @@ STRONG.update({dtype.type: dtype for dtype in NATIVE})
 """Types of values that enter an operation as a scalar: Python's adapt, NumPy's (and bool) keep theirs."""
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 15)
-"""By the function, and the forms or types of the operands."""
+"""The rules of calls that were seen before, by the function and the forms or types of its operands."""
 _POINT = numpy.zeros(())
 """Stands for a scalar operand in NumPy's messages."""
 _tuple = tuple.__new__
