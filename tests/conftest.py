@@ -67,9 +67,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
 @pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
 def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small arrays both ways: recorded as tasks, and computed at once."""
-    from diffuse.numpy.ops import elementwise
+    from diffuse.settings import config
 
-    before = elementwise.SMALL
-    elementwise.set_small(request.param)
+    before = config.small
+    config.small = request.param
     yield
-    elementwise.set_small(before)
+    config.small = before

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffuse.numpy.arrays.array import ndarray
-from diffuse.numpy.arrays.base import Array
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops.operands import wrap
+from diffuse.settings import config
 from tests.test_fuzz_stream import stream
 
 DTYPES = (
@@ -315,10 +315,10 @@ def _update(operation: Callable[[Any, Any], Any], array: Any, at: Any, value: An
 
 @pytest.fixture(params=[0, None], ids=["recorded", "small"])
 def threshold(request: Any) -> Any:
-    before = elementwise.SMALL
-    elementwise.set_small(before if request.param is None else request.param)
+    before = config.small
+    config.small = before if request.param is None else request.param
     yield
-    elementwise.set_small(before)
+    config.small = before
 
 
 def run(seed: int, steps: int = 12) -> None:

@@ -16,8 +16,8 @@ from diffuse.stream import engine
 
 FOLDS: list[Callable[[Any], Any]] = [
     lambda a: a.sum(), lambda a: a.prod(), lambda a: a.max(), lambda a: a.min(), lambda a: a.mean(),
-    lambda a: a.argmax(), lambda a: a.argmin(), lambda a: a.any(), lambda a: a.all(), lambda a: a[:30].sum(),
-    lambda a: a[:, :100].sum(), lambda a: a.T.sum(), lambda a: a.sum(axis=0), lambda a: a.max(axis=1),
+    lambda a: a.argmax(), lambda a: a.argmin(), lambda a: a.any(), lambda a: a.all(), lambda a: a[:60].sum(),
+    lambda a: a[:, :120].sum(), lambda a: a.T.sum(), lambda a: a.sum(axis=0), lambda a: a.max(axis=1),
     lambda a: a[::2].mean(axis=0), lambda a: a.argmax(axis=1), lambda a: a.std(), lambda a: a.var(axis=0),
     lambda a: a.std(axis=1, ddof=1), lambda a: a.ravel() @ a.ravel(), lambda a: np.dot(a[:, 0], a[:, 1]),
     lambda a: np.vdot(a[:100].ravel(), a[:100].ravel()), lambda a: a.astype(int).sum()]

@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays.base import ready, scalar_class
+from diffuse.numpy.arrays.core import ready, scalar_class
 
 SIZE = 100_000
 

@@ -13,7 +13,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse import settings
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import core
 from diffuse.observe import trace
 from diffuse.stream import engine
 
@@ -69,7 +69,7 @@ def same(found: Any, wanted: Any, bound: float = 0.0) -> None:
     if isinstance(found, Exception):
         raise found
     assert isinstance(found, numpy.matrix) == isinstance(wanted, numpy.matrix)
-    assert numpy.isscalar(wanted) == (not isinstance(found, base.array_class | numpy.ndarray))
+    assert numpy.isscalar(wanted) == (not isinstance(found, core.array_class | numpy.ndarray))
     assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
     if wanted.ndim == 0 and wanted.dtype.kind in "fc":
         assert abs(numpy.asarray(found) - wanted) <= bound
@@ -212,7 +212,7 @@ def test_nobody_waits_for_values_that_are_being_computed(form: str, axis: Any, n
     scaled = pending(large(form))
     before = trace.counters["launched"]
     found = getattr(scaled, name)(axis)
-    assert trace.counters["launched"] == before and not base.ready(scaled._part("data"))
+    assert trace.counters["launched"] == before and not core.ready(scaled._part("data"))
     real = scaled.to_scipy()
     same(found, getattr(real, name)(axis), slack(real.tocsr()[:1]) * real.shape[0])
 

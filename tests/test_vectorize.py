@@ -27,9 +27,8 @@ import diffuse.numpy as np
 from apps import kepler
 from diffuse import vectorize, worker
 from diffuse.kernels.build import numba_frontend
-from diffuse.numpy.ops import elementwise
 from diffuse.observe import trace
-from diffuse.settings import using
+from diffuse.settings import config, using
 
 ROOT = Path(__file__).parent.parent
 SIZE = 40_000
@@ -103,13 +102,13 @@ def arguments(types: str, size: int = 203) -> list[Any]:
 
 def both_ways(function: Any, *arrays: Any) -> list[Any]:
     """The results for arrays that are recorded, and for arrays that are computed at once."""
-    found, before = [], elementwise.SMALL
+    found, before = [], config.small
     try:
         for small in (0, 1 << 30):
-            elementwise.set_small(small)
+            config.small = small
             found.append(numpy.asarray(function(*[np.array(a) for a in arrays])))
     finally:
-        elementwise.set_small(before)
+        config.small = before
     return found
 
 

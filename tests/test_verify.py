@@ -12,8 +12,7 @@ import diffuse.numpy as np
 from diffuse.fusion import constraints, definition, verify
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask
-from diffuse.numpy.ops import elementwise
-from diffuse.settings import using
+from diffuse.settings import config, using
 from diffuse.stream import engine, execute, window
 
 
@@ -22,15 +21,15 @@ def checked() -> Iterator[None]:
     """Everything is recorded, nothing is remembered from before, and small arrays have several points."""
     if engine.current().runtime.points == 1:
         pytest.skip("one point: every dependence is on the same point")
-    before = elementwise.SMALL
-    elementwise.set_small(0)
+    before = config.small
+    config.small = 0
     engine.fence()
     with using(check=True, compile="off", window=1000, min_chunk=8):
         engine.current().window.forget()
         yield
         engine.fence()
         engine.current().window.forget()
-    elementwise.set_small(before)
+    config.small = before
 
 
 def program() -> float:

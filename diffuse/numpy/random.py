@@ -8,7 +8,7 @@ from typing import Any
 import numpy.random as _real
 from numpy.random import _pickle
 
-from diffuse.numpy.arrays.base import Array as _Array
+from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.bridge.namespace import fill as _fill

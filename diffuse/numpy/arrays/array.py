@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import assign, base, inplace, views
-from diffuse.numpy.arrays.base import Array, exported, host, viewing
+from diffuse.numpy.arrays import assign, base, core, inplace, views
+from diffuse.numpy.arrays.base import exported
+from diffuse.numpy.arrays.core import Array, host, viewing
 from diffuse.numpy.arrays.flags import Flags
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.arrays.interface import Interface
@@ -79,16 +80,6 @@ class ndarray(Methods, metaclass=Kind):
     # -- what it looks like ------------------------------------------------------------------------------
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.form.shape
-
-    @shape.setter
-    def shape(self, shape: Any) -> None:
-        meta = self.meta.view()
-        meta.shape = shape
-        self._become(viewing(self, meta))
-
-    @property
     def strides(self) -> tuple[int, ...]:
         return self.form.strides
 
@@ -96,15 +87,6 @@ class ndarray(Methods, metaclass=Kind):
     def strides(self, strides: Any) -> None:
         inplace.set_strides(self, strides)
 
-    @property
-    def dtype(self) -> numpy.dtype[Any]:
-        return self.form.dtype
-
-    @dtype.setter
-    def dtype(self, dtype: Any) -> None:
-        inplace.set_dtype(self, dtype)
-
-    ndim, size = property(attrgetter("form.ndim")), property(attrgetter("form.size"))
     itemsize = property(attrgetter("form.itemsize"))
 
     @property
@@ -136,12 +118,6 @@ class ndarray(Methods, metaclass=Kind):
         if self.owner is None and other.form.packed:
             self.part = None if self.storage is None else base.view_of(other)
 
-    def __len__(self) -> int:
-        shape = self.form.shape
-        if not shape:
-            raise TypeError("len() of unsized object")
-        return shape[0]
-
     def __repr__(self) -> str:
         return repr(host(self))
 
@@ -152,9 +128,6 @@ class ndarray(Methods, metaclass=Kind):
         return format(host(self), spec)
 
     # -- elements ----------------------------------------------------------------------------------------
-
-    __getitem__ = views.getitem
-    __setitem__ = assign.setitem
 
     def __delitem__(self, key: Any) -> None:
         raise ValueError("cannot delete array elements")
@@ -291,6 +264,13 @@ class ndarray(Methods, metaclass=Kind):
         return elementwise.duplicate(self)
 
 
+def set_shape(x: Any, shape: Any) -> None:
+    """`x.shape = shape`: the same elements under other indices."""
+    meta = x.meta.view()
+    meta.shape = shape
+    x._become(viewing(x, meta))
+
+
 class Held(numpy.ndarray[Any, Any]):
     """The memory of an array, and the array itself for as long as anybody holds the memory."""
 
@@ -318,6 +298,6 @@ def refusal(name: str) -> Callable[[Any, Any], None]:
 
 
 documented(ndarray)
-base.array_class = ndarray
-base.scalar_class = scalar
-base.ARRAYS.update((ndarray, scalar))
+core.set_classes(ndarray, scalar)
+core.slow.getitem, core.slow.setitem = views.getitem, assign.setitem
+core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype

@@ -7,8 +7,9 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar, trace
-from diffuse.numpy.arrays import base, views
-from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, ready, storage_of, view_in
+from diffuse.numpy.arrays import base, core, views
+from diffuse.numpy.arrays.base import view_in
+from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
@@ -25,7 +26,7 @@ _row = [-1, 0]
 
 def setitem(x: Array, index: Any, value: Any) -> None:
     """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
-    if x.storage is None and x.owner is None and x.form.size < elementwise.SMALL:
+    if x.storage is None and x.owner is None and x.form.size < core.SMALL:
         right = at_hand(value) if type(value) in ARRAYS else value if type(value) in NUMBERS else None
         parts = index if type(index) is tuple else (index,)
         if right is not None and ARRAYS.isdisjoint(map(type, parts)):
@@ -39,7 +40,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         scatter(x, index, value)
         return
     meta, element = views.part(x.meta, simple)
-    if meta.size < elementwise.SMALL:
+    if meta.size < core.SMALL:
         right = at_hand(value) if isinstance(value, Array) else readable(value)
         if right is not None and (ready(x) or piecemeal()):
             base.put(x, simple, right)
@@ -65,14 +66,14 @@ def piecemeal() -> bool:
 def write(x: Array, meta: Mirror, value: Any) -> None:
     """Write `value` to the part of `x` that a view of its meta describes."""
     source = adopt(value)
-    if type(source) is base.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
+    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity are errors, which only the value shows
     if (
         type(source) not in ARRAYS
         and type(source) not in elementwise.WEAK
         and type(source) not in elementwise.STRONG
     ):
-        base.put(base.viewing(x, meta), ..., readable(value))
+        base.put(core.viewing(x, meta), ..., readable(value))
         return
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
@@ -80,9 +81,9 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         if not meta.size:
             return
         if elementwise.eager_errors:
-            base.put(base.viewing(x, meta), ..., host(source))
+            base.put(core.viewing(x, meta), ..., host(source))
             return
-        part = base.operand(source if mirror is source.meta else base.viewing(source, mirror), meta.shape)
+        part = base.operand(source if mirror is source.meta else core.viewing(source, mirror), meta.shape)
         elementwise.assign((storage_of(x), view_in(x, meta)), part)
         return
     number = cast(source, meta.dtype)
@@ -122,7 +123,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
     kind = type(source)
     if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
             and (kind in elementwise.WEAK or kind in elementwise.STRONG) and not elementwise.eager_errors
-            and x.form.size >= max(elementwise.SMALL, 1) and not x.form.folded):
+            and x.form.size >= max(core.SMALL, 1) and not x.form.folded):
         number = cast(source, x.form.dtype)
         try:
             target = base.operand(x, x.form.shape)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.base import Array, exported, wrote
+from diffuse.numpy.arrays.base import exported, wrote
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops.operands import lowered, wrap
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, host, start_of, storage_of, viewing
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array, host, start_of, storage_of, viewing
 from diffuse.numpy.arrays.forms import NATIVE, address
 from diffuse.numpy.ops.operands import wrap
 
@@ -89,7 +89,7 @@ def _show(x: Array, meta: numpy.ndarray[Any, Any]) -> None:
 
 def _twin(x: Array) -> Array:
     """Return another array over the same store with the same description."""
-    twin: Array = object.__new__(base.array_class)
+    twin: Array = Array.__new__(core.array_class)
     for slot in _SLOTS:
         setattr(twin, slot, getattr(x, slot))
     return twin

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from diffuse.numpy.arrays.base import Array, exported, storage_of
+from diffuse.numpy.arrays.base import exported
+from diffuse.numpy.arrays.core import Array, storage_of
 
 
 class Interface(dict[str, Any]):

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import assign, base, inplace, views
-from diffuse.numpy.arrays.base import host, viewing
+from diffuse.numpy.arrays import assign, base, core, inplace, views
+from diffuse.numpy.arrays.core import host, viewing
 from diffuse.numpy.arrays.flat import Flat
 from diffuse.numpy.arrays.forms import NATIVE, memory_order
-from diffuse.numpy.arrays.operators import Operators
+from diffuse.numpy.arrays.operators import Protocols
 from diffuse.numpy.bridge import fallback, namespace
-from diffuse.numpy.ops import elementwise, folds, moments, reductions
+from diffuse.numpy.ops import elementwise, folds, gates, moments, reductions
 from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -52,16 +52,12 @@ def as_method(function: Any) -> Any:
     return method
 
 
-class Methods(Operators):
+class Methods(Protocols, core.Described):
     """The methods that NumPy documents for arrays."""
 
     __slots__ = ()
 
     # -- views -------------------------------------------------------------------------------------------
-
-    @property
-    def T(self) -> Any:
-        return viewing(self, self.meta.T)
 
     @property
     def mT(self) -> Any:
@@ -120,11 +116,11 @@ class Methods(Operators):
         return views.flatten(self, order)
 
     def view(self, dtype: Any = None, type: Any = None) -> Any:
-        if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, base.array_class):
+        if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, core.array_class):
             dtype, type = None, dtype
         if dtype is not None:
             base.element_type(dtype)
-        if type is None or type is base.array_class:
+        if type is None or type is core.array_class:
             return viewing(self, self.meta) if dtype is None else views.retyped(self, dtype)
         return base.exported(self).view(type=type, **({} if dtype is None else {"dtype": dtype}))
 
@@ -223,3 +219,11 @@ class Methods(Operators):
 
 
 builtin_type = type
+
+GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod trace reshape transpose swapaxes
+squeeze diagonal ravel flatten copy astype conjugate conj clip compress choose dot repeat round take argsort
+argpartition nonzero searchsorted""".split()
+"""Methods that only read, which small arrays take from NumPy."""
+
+for _name in GATED:
+    setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))

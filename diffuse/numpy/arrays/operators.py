@@ -13,11 +13,14 @@ from typing import Any
 import numpy
 from numpy._core import _exceptions as _core_exceptions
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import ARRAYS, Array, host
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import ARRAYS, Array, host
 from diffuse.numpy.bridge import overrides
-from diffuse.numpy.ops import products  # noqa: F401 (registers its `matmul` as the ufunc)
-from diffuse.numpy.ops.elementwise import binary, inplace, unary
+from diffuse.numpy.ops import (
+    elementwise,
+    products,  # noqa: F401 (registers its `matmul` as the ufunc)
+)
+from diffuse.numpy.ops.elementwise import inplace, unary
 from diffuse.numpy.ops.operands import PLAIN, adopt, wrap
 from diffuse.numpy.ops.powers import raised
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
@@ -65,31 +68,28 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
         if found is not NotImplemented:
             return found
     memory: Any = host(self)
-    plain = memory if type(self) is base.array_class else memory[()]
+    plain = memory if type(self) is core.array_class else memory[()]
     function = getattr(operator, f"__{symbol}__")
     return wrap(function(other, plain) if turned else function(plain, other))
 
 
-def forward(name: str) -> Operator:
-    function = UFUNCS[name]
-
-    def apply(self: Any, other: Any) -> Any:
-        if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
-            return binary(function, self, other)
-        return answered(name, self, other)
-
-    return apply
+def forward(name: str, self: Any, other: Any) -> Any:
+    """`self op other`, for the ufunc of this name."""
+    if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
+        return elementwise.far_binary(UFUNCS[name], self, other)
+    return answered(name, self, other)
 
 
-def reflected(name: str) -> Operator:
-    function = UFUNCS[name]
+def reflected(name: str, self: Any, other: Any) -> Any:
+    """`other op self`."""
+    if type(other) in PLAIN or not answers(other):
+        return elementwise.far_binary(UFUNCS[name], other, self)
+    return answered(name, self, other, turned=True)
 
-    def apply(self: Any, other: Any) -> Any:
-        if type(other) in PLAIN or not answers(other):
-            return binary(function, other, self)
-        return answered(name, self, other, turned=True)
 
-    return apply
+def _ipow(x: Any, y: Any, out: Any) -> None:
+    """`x **= y` of NumPy's arrays, which knows simpler functions for some exponents."""
+    operator.ipow(x, y)
 
 
 def updating(name: str) -> Operator:
@@ -99,21 +99,14 @@ def updating(name: str) -> Operator:
         return NotImplemented if defers(other) else inplace(function, self, other)
 
     def raised_in_place(self: Any, other: Any) -> Any:
+        if core.inplace(_ipow, self, other):
+            return self
         if defers(other):
             return NotImplemented
         simpler = simpler_power(self, other)
         return inplace(function, self, other) if simpler is None else simpler(self, out=self)
 
     return raised_in_place if name == "power" else apply
-
-
-def alone(name: str) -> Callable[[Any], Any]:
-    function = UFUNCS[name]
-
-    def apply(self: Any) -> Any:
-        return unary(function, self)
-
-    return apply
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
@@ -128,54 +121,38 @@ def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
     return raised(base_array, exponent)
 
 
-def _comparison(name: str) -> Operator:
-    compare = forward(name)
-
-    def apply(self: Any, other: Any) -> Any:
-        try:
-            return compare(self, other)
-        except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
-            mine: Any = host(self) if self.form.ndim else host(self)[()]
-            found = getattr(mine, "__eq__" if name == "equal" else "__ne__")(other)
-            return adopt(found)
-
-    return apply if name in ("equal", "not_equal") else compare
+def equality(name: str, self: Any, other: Any) -> Any:
+    """`==` and `!=`, which compare also what no ufunc compares."""
+    try:
+        return forward(name, self, other)
+    except (numpy.exceptions.DTypePromotionError, _core_exceptions._UFuncNoLoopError):
+        mine: Any = host(self) if self.form.ndim else host(self)[()]
+        found = getattr(mine, "__eq__" if name == "equal" else "__ne__")(other)
+        return adopt(found)
 
 
-class Operators(Array):
-    """Arithmetic, comparison and bitwise operators."""
+def power(self: Any, other: Any) -> Any:
+    """`self ** other`."""
+    if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
+        return answered("power", self, other)
+    simpler = simpler_power(self, other)
+    function = UFUNCS["power"]
+    return elementwise.far_binary(function, self, other) if simpler is None else unary(simpler, self)
+
+
+def alone(name: str, self: Any) -> Any:
+    """`-self` and the like."""
+    return unary(UFUNCS[name], self)
+
+
+core.slow.forward, core.slow.reflected, core.slow.equality = forward, reflected, equality
+core.slow.alone, core.slow.power = alone, power
+
+
+class Protocols:
+    """`divmod`, and NumPy's protocols for operands of other libraries."""
 
     __slots__ = ()
-
-    __array_priority__ = 0.0
-
-    __add__, __radd__ = forward("add"), reflected("add")
-    __sub__, __rsub__ = forward("subtract"), reflected("subtract")
-    __mul__, __rmul__ = forward("multiply"), reflected("multiply")
-    __truediv__, __rtruediv__ = forward("divide"), reflected("divide")
-    __floordiv__, __rfloordiv__ = forward("floor_divide"), reflected("floor_divide")
-    __mod__, __rmod__ = forward("remainder"), reflected("remainder")
-    __lshift__, __rlshift__ = forward("left_shift"), reflected("left_shift")
-    __rshift__, __rrshift__ = forward("right_shift"), reflected("right_shift")
-    __and__, __rand__ = forward("bitwise_and"), reflected("bitwise_and")
-    __or__, __ror__ = forward("bitwise_or"), reflected("bitwise_or")
-    __xor__, __rxor__ = forward("bitwise_xor"), reflected("bitwise_xor")
-    __rpow__ = reflected("power")
-    __matmul__, __rmatmul__ = forward("matmul"), reflected("matmul")
-    __lt__, __le__ = forward("less"), forward("less_equal")
-    __gt__, __ge__ = forward("greater"), forward("greater_equal")
-    __eq__: Any = _comparison("equal")
-    __ne__: Any = _comparison("not_equal")
-    __neg__, __pos__ = alone("negative"), alone("positive")
-    __abs__, __invert__ = alone("absolute"), alone("invert")
-
-    def __pow__(self, other: Any, modulo: Any = None) -> Any:
-        if modulo is not None:
-            return NotImplemented
-        if type(other) not in ARRAYS and type(other) not in PLAIN and answers(other):
-            return answered("power", self, other)
-        simpler = simpler_power(self, other)
-        return binary(UFUNCS["power"], self, other) if simpler is None else unary(simpler, self)
 
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.base import host
-from diffuse.numpy.arrays.operators import Operators
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import host
+from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
 """What an integer repeats."""
@@ -30,7 +31,7 @@ def of_value(function: Callable[[Any], Any]) -> Any:
     return apply
 
 
-class scalar(Operators):
+class scalar(Protocols, core.Operators):
     """A 0-d result that is still to be computed, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
@@ -42,8 +43,8 @@ class scalar(Operators):
     @staticmethod
     def of(x: Any) -> Any:
         """The lazy scalar over the store of a fresh 0-d array."""
-        found = object.__new__(scalar)
-        found.storage, found.form, found.part, found.meta = x.storage, x.form, x.part, x.meta
+        found = core.Array.__new__(scalar)
+        found.storage, found._form, found.part, found.meta = x.storage, x._form, x.part, x.meta
         found.memory = found.owner = None
         return found
 
@@ -65,10 +66,10 @@ class scalar(Operators):
     __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
-        return self.value() * other if type(other) in SEQUENCES else Operators.__mul__(self, other)
+        return self.value() * other if type(other) in SEQUENCES else core.Operators.__mul__(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return other * self.value() if type(other) in SEQUENCES else Operators.__rmul__(self, other)
+        return other * self.value() if type(other) in SEQUENCES else core.Operators.__rmul__(self, other)
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
     __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)

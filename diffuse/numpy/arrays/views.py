@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, distant, host, hosted, ready, viewing
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.base import distant
+from diffuse.numpy.arrays.core import Array, host, hosted, ready, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap
@@ -36,7 +37,7 @@ def basic(index: Any) -> Any:
 
 def _integer(part: Any) -> Any:
     """A 0-d integer or anything that Python would index with; arrays, lists and bools are not."""
-    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str)) or type(part) is base.array_class:
+    if isinstance(part, (bool, numpy.bool_, list, numpy.ndarray, str)) or type(part) is core.array_class:
         return NotImplemented
     try:
         return operator.index(part)
@@ -150,7 +151,7 @@ def component(x: Array, name: str) -> Any:
     if x.form.name[0] == "c":
         return viewing(x, getattr(x.meta, name))
     if name == "real":
-        return x if type(x) is base.array_class else viewing(x, x.meta)
+        return x if type(x) is core.array_class else viewing(x, x.meta)
     zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))
     zero.meta.flags.writeable = False
     return zero

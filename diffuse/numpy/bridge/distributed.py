@@ -15,8 +15,8 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, host, hosted
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array, host, hosted
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import legate
 from diffuse.numpy.ops import elementwise
@@ -96,9 +96,9 @@ class Loan:
         return value
 
     def _array(self, x: Any) -> Any:
-        if type(x) is not base.array_class or not x.form.size:
+        if type(x) is not core.array_class or not x.form.size:
             return host(x) if x.form.ndim or not x.form.size else host(x)[()]
-        storage = base.storage_of(x)
+        storage = core.storage_of(x)
         store = None
         if not storage.shown():
             before = storage.shared
@@ -121,7 +121,7 @@ class Loan:
             return type(value)(items)
         if not legate.shares(value):
             return value
-        if value.size < max(elementwise.SMALL, 1) or value.dtype not in NATIVE:
+        if value.size < max(core.SMALL, 1) or value.dtype not in NATIVE:
             found = numpy.array(value)
             return found if found.dtype not in NATIVE else hosted(found) if found.ndim else found[()]
         found = legate.adopt(value)

@@ -14,8 +14,8 @@ import numpy
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance, trace
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
 from diffuse.numpy.bridge import distributed, overrides
@@ -67,7 +67,7 @@ class Conversion:
             if self.described:
                 return value.meta
             plain = self._memory(value)
-            if kind is not base.array_class:
+            if kind is not core.array_class:
                 return plain[()]
             if value.storage is not None and value.storage.shared and value.meta.flags.writeable:
                 self.seen.append((value, plain, plain.tobytes()))
@@ -85,7 +85,7 @@ class Conversion:
         elif kind is slice:
             return slice(self.lowered(value.start), self.lowered(value.stop), self.lowered(value.step))
         elif isinstance(value, tuple):
-            return _rebuilt(value, [self.lowered(v) for v in value])
+            return rebuilt(value, [self.lowered(v) for v in value])
         else:
             overrides.meet(kind)
         return value
@@ -105,7 +105,7 @@ class Conversion:
         if type(value) is dict:
             return {k: self.raised(v) for k, v in value.items()}
         if isinstance(value, tuple):
-            return _rebuilt(value, [self.raised(v) for v in value])
+            return rebuilt(value, [self.raised(v) for v in value])
         if isinstance(value, KEEPERS):
             for _, known in self.pairs:
                 if isinstance(known, Array):
@@ -125,14 +125,14 @@ class Conversion:
 def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:
     """A Diffuse view of the store of `ours` over exactly the memory of `value`, a view of `plain`."""
     if ours.meta is ours.memory:
-        return base.viewing(ours, value)
+        return core.viewing(ours, value)
     offset = address(ours.meta) - BASE + address(value) - address(plain)
     meta = numpy.ndarray(value.shape, value.dtype, RESERVE, offset, value.strides)
     meta.flags.writeable = value.flags.writeable
-    return base.viewing(ours, meta)
+    return core.viewing(ours, meta)
 
 
-def _rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
+def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
     """A tuple of the same type; named tuples take their fields one by one."""
     if type(value) is tuple:
         return tuple(items)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback, namespace, overrides
 
 _PLAIN = (numpy.ndarray, numpy.generic)
@@ -27,7 +27,7 @@ def array_function(func: Callable[..., Any], types: Iterable[type], args: tuple[
     if not isinstance(kwargs, dict):
         raise TypeError("kwargs must be a dict.")
     for kind in types:
-        if not issubclass(kind, (base.Array, *_PLAIN)):
+        if not issubclass(kind, (core.Array, *_PLAIN)):
             return NotImplemented
     ours, name, silent = _found.get(func) or _lookup(func)
     if ours is not None:
@@ -72,7 +72,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     elif not isinstance(ufunc, numpy.ufunc):
         raise TypeError(f"__array_ufunc__ expects a ufunc, found {ufunc!r}")
     ours: Any = ufuncs.UFUNCS.get(ufunc.__name__) if _is_numpys(ufunc) else None
-    written = any(not isinstance(value, base.Array) and value is not None for value in out)
+    written = any(not isinstance(value, core.Array) and value is not None for value in out)
     if ours is None or written:
         name = ("numpy." if _is_numpys(ufunc) else "") + ufunc.__name__
         return fallback.call(getattr(ufunc, method), inputs, kwargs, name)

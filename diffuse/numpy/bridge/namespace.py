@@ -11,12 +11,13 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -91,11 +92,12 @@ def _vectorize() -> type:
     return vectorize
 
 
+@cache
 def native(name: str) -> Any:
     """Diffuse's own object of this name in NumPy's main namespace, or None."""
     name = ALIASES.get(name, name)
     if name == "ndarray":
-        return base.array_class
+        return core.array_class
     found = UFUNCS.get(name)
     if found is not None:
         return found
@@ -104,8 +106,16 @@ def native(name: str) -> Any:
         value = getattr(module, name, None)
         if value is not None and getattr(value, "__module__", None) == module.__name__:
             real = getattr(numpy, name)
-            return fallback.standing_for(value, real) if isinstance(value, FunctionType) else value
+            return gated(value, real, "diffuse.numpy") if isinstance(value, FunctionType) else value
     return None
+
+
+def gated(ours: Any, real: Any, module: str) -> Any:
+    """Our function with NumPy's before it for small arrays (ops/gates.py), and NumPy's documentation."""
+    gate: Any = _module("gates").function(real, ours)
+    if gate is not ours:
+        gate.__name__, gate.__qualname__, gate.__module__ = ours.__name__, ours.__name__, module
+    return fallback.standing_for(gate, real)
 
 
 def _module(name: str) -> ModuleType:
@@ -152,7 +162,8 @@ def converted(real: Any, path: str) -> Any:
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
     private = "._" in path
-    ours = _with_methods(real, path, reason) if private else fallback.wrapped(real, path, reason)
+    ours = _with_methods(real, path, reason) if private else gated(
+        fallback.wrapped(real, path, reason), real, "diffuse." + path.rpartition(".")[0])
     return like_builtin(ours, real, "diffuse." + path.rpartition(".")[0])
 
 
@@ -231,7 +242,7 @@ def fill(module: dict[str, Any], real: ModuleType) -> None:
         if ours is None:
             module[name] = converted(theirs, f"{real.__name__}.{name}")
         elif isinstance(ours, FunctionType):
-            fallback.standing_for(ours, theirs)
+            module[name] = gated(ours, theirs, module["__name__"])
     module["__all__"] = public(real)
 
 

@@ -21,7 +21,7 @@ from weakref import WeakSet
 
 import numpy
 
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import base, core
 from diffuse.numpy.ops.operands import PLAIN
 
 _decided: WeakSet[Callable[..., Any]] = WeakSet()
@@ -58,7 +58,7 @@ def answer(values: Iterable[Any]) -> bool:
     found = False
     for value in values:
         kind = type(value)
-        if kind not in base.ARRAYS and kind not in PLAIN and value is not None:
+        if kind not in core.ARRAYS and kind not in PLAIN and value is not None:
             meet(kind)
             found = found or (getattr(kind, "__array_ufunc__", None) in _handed
                               and not isinstance(value, numpy.ndarray))
@@ -163,7 +163,7 @@ def _into_ours(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         out: Any = kwargs.get("out")
-        if type(out) is not base.array_class:
+        if type(out) is not core.array_class:
             return method(self, *args, **kwargs)
         memory = base.writable(out)
         found = method(self, *args, **{**kwargs, "out": memory})
@@ -183,7 +183,7 @@ def acquaint_all(module: ModuleType) -> None:
 
 
 def _numpys(kind: Any) -> Any:
-    return numpy.ndarray if kind is base.array_class else kind
+    return numpy.ndarray if kind is core.array_class else kind
 
 
 acquaint(Derived)

@@ -10,8 +10,8 @@ import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse.library import FOLDS, Point
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, host
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import Array, host
 from diffuse.numpy.ops import elementwise
 
 
@@ -49,7 +49,7 @@ def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any
         return None
     if dtype is None and target is None:
         return _accumulator(operator, x.form.dtype)
-    if target is not None and not (type(target) is base.array_class and target.meta.flags.writeable):
+    if target is not None and not (type(target) is core.array_class and target.meta.flags.writeable):
         return None
     try:
         asked = None if dtype is None else base.element_type(dtype)
@@ -78,7 +78,7 @@ def fits(target: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> bool
 
 def receives(target: Any, wanted: numpy.dtype[Any], x: Array, axes: tuple[int, ...], keepdims: bool) -> bool:
     """May a result of type `wanted` be written to an output as it is?"""
-    return (type(target) is base.array_class and target.dtype == wanted and target.meta.flags.writeable
+    return (type(target) is core.array_class and target.dtype == wanted and target.meta.flags.writeable
             and fits(target, x, axes, keepdims))
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy
 from numpy.lib.stride_tricks import as_strided
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, element_type, exported, host, viewing
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import element_type, exported
+from diffuse.numpy.arrays.core import Array, host, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.bridge import fallback, legate
 from diffuse.numpy.ops import elementwise
@@ -22,7 +23,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     """NumPy's asarray: Diffuse arrays as they are, NumPy arrays shared, everything else converted."""
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.asarray, a, dtype=dtype, order=order, copy=copy, like=like)
-    if type(a) is base.array_class and dtype is None and order is None and copy is None:
+    if type(a) is core.array_class and dtype is None and order is None and copy is None:
         return a
     if copy is not None:
         copy = _copying(copy)
@@ -60,7 +61,7 @@ def _asked(value: Any, dtype: Any, **options: Any) -> tuple[Any, Any]:
             raise
         answer = answering(plain)
         found = numpy.array(answer, dtype, **options)
-        same = type(answer) is Answer and found is answer.memory and type(answer.given) is base.array_class
+        same = type(answer) is Answer and found is answer.memory and type(answer.given) is core.array_class
         return found, answer.given if same else None
     if ours and found.dtype == object:
         flat = found.ravel("K")  # a view: the array is fresh
@@ -75,7 +76,7 @@ def _plain(value: Any, ours: dict[int, tuple[Mirror, Array]]) -> Any:
     if type(value) in (list, tuple):
         return type(value)([_plain(v, ours) for v in value])
     memory = lowered(value)
-    if type(value) is base.array_class:
+    if type(value) is core.array_class:
         ours[id(memory)] = memory, value
     return memory
 
@@ -95,7 +96,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     flags = a.meta.flags
     fits = order in ("K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
     if not copy and target == a.form.dtype and fits:
-        return a if type(a) is base.array_class else viewing(a, a.meta)
+        return a if type(a) is core.array_class else viewing(a, a.meta)
     if copy is False:
         raise ValueError("Unable to avoid copy while creating an array as requested.")
     return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order)
@@ -103,7 +104,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
 
 def asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) -> Any:
     """As asarray; NumPy's subclasses (`numpy.matrix`, masked arrays) stay what they are."""
-    if type(a) is base.array_class and dtype is None and order is None and not options:
+    if type(a) is core.array_class and dtype is None and order is None and not options:
         return a
     if options.get("like") is not None and elsewhere(None, options["like"]):
         return fallback.asked(numpy.asanyarray, a, dtype=dtype, order=order, **options)

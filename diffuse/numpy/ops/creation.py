@@ -10,7 +10,9 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Scalar, quiet
-from diffuse.numpy.arrays.base import Array, element_type, host, hosted, recorded, viewing
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import element_type
+from diffuse.numpy.arrays.core import Array, host, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
     NATIVE,
     RESERVE,
@@ -60,7 +62,7 @@ def _filled(shape: Any, value: Any, dtype: Any, order: Any, instead: Callable[..
 
 def constant(target: Any, value: Any) -> Any:
     """A fresh array of one value (a Python number of the array's type)."""
-    if target.size < max(elementwise.SMALL, 1):
+    if target.size < max(core.SMALL, 1):
         memory = _memory(target)
         memory.fill(value)
         if target.name == "float64" and target.ordered and len(SMALL_FORMS) < 1024:
@@ -92,7 +94,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
 
 def fresh(target: Form) -> Any:
     """An array whose elements are yet to be written."""
-    if target.size < max(elementwise.SMALL, 1):
+    if target.size < max(core.SMALL, 1):
         return hosted(_memory(target))
     return recorded(target)
 
@@ -109,7 +111,7 @@ def zeros(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
     if dtype is float and order == "C" and (type(shape) is int or type(shape) is tuple):
         extents = shape if type(shape) is tuple else (shape,)
         known = SMALL_FORMS.get(extents)
-        if known is not None and known.size < elementwise.SMALL and INT.issuperset(map(type, extents)):
+        if known is not None and known.size < core.SMALL and INT.issuperset(map(type, extents)):
             return hosted(numpy.zeros(extents), known)
     kind = element_type(dtype)
     return _filled(shape, _number(0, kind) if kind in NATIVE else 0, dtype, order, numpy.zeros)
@@ -219,7 +221,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
         if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
         else numpy.ceil((end - begin) / step)
     )
-    if not max(elementwise.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
+    if not max(core.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     first, second = (numpy.asarray(v).astype(kind)[()] for v in (begin, begin + step))
     with quiet():
@@ -249,7 +251,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, retste
     values = [host(v)[()] if isinstance(v, Array) and v.form.ndim == 0 else v for v in (start, stop)]
     count = operator.index(num)
     plain = all(type(v) in (int, float, numpy.float64) for v in values)
-    if (not plain or count < max(elementwise.SMALL, 3) or axis not in (0, -1)
+    if (not plain or count < max(core.SMALL, 3) or axis not in (0, -1)
             or (dtype is not None and element_type(dtype) != numpy.float64)):
         if plain and not retstep:
             ramp: Any = numpy.linspace

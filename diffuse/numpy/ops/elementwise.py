@@ -14,16 +14,14 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, Point, Scalar
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import ARRAYS, Array, at_hand, host, hosted, ready, recorded, view_of
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
-from diffuse.settings import config, watch
+from diffuse.settings import watch
 
 eager_errors = False
 """True while floating-point errors raise or call: then NumPy computes everything, at once."""
-
-SMALL = config.small
-"""Elements below which an operation is computed at once."""
 
 WEAK: dict[type, type] = {float: float, int: int, complex: complex}
 STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
@@ -41,25 +39,20 @@ _tuple = tuple.__new__
 class Rule:
     """The memoised part of a call: the result's form, the element types and the conversions of scalars."""
 
-    __slots__ = ("form", "signature", "small", "casts", "turned")
+    __slots__ = ("form", "signature", "waits", "casts", "turned")
 
-    def __init__(self, form: Form, signature: tuple[str, ...], small: bool,
+    def __init__(self, form: Form, signature: tuple[str, ...], waits: bool,
                  casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
         self.form = form
         self.signature = signature
-        self.small = small
+        self.waits = waits
+        """Does NumPy compute it, because the bits of small arrays are NumPy's and no kernel has them?"""
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
         self.turned = turned(form.shape, form.strides) is not None
 
 
-def set_small(elements: int) -> None:
-    global SMALL
-    SMALL = elements
-    RULES.clear()
-
-
-watch("small", set_small)
+watch("small", lambda _: RULES.clear())
 
 
 @lru_cache(maxsize=1 << 12)
@@ -149,7 +142,9 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     shape = shape_of(operands)
     form = like([x.meta for x in arrays], shape, types[function.nin])
     largest = max([form.size, *(x.form.size for x in arrays)])
-    return Rule(form, tuple([NATIVE[t] for t in types]), form.size == 0 or largest < SMALL, casts)
+    names = tuple([NATIVE[t] for t in types])
+    waits = largest < core.SMALL and not function.exact(types)
+    return Rule(form, names, waits, casts)
 
 
 def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...]
@@ -182,19 +177,21 @@ def spread(x: Array, position: int, name: str, shape: Point) -> Any:
 
 def binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
+    found = core.binary(function.numpy, a, b)
+    return far_binary(function, a, b) if found is None else found
+
+
+def far_binary(function: Any, a: Any, b: Any) -> Any:
+    """A two-input operation whose operands are not small and at hand."""
     ka, kb = type(a), type(b)
     rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
     if rule is None or eager_errors:
         return function.general((a, b))
     form = rule.form
-    if rule.small:
-        left = at_hand(a) if ka in ARRAYS else a
-        right = at_hand(b) if kb in ARRAYS else b
-        if left is not None and right is not None:
-            result = function.host(left, right)
-            return hosted(result, form) if type(result) is numpy.ndarray else result
-        if not form.size:
-            return hosted(numpy.ndarray(form.shape, form.dtype))
+    if not form.size:
+        return hosted(numpy.ndarray(form.shape, form.dtype))
+    if rule.waits:
+        return function.at_once((a, b), (), (), {})
     shape = form.shape
     to_a, to_b = rule.casts
     first: Any
@@ -219,22 +216,22 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     out = recorded(form)
     issued = record if rule.turned else library.record
     issued(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
-    return out if shape else base.scalar_class.of(out)
+    return out if shape else core.scalar_class.of(out)
 
 
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation on an array."""
+    found = core.unary(function.numpy, a)
+    if found is not None:
+        return found
     rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
     if rule is None or eager_errors:
         return function.general((a,))
     form = rule.form
-    if rule.small:
-        memory = at_hand(a)
-        if memory is not None:
-            result = function.host(memory)
-            return hosted(result, form) if type(result) is numpy.ndarray else result
     if not form.size:
         return hosted(numpy.ndarray(form.shape, form.dtype))
+    if rule.waits:
+        return function.at_once((a,), (), (), {})
     part = a.part
     if part is None:
         try:
@@ -244,27 +241,22 @@ def unary(function: Any, a: Any) -> Any:
     out = recorded(form)
     issued = record if rule.turned else library.record
     issued(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
-    return out if form.shape else base.scalar_class.of(out)
+    return out if form.shape else core.scalar_class.of(out)
 
 
 def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
+    if core.inplace(function.numpy, a, b):
+        return a
     kb = type(b)
     rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
     if rule is None or eager_errors or not a.meta.flags.writeable:
         return function.general((a, b), out=(a,))
-    if rule.small:
-        right = at_hand(b) if kb in ARRAYS else b
-        if right is not None and ready(a):
-            memory = host(a)
-            if a.storage is not None:
-                library.own(a.storage)
-                a.storage.version += 1
-            function.host(memory, right, out=memory)
-            return a
     shape = rule.form.shape
     if not rule.form.size:
         return a
+    if rule.waits or a.form.size < core.SMALL and ready(a) and (kb not in ARRAYS or at_hand(b) is not None):
+        return function.at_once((a, b), (a,), (a,), {})
     other: Any
     try:
         mine = base.operand(a, shape)
@@ -290,7 +282,9 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
     if casts is None:
         return None
     size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
-    return Rule(a.form, tuple([NATIVE[t] for t in types]), a.form.size == 0 or size < SMALL, casts)
+    names = tuple([NATIVE[t] for t in types])
+    waits = size < core.SMALL and not function.exact(types)
+    return Rule(a.form, names, waits, casts)
 
 
 def apart(source: base.Operand, target: base.Operand) -> base.Operand:
@@ -343,7 +337,7 @@ def assign(target: base.Operand, value: Any) -> None:
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
     """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
     form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
-    if not form.size or (form.size < SMALL and ready(x)) or eager_errors:
+    if not form.size or (form.size < core.SMALL and ready(x)) or eager_errors:
         return hosted(host(x).astype(form.dtype, order=order))
     warn_complex(x.form.dtype, form.dtype, 4)
     try:

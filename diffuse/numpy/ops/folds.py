@@ -12,8 +12,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import library
 from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
-from diffuse.numpy.arrays import base, views
-from diffuse.numpy.arrays.base import UFUNCS, Array, host, hosted, operand, ready, recorded, viewing
+from diffuse.numpy.arrays import base, core, views
+from diffuse.numpy.arrays.base import UFUNCS, operand
+from diffuse.numpy.arrays.core import Array, host, hosted, ready, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
@@ -23,6 +24,7 @@ from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
+FOLD_OF = {"cumsum": "sum", "cumprod": "prod"}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
 _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
@@ -36,11 +38,16 @@ GLANCE = 4096
 which NumPy tests by whole vectors, 64 times as many."""
 
 
+def numpys(operator: str, x: Array) -> bool:
+    """Does NumPy compute this reduction?  Of small arrays all that are at hand, and all sums and products whose
+    order shows in the bits, which no kernel has."""
+    return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
+
+
 def immediate(x: Array) -> bool:
     """Return whether to reduce the array in the calling thread, at once, instead of recording a task."""
     size = x.form.size
-    if size >= elementwise.SMALL and (size >= AT_ONCE * elementwise.SMALL
-                                      or not library.current().runtime.host_sees):
+    if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
         return False
     return ready(x)
 
@@ -49,8 +56,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
            initial: Any = _NoValue, where: Any = True) -> Any:
     """One of the six folds, with all of NumPy's arguments."""
     if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
-            and (keepdims is False or keepdims is _NoValue) and type(a) is base.array_class
-            and a.form.size):
+            and (keepdims is False or keepdims is _NoValue) and type(a) is core.array_class
+            and a.form.size >= core.SMALL):
         if immediate(a):
             found = small_total(operator, a)
         else:
@@ -64,7 +71,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     target, mask = adopt(out, writing=True), adopt(where)
     keep = False if keepdims is _NoValue else bool(keepdims)
     wanted = computing(operator, x, dtype, target)
-    if wanted is None or not _plain(operator, x, wanted, mask, initial):
+    if wanted is None or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
     if target is not None and not fits(target, x, axes, keep):
@@ -110,9 +117,9 @@ def small_total(operator: str, x: Array) -> Any:
 
 def glance(operator: str, x: Array) -> Any:
     """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
-    if not elementwise.SMALL or not library.current().runtime.host_sees or elementwise.eager_errors:
+    if not core.SMALL or not library.current().runtime.host_sees or elementwise.eager_errors:
         return None
-    memory = base.at_hand(x)
+    memory = core.at_hand(x)
     if memory is None:
         return None
     memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
@@ -193,7 +200,7 @@ def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
     found = elementwise.duplicate(x, wanted)
     if found.form.ndim:
         return found
-    return host(found)[()] if ready(found) else base.scalar_class.of(found)
+    return host(found)[()] if ready(found) else core.scalar_class.of(found)
 
 
 def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
@@ -249,7 +256,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     out = recorded(form)
     operator = "sum" if operation == "dot" else operation
     library.record(operation, signature, shape, operands, ((out.storage, part),), operator=operator)
-    return out if form.shape or keepdims else base.scalar_class.of(out)
+    return out if form.shape or keepdims else core.scalar_class.of(out)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -289,7 +296,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     keep = False if keepdims is _NoValue else bool(keepdims)
     target = adopt(out, writing=True)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
-            or immediate(x) or elementwise.eager_errors):
+            or immediate(x) or numpys(operation, x) or elementwise.eager_errors):
         if out is None and isinstance(x, Array):
             return wrap(function(host(x), axis, keepdims=keep))
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
@@ -313,7 +320,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         raise ValueError("provided out is the wrong size for the accumulation.")
     wanted = computing(operation.removeprefix("cum"), x, dtype, target)
     if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
-            or elementwise.eager_errors or (x.form.size < elementwise.SMALL and ready(x))
+            or elementwise.eager_errors or numpys(FOLD_OF[operation], x)
             or (x.form.name[0] == "c" != wanted.kind)):
         if out is None and isinstance(x, Array) and not isinstance(dtype, Array):
             return wrap(function(host(x), axis, dtype))

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, ready
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import Array, ready
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
@@ -57,7 +57,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
         copied = elementwise.duplicate(x)
-        return copied if type(a) is base.array_class else base.unboxed(copied)
+        return copied if type(a) is core.array_class else base.unboxed(copied)
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
 
@@ -76,14 +76,14 @@ def fix(x: Any, out: Any = None) -> Any:
 
 def recordable(*values: Any) -> bool:
     """Are these operands that a task can take: arrays and scalars of types with kernels?"""
-    known = (base.ARRAYS, elementwise.WEAK, elementwise.STRONG)
+    known = (core.ARRAYS, elementwise.WEAK, elementwise.STRONG)
     return not elementwise.eager_errors and not [x for x in values if not [k for k in known if type(x) in k]]
 
 
 def small(*values: Any) -> bool:
     """Is NumPy at once the faster way: everything small, and nothing to wait for?"""
     arrays = [x for x in values if isinstance(x, Array)]
-    return not [x for x in arrays if x.form.size >= elementwise.SMALL or not ready(x)]
+    return not [x for x in arrays if x.form.size >= core.SMALL or not ready(x)]
 
 
 def common(*values: Any) -> numpy.dtype[Any]:
@@ -100,10 +100,10 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     if recordable(*operands):
         dtype = common(*operands[1:])
         if small(*operands):
-            memories: Any = [base.at_hand(v) if isinstance(v, Array) else v for v in operands]
+            memories: Any = [core.at_hand(v) if isinstance(v, Array) else v for v in operands]
             found: Any = None if [v for v in memories if v is None] else numpy.where(*memories)
             if found is not None and found.ndim and dtype in NATIVE:
-                return base.hosted(found)
+                return core.hosted(found)
         elif dtype in NATIVE:
             try:
                 return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands)
@@ -162,7 +162,7 @@ def _into(out: Any, found: Any) -> Any:
 
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask = adopt(src), adopt(where)
-    if type(dst) is not base.array_class or not recordable(source, mask) or small(dst, source, mask):
+    if type(dst) is not core.array_class or not recordable(source, mask) or small(dst, source, mask):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")
         return
     given = source.form.dtype if isinstance(source, Array) else numpy.asarray(source).dtype
@@ -183,7 +183,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
-    same = type(a) is base.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
+    same = type(a) is core.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
     plain = not isinstance(source, Array) or same and source.form.shape == a.shape
     if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
         copyto(a, source, "unsafe", chosen)
@@ -193,7 +193,7 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
-    if type(a) is not base.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+    if type(a) is not core.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf
@@ -207,7 +207,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         if converted.form is not kept:  # of an array with repeated rows NumPy makes a copy first
             converted, found = fresh(kept), converted
             converted[...] = found
-        return converted if type(x) is base.array_class else base.unboxed(converted)
+        return converted if type(x) is core.array_class else base.unboxed(converted)
     a[...] = found
     return a
 

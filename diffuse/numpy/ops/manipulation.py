@@ -13,8 +13,8 @@ from typing import Any
 import numpy
 from numpy.lib import stride_tricks
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.operands import foreign, lowered
@@ -33,14 +33,14 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     args = tuple([lowered(a) for a in args])
     if not is_array(x):
         return function(x, *args, **kwargs)
-    if type(x) is not base.array_class:
+    if type(x) is not core.array_class:
         x = x[...]
     found = function(x.meta, *args, **kwargs)
     if isinstance(found, numpy.generic):  # of a 0-d array: the description was asked for its element
-        return function(base.host(x), *args, **kwargs)
+        return function(core.host(x), *args, **kwargs)
     if isinstance(found, numpy.ndarray):
-        return x if found is x.meta else base.viewing(x, found)
-    return type(found)([base.viewing(x, part) for part in found])
+        return x if found is x.meta else core.viewing(x, found)
+    return type(found)([core.viewing(x, part) for part in found])
 
 
 def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = None
@@ -66,7 +66,7 @@ def asking(function: Callable[..., Any], arrays: Callable[..., Any] | None = Non
 def asks(x: Any) -> bool:
     """Does `x` answer calls of NumPy's functions, being neither Diffuse's nor plainly NumPy's?"""
     kind = type(x)
-    return kind not in base.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
+    return kind not in core.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
 
 
 def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +180,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
     if isinstance(a, Array) and isinstance(b, Array):
-        if base.storage_of(a) is not base.storage_of(b):
+        if core.storage_of(a) is not core.storage_of(b):
             return False
         return bool(function(a.meta, b.meta, max_work=max_work))
     return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import UFUNCS, Array, host, ready
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.base import UFUNCS
+from diffuse.numpy.arrays.core import Array, host, ready
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
@@ -24,6 +25,8 @@ def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
     x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
+        return None
+    if x.form.size < core.SMALL:  # the bits of small arrays are NumPy's
         return None
     if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
         return None
@@ -49,15 +52,15 @@ def _given(result: Any, back: Any) -> Any:
     if back is not None:
         result = result.astype(back)
         if isinstance(result, Array) and not result.form.ndim and not ready(result):
-            result = base.scalar_class.of(result)
+            result = core.scalar_class.of(result)
     return result
 
 
 def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = _NoValue,
             where: Any = True) -> Any:
-    if (axis is None and dtype is None and out is None and where is True and type(a) is base.array_class
+    if (axis is None and dtype is None and out is None and where is True and type(a) is core.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
-            and a.form.size and folds.immediate(a)):
+            and a.form.size >= core.SMALL and folds.immediate(a)):
         total = folds.small_total("sum", a)
         if total is not None:
             return total / total.dtype.type(a.form.size)
@@ -80,7 +83,7 @@ def _step(name: str, x: Any, y: Any) -> Any:
     function = UFUNCS[name]
     if (isinstance(x, Array) and isinstance(y, Array) and x.form.name[0] != "c" and folds.immediate(x)
             and ready(y)):
-        return wrap(function.host(host(x), host(y)))
+        return wrap(function.numpy(host(x), host(y)))
     return function(x, y)
 
 

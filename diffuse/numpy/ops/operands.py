@@ -8,8 +8,9 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import ARRAYS, Array, exported, host, hosted, spanned, storage_of
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.base import exported, spanned
+from diffuse.numpy.arrays.core import ARRAYS, Array, host, hosted, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, form_of
 from diffuse.numpy.arrays.lending import borrow, held
 from diffuse.numpy.bridge import legate
@@ -107,7 +108,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
             array = numpy.asarray(lowered(x))
             if array.ndim == 0:
                 return array.dtype.type(array) if array.dtype in NATIVE else x
-        elif not writing and array.size < elementwise.SMALL and array.dtype in NATIVE:
+        elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
             return hosted(array.copy(order="K"))  # the program may change it before the task runs
         return shared(array) if kind is numpy.ndarray else wrap(array)
     return legate.adopt(x) if legate.shares(x) else x
@@ -116,7 +117,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
 def lowered(x: Any) -> Any:
     """A nested sequence with NumPy arrays in place of Diffuse's."""
     if isinstance(x, Array):
-        return host(x) if type(x) is base.array_class else host(x)[()]
+        return host(x) if type(x) is core.array_class else host(x)[()]
     if type(x) in (list, tuple):
         return type(x)([lowered(v) for v in x])
     return lowered(legate.adopt(x)) if legate.shares(x) else x

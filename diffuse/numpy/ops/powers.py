@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from diffuse.library import EXPONENTS
-from diffuse.numpy.arrays.base import ARRAYS
+from diffuse.numpy.arrays.core import ARRAYS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops import ufuncs
 

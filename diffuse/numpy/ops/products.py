@@ -10,8 +10,9 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array, recorded, storage_of, view_of
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.arrays.core import Array, recorded, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
@@ -24,17 +25,17 @@ from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 def _plain(x: Any, y: Any) -> bool:
     """Return whether to record the product of two operands as a task."""
-    arrays = type(x) is base.array_class and type(y) is base.array_class
+    arrays = type(x) is core.array_class and type(y) is core.array_class
     return (arrays and not elementwise.eager_errors and x.ndim > 0 < y.ndim and x.size > 0 < y.size
             and not small(x, y))
 
 
 def _vectors(x: Any, y: Any) -> bool:
     """Return whether these are two large vectors of one element type, the most frequent case."""
-    if type(x) is not base.array_class or type(y) is not base.array_class:
+    if type(x) is not core.array_class or type(y) is not core.array_class:
         return False
     form = x.form
-    return (form is y.form and form.ndim == 1 and form.size >= (elementwise.SMALL or 1)
+    return (form is y.form and form.ndim == 1 and form.size >= (core.SMALL or 1)
             and form.dtype.kind in "fiu" and not elementwise.eager_errors)
 
 
@@ -49,7 +50,7 @@ def product(x: Any, y: Any) -> Any:
     dtype = numpy.result_type(x.dtype, y.dtype)
     if dtype not in NATIVE:
         return None
-    if x.ndim == 1 and y.ndim == 1 and dtype.kind in "fiu":
+    if x.ndim == 1 and y.ndim == 1 and dtype.kind in "fiu" and x.size >= core.SMALL:
         return folds.product(x, y)
     try:
         batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
@@ -57,7 +58,7 @@ def product(x: Any, y: Any) -> Any:
         return None
     out = recorded(row_major((*batch, *rows[-1:], *columns), dtype))
     _submit(x, y, out)
-    return out if out.ndim else base.scalar_class.of(out)
+    return out if out.ndim else core.scalar_class.of(out)
 
 
 def _submit(x: Any, y: Any, out: Any) -> None:
@@ -113,7 +114,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
 def vdot(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     kinds = {x.dtype.kind, y.dtype.kind}
-    if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size:
+    if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size or x.size < core.SMALL:
         return fallback.call(numpy.vdot, (x, y), {}, "numpy.vdot", "library")
     if "c" in kinds:
         return UFUNCS["multiply"](UFUNCS["conjugate"](x.ravel()), y.ravel()).sum()

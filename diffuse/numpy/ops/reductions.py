@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.base import Array, ready
+from diffuse.numpy.arrays.core import Array, ready
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import folds, moments
 from diffuse.numpy.ops.conversion import asarray

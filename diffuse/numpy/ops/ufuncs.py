@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import numpy
 
 from diffuse.library import Scalar, operations
-from diffuse.numpy.arrays import base, views
-from diffuse.numpy.arrays.base import ARRAYS, Array, host, operand, ready, recorded
+from diffuse.numpy.arrays import base, core, views
+from diffuse.numpy.arrays.base import operand
+from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import at_once, elementwise, folds
+from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 
 SPLIT = {
@@ -55,8 +55,6 @@ class ufunc:
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
-        self.host: Callable[..., Any] = function if _exact(self) else at_once.host_function(self)
-        """The operation on memory, at once, with the bits of compiled code."""
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
@@ -115,7 +113,7 @@ class ufunc:
         )
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
-                or any(x is not None and type(x) is not base.array_class for x in targets)
+                or any(x is not None and type(x) is not core.array_class for x in targets)
                 or (mask is not True and type(mask) not in ARRAYS)):
             plain = known and out is None and mask is True
             if not plain and overrides.answer((*operands, *targets, mask)):  # asked with what was given
@@ -166,17 +164,6 @@ class ufunc:
             return _shown(found, written, outs)
         return tuple([_shown(result, written, outs) for result in found])
 
-    def _written(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
-        """A small call into an output array, at once, with the bits of compiled code."""
-        target = targets[0]
-        shapes = [x.form.shape for x in operands if isinstance(x, Array)]
-        if target is None or any(shape != target.form.shape for shape in shapes):
-            return self.at_once(operands, targets, outs, {})
-        found = self.host(*[host(x) if isinstance(x, Array) else x for x in operands])
-        numpy.copyto(base.writable(target), found, casting="same_kind")
-        base.wrote(target)
-        return outs[0]
-
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
         """A call with outputs or keywords, recorded where kernels have the types."""
@@ -197,18 +184,21 @@ class ufunc:
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
                 elementwise.RULES[self.numpy, operands[0].form, key, "in place"] = rule
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
-        small = all(x.form.size < elementwise.SMALL or not x.form.size for x in arrays)
+        small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
-        small = small and all(map(ready, arrays))
+        small = small and (not self.exact(types) or all(map(ready, arrays)))
         if (whole or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool")):
-            if small and self.nout == 1 and not options and self.host is not self.numpy:
-                return self._written(operands, targets, outs)
             return self.at_once(operands, targets, outs, options)
         try:
             return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
         except (OverflowError, base.Unaddressable):
             return self.at_once(operands, targets, outs, options)
+
+    def exact(self, types: tuple[numpy.dtype[Any], ...]) -> bool:
+        """Do kernels have NumPy's bits?"""
+        names = tuple([t.name for t in types[:self.nin]])
+        return all(operations.exact(name, names) for name in SPLIT.get(self.operation, (self.operation,)))
 
     def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
                 types: tuple[numpy.dtype[Any], ...], mask: Any, order: str) -> Any:
@@ -227,7 +217,7 @@ class ufunc:
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
         if not shape:
             shown = tuple(
-                [base.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)]
+                [core.scalar_class.of(f) if o is None else o for f, o in zip(fresh, outs, strict=True)]
             )
         return shown if self.nout > 1 else shown[0]
 
@@ -318,13 +308,6 @@ def alone(out: Any) -> Any:
     """The output of a method of a ufunc, which may be given as a tuple of one; a tuple that NumPy refuses
     stays one."""
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
-
-
-def _exact(function: ufunc) -> bool:
-    """Does NumPy itself define every bit of the operation, for all element types?"""
-    names = SPLIT.get(function.operation, (function.operation,))
-    return not function.recordable or all(operations.exact(name, (kind,) * function.nin)
-                                          for name in names for kind in ("float64", "complex128"))
 
 
 def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:

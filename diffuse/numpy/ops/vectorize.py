@@ -34,11 +34,11 @@ from diffuse.library import (
     routines,
     trace,
 )
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import ARRAYS, Array, host
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import ARRAYS, Array, host
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import at_once, elementwise
+from diffuse.numpy.ops import compiled, elementwise
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.settings import config
@@ -54,7 +54,7 @@ Translation = tuple[UserFunction, routines.Routine]
 class Call(elementwise.Rule):
     """What is known of a call before its operands' values: also the function, and the result's final type."""
 
-    __slots__ = ("function", "routine", "dtype", "known")
+    __slots__ = ("function", "routine", "dtype", "known", "small")
 
     def __init__(self, translation: Translation, known: object, dtype: numpy.dtype[Any],
                  operands: tuple[Any, ...]) -> None:
@@ -69,8 +69,8 @@ class Call(elementwise.Rule):
         casts = tuple([None if isinstance(x, Array) else elementwise.cast_for(numpy.dtype(t), type(x))
                        for x, t in zip(operands, types, strict=True)])
         largest = max([form.size, *[x.form.size for x in arrays]])
-        small = not arrays or largest < elementwise.SMALL
-        super().__init__(form, (*types, self.function.result), small, casts)
+        self.small = not arrays or largest < core.SMALL
+        super().__init__(form, (*types, self.function.result), False, casts)
 
     def record(self, operands: tuple[Any, ...]) -> Any:
         """One task, of the function on these operands."""
@@ -78,7 +78,7 @@ class Call(elementwise.Rule):
         inputs = tuple([elementwise.spread(x, k, signature[k], form.shape) if convert is None
                         else Scalar(k, signature[k], convert(x))
                         for k, (x, convert) in enumerate(zip(operands, self.casts, strict=True))])
-        found = base.recorded(form)
+        found = core.recorded(form)
         issued = elementwise.record if self.turned else library.record
         issued(self.function.name, signature, form.shape, inputs, ((found.storage, found.part),))
         return found if form.dtype == self.dtype else found.astype(self.dtype)
@@ -89,12 +89,12 @@ class Call(elementwise.Rule):
         types = [numpy.dtype(name) for name in self.signature]
         flags = routines.flags()
         flags.clear()
-        result = at_once.compute(self.routine, memories, types)
+        result = compiled.compute(self.routine, memories, types)
         raised = flags.raised()
         if raised:
             flags.clear()
             _report(raised, self.function.word)
-        return base.hosted(result.astype(self.dtype, copy=False))
+        return core.hosted(result.astype(self.dtype, copy=False))
 
 
 class vectorize(numpy.vectorize):

@@ -13,8 +13,8 @@ import numpy
 import scipy.sparse
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import elementwise
 from diffuse.scipy.sparse import checks, conversion
 from diffuse.scipy.sparse.matmul import NUMBERS
@@ -28,7 +28,7 @@ ceil trunc sqrt""".split()
 def scalar(x: Any) -> bool:
     """A number that operations may take: Python's, NumPy's, or a Diffuse array or lazy scalar of none."""
     kind = type(x)
-    if kind in base.ARRAYS:
+    if kind in core.ARRAYS:
         return not x.form.ndim
     return kind in elementwise.WEAK or kind in elementwise.STRONG
 

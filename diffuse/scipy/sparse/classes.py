@@ -11,8 +11,8 @@ from typing import Any
 import numpy
 import scipy.sparse
 
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array
 from diffuse.scipy.sparse import checks, conversion, matmul
 from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
 from diffuse.scipy.sparse.delegation import REFLECTED, Common, delegate, named
@@ -65,7 +65,7 @@ class Product(Common):
         if self._held.format == "coo" and (self._held.ndim != 2 or numpy.ndim(getattr(other, "meta", 0)) > 2
                                            or not isinstance(other, Array)):
             return conversion.method(self, "dot", other)
-        return self * other if numpy.isscalar(other) or type(other) is base.scalar_class else self @ other
+        return self * other if numpy.isscalar(other) or type(other) is core.scalar_class else self @ other
 
 
 class ArrayLike(Product):
@@ -236,7 +236,7 @@ def _pending(form: str, given: dict[str, Any]) -> Any:
     if type(stored) is not tuple or len(stored) != ARRAYS.get(form):
         return None
     values = stored[0]
-    if type(values) is not base.array_class or base.ready(values) or values.dtype.char not in NUMBERS:
+    if type(values) is not core.array_class or core.ready(values) or values.dtype.char not in NUMBERS:
         return None
     return values if dtype is None or numpy.dtype(dtype).char in NUMBERS else None
 

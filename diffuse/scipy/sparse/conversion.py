@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 import scipy.sparse
 
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.state import CLASSES, Sparse, fetched, made, shell, stored
 

@@ -12,8 +12,8 @@ import numpy
 
 import diffuse.numpy as np
 from diffuse import library
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
@@ -78,7 +78,7 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
 def _dense(x: Any) -> Any:
     """A dense operand of a product that may be recorded, as a Diffuse array; else None."""
     kind = type(x)
-    if kind is base.array_class or (kind is numpy.ndarray and x.dtype.char in NUMBERS):
+    if kind is core.array_class or (kind is numpy.ndarray and x.dtype.char in NUMBERS):
         found = operands.adopt(x)
         return found if isinstance(found, Array) and found.form.ndim else None
     return None
@@ -88,10 +88,10 @@ def soon(a: Sparse, x: Any) -> bool:
     """Is everything here already, and so little that SciPy is done before a task would be recorded?"""
     if elementwise.eager_errors:
         return True
-    small = elementwise.SMALL
+    small = core.SMALL
     if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= small:
         return False
-    return base.ready(x) and all(base.ready(part) for part in a._parts.values())
+    return core.ready(x) and all(core.ready(part) for part in a._parts.values())
 
 
 def _product(a: Sparse, x: Any) -> Any:
@@ -124,12 +124,12 @@ class Ready:
     @staticmethod
     def _watched(name: Name, part: Any, values: Any) -> tuple[Any, ...]:
         """An array as it is now; without a version if tasks read it as it is when they run."""
-        storage = base.storage_of(part)
+        storage = core.storage_of(part)
         return name, part, part.form, storage, None if part is values else storage.version
 
     def take(self, a: Sparse, x: Any) -> bool:
         """May `a @ x` be recorded for a vector x without looking at `a` again?"""
-        form, small = x.form, elementwise.SMALL
+        form, small = x.form, core.SMALL
         if (form.ndim != 1 or form.shape[0] != self.length or form.dtype.char not in NUMBERS
                 or (self.size < small and self.length < small) or elementwise.eager_errors):
             return False
@@ -171,13 +171,13 @@ def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
     """SciPy's product, in stream order."""
     kind, shape = type(a._held), a._held.shape
     dtype = numpy.result_type(a._part("data").dtype, x.dtype)
-    out = base.recorded(row_major((shape[0], *x.shape[1:]), dtype))
+    out = core.recorded(row_major((shape[0], *x.shape[1:]), dtype))
 
     def run(*arrays: Any) -> None:
         *stored, dense, result = arrays
         result[...] = kind((stored[0], *stored[1:]), shape=shape) @ dense
 
-    operands = tuple([(base.storage_of(part), base.view_of(part))
+    operands = tuple([(core.storage_of(part), base.view_of(part))
                       for part in (*[a._part(name) for name in names], x)])
-    library.call("sparse_product", run, operands, ((base.storage_of(out), base.view_of(out)),))
+    library.call("sparse_product", run, operands, ((core.storage_of(out), base.view_of(out)),))
     return out

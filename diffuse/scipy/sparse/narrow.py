@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.base import Array
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks
 from diffuse.scipy.sparse.rows import contiguous

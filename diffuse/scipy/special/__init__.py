@@ -13,7 +13,7 @@ import numpy as _numpy
 import scipy.special as _real
 
 import diffuse.numpy as _np
-from diffuse.numpy.arrays.base import Array as _Array
+from diffuse.numpy.arrays.core import Array as _Array
 from diffuse.numpy.bridge import fallback as _convert
 from diffuse.scipy import fallback as _fallback
 from diffuse.scipy.special.ufuncs import UFUNCS as _UFUNCS

@@ -1,8 +1,7 @@
 """Ufunc objects of `scipy.special`: SciPy's signatures and errors in, tasks of the formulas out.
 
 On float32 and float64 (and what SciPy promotes to them) a call is recorded and fuses with the operations
-around it; on arrays below `DIFFUSE_SMALL` the same fragment is run at once, with the same bits.  Complex,
-long double and object arrays are SciPy's.
+around it.  Arrays below `DIFFUSE_SMALL` elements, and complex, long double and object arrays are SciPy's.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ import numpy
 import scipy.special
 
 from diffuse.library import operations, routines
-from diffuse.numpy.arrays import base
-from diffuse.numpy.arrays.base import ARRAYS, Array, host
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.core import ARRAYS, Array, host
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
-from diffuse.numpy.ops.at_once import compute, host_function
+from diffuse.numpy.ops.compiled import compute, host_function
 from diffuse.numpy.ops.operands import adopt, wrap
 from diffuse.numpy.ops.ufuncs import ufunc
 from diffuse.scipy.special import bessel_functions, elementary, error_functions, gamma_functions  # noqa: F401
@@ -71,7 +70,8 @@ class special_ufunc(ufunc):
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
                 options: dict[str, Any]) -> Any:
-        """The fragment on the memory of the operands, waited for; outputs and masks are NumPy's business."""
+        """The function on the memory of the operands, waited for: SciPy's own if they are small, else the
+        compiled formula.  Outputs and masks are NumPy's business: SciPy 1.17 writes behind masked results."""
         if len(targets) > 1 or any(x is not None and not isinstance(x, (Array, numpy.ndarray))
                                    for x in targets):
             return super().at_once(operands, targets, outs, options)
@@ -81,10 +81,12 @@ class special_ufunc(ufunc):
         types = elementwise.resolve(self, operands, (None,), options.get("dtype"),
                                     options.get("casting", "same_kind"))
         kwargs: dict[str, Any] = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
+        small = not [x for x in operands if isinstance(x, Array) and x.form.size >= core.SMALL]
         if memory is None and not kwargs:
-            return wrap(self.host(*values))
+            return wrap(self.numpy(*values) if small else self.host(*values))
         names = tuple([t.name for t in types])
-        result = compute(routines.routine(self.operation, names[:-1], names[-1]), values, types)
+        result = self.numpy(*values, dtype=types[-1]) if small else compute(
+            routines.routine(self.operation, names[:-1], names[-1]), values, types)
         casting = kwargs.get("casting", "same_kind")
         if memory is not None and not numpy.can_cast(types[-1], memory.dtype, casting):
             return self.numpy(*values, out=memory, **kwargs)  # SciPy's error

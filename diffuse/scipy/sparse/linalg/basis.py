@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import core
 from diffuse.numpy.ops import functions
 
 
@@ -38,7 +38,7 @@ class Rows:
 
     def __rmatmul__(self, weights: Any) -> Any:
         if functions.small(*self.rows):
-            return weights @ np.array([base.host(row) for row in self.rows])
+            return weights @ np.array([core.host(row) for row in self.rows])
         found = weights[0] * self.rows[0]
         for weight, row in zip(weights[1:], self.rows[1:], strict=True):
             found = found + weight * row
@@ -57,7 +57,7 @@ class Coefficients:
 
     def __getitem__(self, index: Any) -> Any:
         for place, value in self.pending:
-            self.values[place] = value.value() if type(value) is base.scalar_class else value
+            self.values[place] = value.value() if type(value) is core.scalar_class else value
         self.pending.clear()
         return self.values[index]
 

@@ -15,7 +15,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.conversion import Lowering
 from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator
@@ -31,8 +31,8 @@ def vector(x: Any) -> Any:
 
     Operations on a NumPy array that the program keeps would run at once.
     """
-    if isinstance(x, base.Array):
-        return x if type(x) is base.array_class else np.asarray(x)
+    if isinstance(x, core.Array):
+        return x if type(x) is core.array_class else np.asarray(x)
     return np.array(x) if isinstance(x, numpy.ndarray) else np.asarray(x)
 
 

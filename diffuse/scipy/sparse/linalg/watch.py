@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import base
+from diffuse.numpy.arrays import base, core
 from diffuse.numpy.ops import functions
 
 ADVICE = {
@@ -105,7 +105,7 @@ class Watch:
 def norm(x: Any, *args: Any, **options: Any) -> Any:
     """`numpy.linalg.norm` for a solver: the norm of a vector is read, and checked for NaN."""
     watch = current.get()
-    if watch is None or args or options or type(x) is not base.array_class:
+    if watch is None or args or options or type(x) is not core.array_class:
         return np.linalg.norm(x, *args, **options)
     names = sys._getframe(1).f_locals
     residual = x is names.get("r")
@@ -156,12 +156,12 @@ def _ahead(x: Any, y: Any) -> Any:
 
 def _same(x: Any, y: Any) -> bool:
     """Do two arrays show the same elements of one store?"""
-    return x is y or (type(x) is base.array_class and x.storage is y.storage
+    return x is y or (type(x) is core.array_class and x.storage is y.storage
                       and base.view_of(x) == base.view_of(y))
 
 
 def _versions(*arrays: Any) -> tuple[int, ...]:
-    return tuple([base.storage_of(x).version for x in arrays])
+    return tuple([core.storage_of(x).version for x in arrays])
 
 
 def _whole(x: Any) -> Any:
@@ -172,7 +172,7 @@ def _whole(x: Any) -> Any:
 
 def value(x: Any) -> Any:
     """The value of a lazy scalar, which is waited for; anything else as it is."""
-    return x.value() if type(x) is base.scalar_class else x
+    return x.value() if type(x) is core.scalar_class else x
 
 
 def finite(x: Any) -> bool:

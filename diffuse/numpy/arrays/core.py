@@ -1,0 +1,549 @@
+"""Arrays, and what small ones do at once: Python's operators on NumPy's memory.
+
+`Array` holds what an array is made of and nothing else; `Operators` adds Python's operators, and `ndarray`
+and the lazy scalar NumPy's methods.  An array begins its life in one of two ways: *recorded* (a store,
+perhaps without memory yet; `meta` is a mirror) or *hosted* (`meta` is a real NumPy array; a store is attached
+when the first task touches it).
+
+An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
+and errors included, and costs little more: no form is looked up, nothing is recorded.  This module is
+compiled where a C compiler is at hand (core.pxd gives types), and means the same where it is not.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from math import prod
+from threading import RLock
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.library import view
+from diffuse.numpy.arrays.forms import BASE, NATIVE, Form, Mirror, address, form_of
+from diffuse.settings import config, watch
+
+NDARRAY = numpy.ndarray
+
+NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIVE)}
+"""Types of the numbers that operations take by value."""
+
+
+class Array:
+    """The common part of `ndarray` and the lazy scalar."""
+
+    __slots__ = ("storage", "_form", "part", "meta", "memory", "owner", "__weakref__")
+
+    storage: Any
+    """The engine's handle of the store; None while no task has touched a hosted array."""
+    _form: Form | None
+    """Shape, strides and element type, interned; None until somebody asks."""
+    part: view.View | None
+    """The part of the store that this array shows; None until a task needs it."""
+    meta: Mirror
+    """Shape, strides, type, offset and flags: a mirror, or the real memory of a hosted array."""
+    memory: Mirror | None
+    """The memory as NumPy sees it, once known; valid to read while the store is not busy."""
+    owner: Array | None
+    """The array whose store this is a view of."""
+
+    @property
+    def form(self) -> Form:
+        """Shape, strides and element type, interned."""
+        found = self._form
+        if found is None:
+            found = self._form = form_of(self.meta)
+        return found
+
+    @form.setter
+    def form(self, form: Form) -> None:
+        self._form = form
+
+
+array_class: Any = Array
+scalar_class: Any = Array
+"""The classes that results get (`set_classes`)."""
+
+ARRAYS: set[type] = set()
+"""Both classes, for a test of an operand's type that costs one look-up."""
+
+_array: Any = Array
+_scalar: Any = Array
+# The same classes as C knows them.
+
+
+def set_classes(array: Any, scalar: Any) -> None:
+    """Say of which classes arrays and lazy scalars are."""
+    global array_class, scalar_class, _array, _scalar
+    array_class = _array = array
+    scalar_class = _scalar = scalar
+    ARRAYS.update((array, scalar))
+
+SMALL = config.small
+"""Elements of an array below which it behaves as NumPy's: what is at hand is computed at once, by NumPy."""
+_small = SMALL
+# The same number as C knows it.
+
+
+def set_small(elements: int) -> None:
+    """Change which arrays are small."""
+    global SMALL, _small
+    SMALL = _small = elements
+
+
+watch("small", set_small)
+
+
+def recorded(shape_form: Form) -> Any:
+    """Return a new array over a new store, which the next task has to write."""
+    x = Array.__new__(_array)
+    x.storage = library.create(shape_form.frame, shape_form.name)
+    x._form = shape_form
+    x.part = shape_form.root
+    x.meta = shape_form.mirror
+    x.memory = x.owner = None
+    return x
+
+
+def hosted(array: Mirror, known: Form | None = None) -> Any:
+    """A Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
+    x = Array.__new__(_array)
+    x.meta = x.memory = array
+    x._form = known
+    x.storage = x.part = x.owner = None
+    return x
+
+
+def viewing(parent: Array, meta: Mirror) -> Any:
+    """A view of `parent`'s store, described by a view of its meta."""
+    x = Array.__new__(_array)
+    owner = parent if parent.owner is None else parent.owner
+    x.owner = owner
+    x.storage = owner.storage
+    x._form = x.part = None
+    x.meta = meta
+    x.memory = meta if owner.meta is owner.memory else None
+    return x
+
+
+_attaching = RLock()
+"""Held while an array gets its store: one each for two threads would not wait for each other."""
+
+
+def storage_of(x: Array) -> Any:
+    """The store of an array, attached now if no task has touched it before."""
+    storage = x.storage
+    if storage is None:
+        root = x if x.owner is None else x.owner
+        with _attaching:
+            if root.storage is None:
+                memory = root.meta
+                if not memory.flags.c_contiguous:
+                    order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
+                    memory = memory.transpose(order)
+                root.storage = library.attach(memory)
+        storage = x.storage = root.storage
+    return storage
+
+
+def start_of(x: Array) -> int:
+    """Where the store's memory begins in the address space of the array's meta."""
+    root = x if x.owner is None else x.owner
+    return address(root.meta) if root.meta is root.memory else BASE
+
+
+def ready(x: Array) -> bool:
+    """May the memory be used now, without waiting?"""
+    storage = x.storage
+    if storage is None:
+        if x.owner is None or x.owner.storage is None:
+            return True
+        storage = x.storage = x.owner.storage
+    return not library.busy(storage)
+
+
+def host(x: Array) -> Mirror:
+    """Return the memory of an array for reading; waits for the pending tasks that write it."""
+    if x.memory is not None and ready(x):
+        return x.memory
+    storage = storage_of(x)
+    memory = library.fetch(storage)
+    if x.memory is None:
+        x.memory = over(x, memory)
+    if storage.shared:  # a copy; writing there would be lost
+        locked = x.memory.view()
+        locked.flags.writeable = False
+        return locked
+    return x.memory
+
+
+def over(x: Array, memory: Mirror) -> Mirror:
+    """NumPy's view of `memory` (a store's bytes) as the elements of `x`."""
+    f = x.form
+    if f.size == 0:
+        real = numpy.ndarray(f.shape, f.dtype)
+    else:
+        offset = address(x.meta) - start_of(x)
+        real = numpy.ndarray(f.shape, f.dtype, memory, offset, f.strides)
+    if not x.meta.flags.writeable:
+        real.flags.writeable = False
+    return real
+
+
+def at_hand(x: Array) -> Mirror | None:
+    """The memory of an array if it may be read now, without waiting; else None.
+
+    To be read only: tasks that read it, too, may be pending.
+    """
+    storage = x.storage
+    if storage is None:
+        owner = x.owner
+        if owner is None or owner.storage is None:
+            return x.memory
+        storage = x.storage = owner.storage
+    if not library.busy(storage):
+        return host(x)
+    memory = library.look(storage)
+    if memory is not None and x.memory is None:
+        x.memory = over(x, memory)
+    return None if memory is None else x.memory
+
+
+def near(x: Array) -> Mirror | None:
+    """The memory of a small array if it may be read now, without waiting; else None.
+
+    To be read only, as `at_hand`'s.
+    """
+    size = x.meta.size
+    return None if size >= _small else at_hand(x)
+
+
+def near_to_write(x: Array) -> Mirror | None:
+    """The memory of a small array of which nobody else knows: no task, no other library; else None."""
+    if x.storage is not None:
+        return None
+    size = x.meta.size
+    if size >= _small:
+        return None
+    owner = x.owner
+    return x.memory if owner is None or owner.storage is None else None
+
+
+def number_or_near(x: Any) -> Any:
+    """A number as it is, and the memory of a small array at hand; None for all else."""
+    kind = type(x)
+    if kind is _array:
+        return near(x)
+    if kind is float or kind is int or kind in NUMBERS:
+        return x
+    if kind is _scalar:
+        memory = near(x)
+        return None if memory is None else memory[()]
+    return x if kind is NDARRAY and x.dtype in NATIVE and x.size < SMALL else None
+
+
+def spreads(left: Any, right: Any) -> bool:
+    """Is the result of two arrays larger than small arrays are?"""
+    if type(left) is not NDARRAY or type(right) is not NDARRAY:
+        return False
+    one = left.size
+    other = right.size
+    return one * other >= _small and bool(left.shape != right.shape)
+
+
+def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    """NumPy's function on two operands; None unless both are small and at hand."""
+    left = number_or_near(a)
+    if left is None:
+        return None
+    right = number_or_near(b)
+    if right is None or spreads(left, right):
+        return None
+    found = function(left, right)
+    return hosted(found) if type(found) is NDARRAY else found
+
+
+def product(a: Any, b: Any) -> Any:
+    """NumPy's matrix product of two operands; None unless both, and what they make, are small."""
+    left = number_or_near(a)
+    if left is None:
+        return None
+    right = number_or_near(b)
+    if right is None:
+        return None
+    if type(left) is NDARRAY and type(right) is NDARRAY and left.size * right.size >= SMALL:
+        rows, columns = left.shape[:-1], right.shape[-1:] if right.ndim > 1 else ()
+        if left.ndim > 2 or right.ndim > 2 or prod(rows) * prod(columns) >= SMALL:
+            return None
+    found = numpy.matmul(left, right)
+    return hosted(found) if type(found) is NDARRAY else found
+
+
+def unary(function: Callable[[Any], Any], a: Any) -> Any:
+    """NumPy's function on one operand; None unless it is small and at hand."""
+    memory = number_or_near(a)
+    if memory is None:
+        return None
+    found = function(memory)
+    return hosted(found) if type(found) is NDARRAY else found
+
+
+def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
+    """`a op= b` by NumPy's ufunc; False unless both are small and at hand, and nobody else knows of `a`."""
+    memory = near_to_write(a)
+    if memory is None:
+        return False
+    right = number_or_near(b)
+    if right is None:
+        return False
+    function(memory, right, memory)
+    return True
+
+
+class Slow:
+    """What operators and attributes do with arrays that are not small and at hand; the modules that know fill it
+    in."""
+
+    forward: Callable[[str, Any, Any], Any]
+    reflected: Callable[[str, Any, Any], Any]
+    equality: Callable[[str, Any, Any], Any]
+    alone: Callable[[str, Any], Any]
+    power: Callable[[Any, Any], Any]
+    getitem: Callable[[Any, Any], Any]
+    setitem: Callable[[Any, Any, Any], None]
+    set_shape: Callable[[Any, Any], None]
+    set_dtype: Callable[[Any, Any], None]
+
+
+slow = Slow()
+
+
+class Operators(Array):
+    """Arithmetic, comparison and bitwise operators."""
+
+    __slots__ = ()
+
+    __array_priority__ = 0.0
+
+    def __add__(self, other: Any) -> Any:
+        found = binary(numpy.add, self, other)
+        return slow.forward("add", self, other) if found is None else found
+
+    def __radd__(self, other: Any) -> Any:
+        found = binary(numpy.add, other, self)
+        return slow.reflected("add", self, other) if found is None else found
+
+    def __sub__(self, other: Any) -> Any:
+        found = binary(numpy.subtract, self, other)
+        return slow.forward("subtract", self, other) if found is None else found
+
+    def __rsub__(self, other: Any) -> Any:
+        found = binary(numpy.subtract, other, self)
+        return slow.reflected("subtract", self, other) if found is None else found
+
+    def __mul__(self, other: Any) -> Any:
+        found = binary(numpy.multiply, self, other)
+        return slow.forward("multiply", self, other) if found is None else found
+
+    def __rmul__(self, other: Any) -> Any:
+        found = binary(numpy.multiply, other, self)
+        return slow.reflected("multiply", self, other) if found is None else found
+
+    def __truediv__(self, other: Any) -> Any:
+        found = binary(numpy.divide, self, other)
+        return slow.forward("divide", self, other) if found is None else found
+
+    def __rtruediv__(self, other: Any) -> Any:
+        found = binary(numpy.divide, other, self)
+        return slow.reflected("divide", self, other) if found is None else found
+
+    def __floordiv__(self, other: Any) -> Any:
+        found = binary(numpy.floor_divide, self, other)
+        return slow.forward("floor_divide", self, other) if found is None else found
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        found = binary(numpy.floor_divide, other, self)
+        return slow.reflected("floor_divide", self, other) if found is None else found
+
+    def __mod__(self, other: Any) -> Any:
+        found = binary(numpy.remainder, self, other)
+        return slow.forward("remainder", self, other) if found is None else found
+
+    def __rmod__(self, other: Any) -> Any:
+        found = binary(numpy.remainder, other, self)
+        return slow.reflected("remainder", self, other) if found is None else found
+
+    def __lshift__(self, other: Any) -> Any:
+        found = binary(numpy.left_shift, self, other)
+        return slow.forward("left_shift", self, other) if found is None else found
+
+    def __rlshift__(self, other: Any) -> Any:
+        found = binary(numpy.left_shift, other, self)
+        return slow.reflected("left_shift", self, other) if found is None else found
+
+    def __rshift__(self, other: Any) -> Any:
+        found = binary(numpy.right_shift, self, other)
+        return slow.forward("right_shift", self, other) if found is None else found
+
+    def __rrshift__(self, other: Any) -> Any:
+        found = binary(numpy.right_shift, other, self)
+        return slow.reflected("right_shift", self, other) if found is None else found
+
+    def __and__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_and, self, other)
+        return slow.forward("bitwise_and", self, other) if found is None else found
+
+    def __rand__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_and, other, self)
+        return slow.reflected("bitwise_and", self, other) if found is None else found
+
+    def __or__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_or, self, other)
+        return slow.forward("bitwise_or", self, other) if found is None else found
+
+    def __ror__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_or, other, self)
+        return slow.reflected("bitwise_or", self, other) if found is None else found
+
+    def __xor__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_xor, self, other)
+        return slow.forward("bitwise_xor", self, other) if found is None else found
+
+    def __rxor__(self, other: Any) -> Any:
+        found = binary(numpy.bitwise_xor, other, self)
+        return slow.reflected("bitwise_xor", self, other) if found is None else found
+
+    def __matmul__(self, other: Any) -> Any:
+        found = product(self, other)
+        return slow.forward("matmul", self, other) if found is None else found
+
+    def __rmatmul__(self, other: Any) -> Any:
+        found = product(other, self)
+        return slow.reflected("matmul", self, other) if found is None else found
+
+    def __lt__(self, other: Any) -> Any:
+        found = binary(numpy.less, self, other)
+        return slow.forward("less", self, other) if found is None else found
+
+    def __le__(self, other: Any) -> Any:
+        found = binary(numpy.less_equal, self, other)
+        return slow.forward("less_equal", self, other) if found is None else found
+
+    def __gt__(self, other: Any) -> Any:
+        found = binary(numpy.greater, self, other)
+        return slow.forward("greater", self, other) if found is None else found
+
+    def __ge__(self, other: Any) -> Any:
+        found = binary(numpy.greater_equal, self, other)
+        return slow.forward("greater_equal", self, other) if found is None else found
+
+    def __eq__(self, other: Any) -> Any:
+        found = binary(numpy.equal, self, other)
+        return slow.equality("equal", self, other) if found is None else found
+
+    def __ne__(self, other: Any) -> Any:
+        found = binary(numpy.not_equal, self, other)
+        return slow.equality("not_equal", self, other) if found is None else found
+
+    def __neg__(self) -> Any:
+        found = unary(numpy.negative, self)
+        return slow.alone("negative", self) if found is None else found
+
+    def __pos__(self) -> Any:
+        found = unary(numpy.positive, self)
+        return slow.alone("positive", self) if found is None else found
+
+    def __abs__(self) -> Any:
+        found = unary(numpy.absolute, self)
+        return slow.alone("absolute", self) if found is None else found
+
+    def __invert__(self) -> Any:
+        found = unary(numpy.invert, self)
+        return slow.alone("invert", self) if found is None else found
+
+    def __pow__(self, other: Any, modulo: Any = None) -> Any:
+        if modulo is not None:
+            return NotImplemented
+        found = binary(operator.pow, self, other)
+        return slow.power(self, other) if found is None else found
+
+    def __rpow__(self, other: Any, modulo: Any = None) -> Any:
+        found = binary(operator.pow, other, self)
+        return slow.reflected("power", self, other) if found is None else found
+
+
+INDICES: set[type] = {int, slice, type(None), type(Ellipsis)}
+"""Types of indices that select a view or an element."""
+
+
+def simple(index: Any) -> bool:
+    """Does an index select a view or an element, whatever the array?"""
+    kind = type(index)
+    if kind is tuple:
+        for part in index:
+            if type(part) not in INDICES:
+                return False
+        return True
+    return kind in INDICES
+
+
+class Described(Operators):
+    """What an array looks like, and its elements."""
+
+    __slots__ = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        found: tuple[int, ...] = self.meta.shape
+        return found
+
+    @shape.setter
+    def shape(self, shape: Any) -> None:
+        slow.set_shape(self, shape)
+
+    @property
+    def dtype(self) -> numpy.dtype[Any]:
+        return self.meta.dtype
+
+    @dtype.setter
+    def dtype(self, dtype: Any) -> None:
+        slow.set_dtype(self, dtype)
+
+    @property
+    def ndim(self) -> int:
+        return self.meta.ndim
+
+    @property
+    def size(self) -> int:
+        return self.meta.size
+
+    @property
+    def T(self) -> Any:
+        return viewing(self, self.meta.T)
+
+    def __len__(self) -> int:
+        return len(self.meta)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self.meta is self.memory:
+            if simple(index):
+                memory = at_hand(self)
+                if memory is not None:
+                    found = memory[index]
+                    return viewing(self, found) if type(found) is NDARRAY else found
+        elif type(index) is int and self.meta.ndim == 1:
+            memory = at_hand(self)
+            if memory is not None:
+                return memory[index]
+        return slow.getitem(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        memory: Any = near_to_write(self)
+        if memory is not None and simple(index):
+            right = number_or_near(value)
+            if right is not None:
+                memory[index] = right
+                return
+        slow.setitem(self, index, value)

@@ -1,0 +1,173 @@
+"""Functions and methods of NumPy that small arrays take straight to NumPy.
+
+What Diffuse has for large arrays looks at operands, types and layouts first, which takes longer than NumPy
+takes for a small array.  So each function of the namespace, and each method that only reads, has a gate in
+front: where all arrays among the arguments are small and at hand, NumPy's own function gets their memory.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import EllipsisType, NoneType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import NUMBERS, Array, hosted, near, viewing
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.operands import wrap
+
+NDARRAY = numpy.ndarray
+
+OPTIONS: set[type] = {*NUMBERS, str, bytes, type, NoneType, EllipsisType, type(numpy._NoValue),
+                      *(type(dtype) for dtype in NATIVE)}
+"""Types of arguments that NumPy's functions take as they are."""
+
+SPREADING = frozenset(("where", "outer", "meshgrid", "kron", "clip"))
+"""Functions whose results may be as large as the product of their arguments."""
+
+WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
+"""Functions that write into their arguments without saying so by `out`."""
+
+OBJECTS = frozenset(("O", "object", "|O"))
+"""Names of the element type that keeps arrays as objects."""
+
+DEEPEST = 4
+"""Sequences within sequences that are looked into."""
+
+FAR = object()
+"""Stands for an argument that is no small array at hand."""
+
+
+def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
+    """An argument with memory in place of arrays, which are noted; FAR if one of them is not small, or if NumPy
+    might take the array itself for an element."""
+    kind = type(value)
+    if kind is core.array_class:
+        memory = near(value)
+        if memory is None:
+            return FAR
+        arrays.append(value)
+        return memory
+    if kind in OPTIONS:
+        return FAR if value is object or kind is str and value in OBJECTS else value
+    if (kind is tuple or kind is list) and depth < DEEPEST:
+        items = []
+        same = True
+        for item in value:
+            plain = lowered(item, arrays, depth + 1)
+            if plain is FAR:
+                return FAR
+            if plain is not item:
+                same = False
+            items.append(plain)
+        return value if same else items if kind is list else tuple(items)
+    if kind is core.scalar_class:
+        memory = near(value)
+        return FAR if memory is None else memory[()]
+    if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:
+        return value
+    return FAR
+
+
+def raised(found: Any, arrays: list[Array]) -> Any:
+    """A result of NumPy as the program sees it; it may be a view of the memory of one of the arguments."""
+    if type(found) is NDARRAY:
+        whole = found.base
+        for x in arrays:
+            memory = x.memory
+            if found is memory:
+                return x
+            if whole is not None and memory is not None and (whole is memory or whole is memory.base):
+                return viewing(x, found) if x.meta is memory else fallback.looking_into(x, memory, found)
+        if whole is None and found.dtype in NATIVE:
+            return hosted(found)
+        for x in arrays:
+            if x.memory is not None and found.size and numpy.may_share_memory(x.memory, found):
+                return fallback.looking_into(x, x.memory, found)
+        return wrap(found)
+    if isinstance(found, tuple):
+        return fallback.rebuilt(found, [raised(each, arrays) for each in found])
+    if type(found) is list:
+        return [raised(each, arrays) for each in found]
+    return found
+
+
+def before_out(function: Any) -> int:
+    """How many arguments a function takes by position before its output array."""
+    name = getattr(function, "__name__", "")
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (ValueError, TypeError):
+        names = []
+    return names.index("out") if "out" in names else 2 if name == "dot" else 99
+
+
+def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """NumPy's function `real` on small arrays, and `ours` on all else."""
+    name = getattr(real, "__name__", "")
+    if name in WRITING:
+        return ours
+    spreading = name in SPREADING
+    most = before_out(real)
+    plain = getattr(real, "_implementation", real)  # which asks no class for its own version
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arrays: list[Array] = []
+        given = lowered(args, arrays)
+        if given is FAR or not arrays or len(args) > most:
+            return ours(*args, **kwargs)
+        options = kwargs
+        if kwargs:
+            options = {}
+            for key, value in kwargs.items():
+                low = lowered(value, arrays)
+                if low is FAR or key == "out":
+                    return ours(*args, **kwargs)
+                options[key] = low
+        if spreading and _product(arrays) >= core.SMALL:
+            return ours(*args, **kwargs)
+        return raised(plain(*given, **options), arrays)
+
+    return call
+
+
+def _product(arrays: list[Array]) -> int:
+    """Elements of the largest result, where the shapes differ."""
+    shape, size, same = arrays[0].meta.shape, 1, True
+    for x in arrays:
+        size *= x.meta.size
+        same = same and x.meta.shape == shape
+    return arrays[0].meta.size if same else size
+
+
+def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of NumPy's arrays on a small array, and `ours` on others."""
+    plain = getattr(numpy.ndarray, name)
+    most = before_out(getattr(numpy, name, plain)) - 1
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        memory = near(self)
+        if memory is None or type(self) is not core.array_class or len(args) > most:
+            return ours(self, *args, **kwargs)
+        arrays: list[Array] = [self]
+        given: Any = args
+        if args:
+            given = lowered(args, arrays)
+            if given is FAR:
+                return ours(self, *args, **kwargs)
+        options = kwargs
+        if kwargs:
+            options = {}
+            for key, value in kwargs.items():
+                low = lowered(value, arrays)
+                if low is FAR or key == "out":
+                    return ours(self, *args, **kwargs)
+                options[key] = low
+        return raised(plain(memory, *given, **options), arrays)
+
+    call.__name__ = call.__qualname__ = name
+    return call
