@@ -7,7 +7,7 @@ from typing import Any
 import numpy as _numpy
 import numpy.linalg as _real
 
-from diffuse.numpy.arrays import base as _base
+from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.calculus import cross as _cross
@@ -23,7 +23,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     vector = _asanyarray(x)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
-    if vector.size < _base.SMALL:  # the bits of small arrays are NumPy's
+    if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if axis is None and (ord is None or ord == 2 and vector.ndim == 1):
         flat = vector.ravel(order="K")

@@ -141,7 +141,7 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
             convert(x)
     shape = shape_of(operands)
     form = like([x.meta for x in arrays], shape, types[function.nin])
-    largest = max([form.size, *(x.form.size for x in arrays)])
+    largest = max([form.size, *[x.form.size for x in arrays]])
     names = tuple([NATIVE[t] for t in types])
     waits = largest < core.SMALL and not function.exact(types)
     return Rule(form, names, waits, casts)

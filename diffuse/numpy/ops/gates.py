@@ -106,11 +106,66 @@ def before_out(function: Any) -> int:
     return names.index("out") if "out" in names else 2 if name == "dot" else 99
 
 
+def extent(shape: Any) -> int:
+    """Elements of an array of this shape; a large number where that is not plain."""
+    if type(shape) is int:
+        return shape
+    count = 1
+    for n in shape if type(shape) is tuple else (UNKNOWN,):
+        if type(n) is not int:
+            return UNKNOWN
+        count *= n
+    return count
+
+
+def steps(*numbers: Any) -> int:
+    """A bound on the elements of `arange` of whole numbers."""
+    for number in numbers:
+        if type(number) is not int:
+            return UNKNOWN
+    return max(numbers[:2]) - min(0, *numbers[:2])
+
+
+def listed(value: Any, *_: Any) -> int:
+    """Zero for a sequence or a number, which NumPy converts whatever its length."""
+    return 0 if type(value) in (list, tuple, float, int) else UNKNOWN
+
+
+UNKNOWN = 1 << 62
+CREATING: dict[str, Callable[..., int]] = {
+    "zeros": lambda shape, *_: extent(shape), "ones": lambda shape, *_: extent(shape),
+    "empty": lambda shape, *_: extent(shape), "full": lambda shape, *_: extent(shape),
+    "arange": lambda *numbers: steps(*numbers[:3]), "eye": lambda n, m=None, *_: extent((n, n if m is None else m)),
+    "linspace": lambda start, stop, num=50, *_: num if type(num) is int else UNKNOWN,
+    "array": listed, "asarray": listed,
+}
+"""Functions that make arrays: how many elements, from the arguments, if none of these is an array."""
+
+
+def created(real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
+    """NumPy's function `real` where it makes a small array, and `ours` else."""
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arrays: list[Array] = []
+        given = lowered(args, arrays) if args else FAR
+        if given is FAR or kwargs and lowered(tuple(kwargs.values()), arrays) is FAR:
+            return ours(*args, **kwargs)
+        if not arrays:
+            if count(*args) >= core.SMALL:
+                return ours(*args, **kwargs)
+            found = real(*args, **kwargs)
+            return hosted(found) if type(found) is NDARRAY and found.dtype in NATIVE else found
+        return ours(*args, **kwargs) if count is not listed or kwargs else raised(real(*given), arrays)
+
+    return call
+
+
 def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's function `real` on small arrays, and `ours` on all else."""
     name = getattr(real, "__name__", "")
     if name in WRITING:
         return ours
+    if name in CREATING and getattr(numpy, name, None) is real:
+        return created(real, ours, CREATING[name])
     spreading = name in SPREADING
     most = before_out(real)
     plain = getattr(real, "_implementation", real)  # which asks no class for its own version
@@ -151,7 +206,15 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         memory = near(self)
-        if memory is None or type(self) is not core.array_class or len(args) > most:
+        if memory is None:
+            return ours(self, *args, **kwargs)
+        if not args and not kwargs:
+            found = plain(memory)
+            kind = type(found)
+            if kind is NDARRAY and found.base is None and found is not memory:
+                return hosted(found) if found.dtype is memory.dtype else raised(found, [self])
+            return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
+        if len(args) > most:
             return ours(self, *args, **kwargs)
         arrays: list[Array] = [self]
         given: Any = args
