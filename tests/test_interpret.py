@@ -14,7 +14,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import routines, small_folds
 from diffuse.kernels.meaning import functions, interpret, reduce
-from diffuse.numpy.ops import at_once
+from diffuse.numpy.ops import compiled
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.settings import config
 from tests.bodies import Case, differences
@@ -167,7 +167,7 @@ def test_a_load_of_a_reduction_sees_its_result() -> None:
 @pytest.mark.parametrize("name", ["exp", "log", "sin", "tanh", "arctan"])
 def test_a_routine_is_close_to_numpy_wherever_the_element_stands(name: str) -> None:
     x = np.random.default_rng(1).uniform(0.01, 20, 300)
-    function = at_once.host_function(UFUNCS[name])
+    function = compiled.host_function(UFUNCS[name])
     whole = function(x)
     expected = getattr(np, name)(x)
     assert np.max(np.abs(whole - expected) / np.spacing(np.abs(expected))) <= 4
@@ -180,11 +180,11 @@ def test_operations_at_once_resolve_types_and_shapes_as_numpy_does() -> None:
     a, b = np.arange(1, 5, dtype="int32"), np.arange(1.0, 4.0)[:, None]
     for name in ("add", "divide", "arctan2", "power", "less", "floor_divide"):
         expected = getattr(np, name)(a, b)
-        found = at_once.host_function(UFUNCS[name])(a, b)
+        found = compiled.host_function(UFUNCS[name])(a, b)
         assert found.dtype == expected.dtype and found.shape == expected.shape
         np.testing.assert_allclose(found, expected, rtol=1e-14)
     out = np.zeros((4, 2), order="F")[:, 0]
-    assert at_once.host_function(UFUNCS["exp"])(a, out=out) is out
+    assert compiled.host_function(UFUNCS["exp"])(a, out=out) is out
     np.testing.assert_allclose(out, np.exp(a), rtol=1e-14)
 
 

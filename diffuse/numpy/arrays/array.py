@@ -19,7 +19,7 @@ from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.arrays.interface import Interface
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
-from diffuse.numpy.arrays.operators import defers, updating
+from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import scalar
 from diffuse.numpy.bridge import legate, overrides
 from diffuse.numpy.ops import creation, elementwise
@@ -151,16 +151,6 @@ class ndarray(Methods, metaclass=Kind):
         if self.form.ndim:
             raise TypeError("only integer scalar arrays can be converted to a scalar index")
         return operator.index(host(self))
-
-    # -- in-place operators ------------------------------------------------------------------------------
-
-    __iadd__, __isub__, __imul__ = updating("add"), updating("subtract"), updating("multiply")
-    __itruediv__, __ifloordiv__ = updating("divide"), updating("floor_divide")
-    __imod__, __ilshift__ = updating("remainder"), updating("left_shift")
-    __irshift__: Any = updating("right_shift")
-    __iand__, __ior__, __ixor__ = updating("bitwise_and"), updating("bitwise_or"), updating("bitwise_xor")
-
-    __ipow__: Any = updating("power")
 
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):

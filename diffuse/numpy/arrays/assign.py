@@ -77,7 +77,7 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         return
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
-        elementwise.warn_complex(source.meta.dtype, meta.dtype, 4)
+        elementwise.warn_complex(source.meta.dtype, meta.dtype)
         if not meta.size:
             return
         if elementwise.eager_errors:

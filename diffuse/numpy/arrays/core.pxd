@@ -14,8 +14,8 @@ cdef class Array:
 cdef class Operators(Array):
     pass
 
-cdef object _array
-cdef object _scalar
+cdef object array_kind
+cdef object scalar_kind
 cdef class Described(Operators):
     pass
 

@@ -69,16 +69,16 @@ scalar_class: Any = Array
 ARRAYS: set[type] = set()
 """Both classes, for a test of an operand's type that costs one look-up."""
 
-_array: Any = Array
-_scalar: Any = Array
+array_kind: Any = Array
+scalar_kind: Any = Array
 # The same classes as C knows them.
 
 
 def set_classes(array: Any, scalar: Any) -> None:
     """Say of which classes arrays and lazy scalars are."""
-    global array_class, scalar_class, _array, _scalar
-    array_class = _array = array
-    scalar_class = _scalar = scalar
+    global array_class, scalar_class, array_kind, scalar_kind
+    array_class = array_kind = array
+    scalar_class = scalar_kind = scalar
     ARRAYS.update((array, scalar))
 
 SMALL = config.small
@@ -98,7 +98,7 @@ watch("small", set_small)
 
 def recorded(shape_form: Form) -> Any:
     """Return a new array over a new store, which the next task has to write."""
-    x = Array.__new__(_array)
+    x = Array.__new__(array_kind)
     x.storage = library.create(shape_form.frame, shape_form.name)
     x._form = shape_form
     x.part = shape_form.root
@@ -109,7 +109,7 @@ def recorded(shape_form: Form) -> Any:
 
 def hosted(array: Mirror, known: Form | None = None) -> Any:
     """A Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
-    x = Array.__new__(_array)
+    x = Array.__new__(array_kind)
     x.meta = x.memory = array
     x._form = known
     x.storage = x.part = x.owner = None
@@ -118,7 +118,7 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
 
 def viewing(parent: Array, meta: Mirror) -> Any:
     """A view of `parent`'s store, described by a view of its meta."""
-    x = Array.__new__(_array)
+    x = Array.__new__(array_kind)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
     x.storage = owner.storage
@@ -234,11 +234,11 @@ def near_to_write(x: Array) -> Mirror | None:
 def number_or_near(x: Any) -> Any:
     """A number as it is, and the memory of a small array at hand; None for all else."""
     kind = type(x)
-    if kind is _array:
+    if kind is array_kind:
         return near(x)
     if kind is float or kind is int or kind in NUMBERS:
         return x
-    if kind is _scalar:
+    if kind is scalar_kind:
         memory = near(x)
         return None if memory is None else memory[()]
     return x if kind is NDARRAY and x.dtype in NATIVE and x.size < SMALL else None
@@ -303,14 +303,15 @@ def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
 
 
 class Slow:
-    """What operators and attributes do with arrays that are not small and at hand; the modules that know fill it
-    in."""
+    """What operators and attributes do with arrays that are not small and at hand, filled in by the modules
+    that know."""
 
     forward: Callable[[str, Any, Any], Any]
     reflected: Callable[[str, Any, Any], Any]
     equality: Callable[[str, Any, Any], Any]
     alone: Callable[[str, Any], Any]
     power: Callable[[Any, Any], Any]
+    update: Callable[[str, Any, Any], Any]
     getitem: Callable[[Any, Any], Any]
     setitem: Callable[[Any, Any, Any], None]
     set_shape: Callable[[Any, Any], None]
@@ -489,8 +490,13 @@ def simple(index: Any) -> bool:
     return kind in INDICES
 
 
+def _raise(x: Any, y: Any, out: Any) -> None:
+    """`x **= y` of NumPy's arrays, which knows simpler functions for some exponents."""
+    x **= y
+
+
 class Described(Operators):
-    """What an array looks like, and its elements."""
+    """What an array looks like, its elements, and the operators that change them."""
 
     __slots__ = ()
 
@@ -538,6 +544,42 @@ class Described(Operators):
             if memory is not None:
                 return memory[index]
         return slow.getitem(self, index)
+
+    def __iadd__(self, other: Any) -> Any:
+        return self if inplace(numpy.add, self, other) else slow.update("add", self, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return self if inplace(numpy.subtract, self, other) else slow.update("subtract", self, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return self if inplace(numpy.multiply, self, other) else slow.update("multiply", self, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return self if inplace(numpy.divide, self, other) else slow.update("divide", self, other)
+
+    def __ifloordiv__(self, other: Any) -> Any:
+        return self if inplace(numpy.floor_divide, self, other) else slow.update("floor_divide", self, other)
+
+    def __imod__(self, other: Any) -> Any:
+        return self if inplace(numpy.remainder, self, other) else slow.update("remainder", self, other)
+
+    def __ilshift__(self, other: Any) -> Any:
+        return self if inplace(numpy.left_shift, self, other) else slow.update("left_shift", self, other)
+
+    def __irshift__(self, other: Any) -> Any:
+        return self if inplace(numpy.right_shift, self, other) else slow.update("right_shift", self, other)
+
+    def __iand__(self, other: Any) -> Any:
+        return self if inplace(numpy.bitwise_and, self, other) else slow.update("bitwise_and", self, other)
+
+    def __ior__(self, other: Any) -> Any:
+        return self if inplace(numpy.bitwise_or, self, other) else slow.update("bitwise_or", self, other)
+
+    def __ixor__(self, other: Any) -> Any:
+        return self if inplace(numpy.bitwise_xor, self, other) else slow.update("bitwise_xor", self, other)
+
+    def __ipow__(self, other: Any, modulo: Any = None) -> Any:
+        return self if inplace(_raise, self, other) else slow.update("power", self, other)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         memory: Any = near_to_write(self)

@@ -87,26 +87,12 @@ def reflected(name: str, self: Any, other: Any) -> Any:
     return answered(name, self, other, turned=True)
 
 
-def _ipow(x: Any, y: Any, out: Any) -> None:
-    """`x **= y` of NumPy's arrays, which knows simpler functions for some exponents."""
-    operator.ipow(x, y)
-
-
-def updating(name: str) -> Operator:
-    function = UFUNCS[name]
-
-    def apply(self: Any, other: Any) -> Any:
-        return NotImplemented if defers(other) else inplace(function, self, other)
-
-    def raised_in_place(self: Any, other: Any) -> Any:
-        if core.inplace(_ipow, self, other):
-            return self
-        if defers(other):
-            return NotImplemented
-        simpler = simpler_power(self, other)
-        return inplace(function, self, other) if simpler is None else simpler(self, out=self)
-
-    return raised_in_place if name == "power" else apply
+def update(name: str, self: Any, other: Any) -> Any:
+    """`self op= other`, for the ufunc of this name."""
+    if defers(other):
+        return NotImplemented
+    simpler = simpler_power(self, other) if name == "power" else None
+    return inplace(UFUNCS[name], self, other) if simpler is None else simpler(self, out=self)
 
 
 def simpler_power(base_array: Any, exponent: Any) -> ufunc | None:
@@ -146,7 +132,7 @@ def alone(name: str, self: Any) -> Any:
 
 
 core.slow.forward, core.slow.reflected, core.slow.equality = forward, reflected, equality
-core.slow.alone, core.slow.power = alone, power
+core.slow.alone, core.slow.power, core.slow.update = alone, power, update
 
 
 class Protocols:

@@ -5,7 +5,6 @@ Everything that depends only on types, shapes and strides is decided once and ke
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, Point, Scalar
+from diffuse.library import Bounded, Point, Scalar, floaterrors, provenance
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
@@ -141,7 +140,8 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
             convert(x)
     shape = shape_of(operands)
     form = like([x.meta for x in arrays], shape, types[function.nin])
-    largest = max([form.size, *[x.form.size for x in arrays]])
+    sizes = [x.form.size for x in arrays]
+    largest = max(form.size, max(sizes, default=0))
     names = tuple([NATIVE[t] for t in types])
     waits = largest < core.SMALL and not function.exact(types)
     return Rule(form, names, waits, casts)
@@ -339,7 +339,7 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
     form = replica(x.meta, x.form.dtype if dtype is None else dtype, order)
     if not form.size or (form.size < core.SMALL and ready(x)) or eager_errors:
         return hosted(host(x).astype(form.dtype, order=order))
-    warn_complex(x.form.dtype, form.dtype, 4)
+    warn_complex(x.form.dtype, form.dtype)
     try:
         source = base.operand(x, form.shape)
     except base.Unaddressable:
@@ -349,11 +349,11 @@ def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K")
     return out
 
 
-def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any], depth: int) -> None:
+def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
     """Warn where a cast drops imaginary parts."""
     if source.kind == "c" and target.kind not in "cb":
-        warnings.warn("Casting complex values to real discards the imaginary part",
-                      numpy.exceptions.ComplexWarning, stacklevel=depth)
+        floaterrors.warn("Casting complex values to real discards the imaginary part",
+                         numpy.exceptions.ComplexWarning, provenance.where(1))
 
 
 def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...]) -> Any:

@@ -39,7 +39,7 @@ which NumPy tests by whole vectors, 64 times as many."""
 
 
 def numpys(operator: str, x: Array) -> bool:
-    """Does NumPy compute this reduction?  Of small arrays all that are at hand, and all sums and products whose
+    """Does NumPy compute this reduction?  Of small arrays all that are at hand, and sums and products whose
     order shows in the bits, which no kernel has."""
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import NUMBERS, Array, hosted, near, viewing
+from diffuse.numpy.arrays.core import NUMBERS, Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.operands import wrap
@@ -43,11 +43,11 @@ FAR = object()
 
 
 def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
-    """An argument with memory in place of arrays, which are noted; FAR if one of them is not small, or if NumPy
-    might take the array itself for an element."""
+    """An argument with memory in place of arrays, which are noted; FAR if one of them is not small, or if
+    NumPy might take the array itself for an element."""
     kind = type(value)
-    if kind is core.array_class:
-        memory = near(value)
+    if kind is core.array_kind:
+        memory = core.near(value)
         if memory is None:
             return FAR
         arrays.append(value)
@@ -65,8 +65,8 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
                 same = False
             items.append(plain)
         return value if same else items if kind is list else tuple(items)
-    if kind is core.scalar_class:
-        memory = near(value)
+    if kind is core.scalar_kind:
+        memory = core.near(value)
         return FAR if memory is None else memory[()]
     if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:
         return value
@@ -82,9 +82,9 @@ def raised(found: Any, arrays: list[Array]) -> Any:
             if found is memory:
                 return x
             if whole is not None and memory is not None and (whole is memory or whole is memory.base):
-                return viewing(x, found) if x.meta is memory else fallback.looking_into(x, memory, found)
+                return core.viewing(x, found) if x.meta is memory else fallback.looking_into(x, memory, found)
         if whole is None and found.dtype in NATIVE:
-            return hosted(found)
+            return core.hosted(found)
         for x in arrays:
             if x.memory is not None and found.size and numpy.may_share_memory(x.memory, found):
                 return fallback.looking_into(x, x.memory, found)
@@ -123,7 +123,7 @@ def steps(*numbers: Any) -> int:
     for number in numbers:
         if type(number) is not int:
             return UNKNOWN
-    return max(numbers[:2]) - min(0, *numbers[:2])
+    return int(max(numbers[:2]) - min(0, *numbers[:2]))
 
 
 def listed(value: Any, *_: Any) -> int:
@@ -135,25 +135,35 @@ UNKNOWN = 1 << 62
 CREATING: dict[str, Callable[..., int]] = {
     "zeros": lambda shape, *_: extent(shape), "ones": lambda shape, *_: extent(shape),
     "empty": lambda shape, *_: extent(shape), "full": lambda shape, *_: extent(shape),
-    "arange": lambda *numbers: steps(*numbers[:3]), "eye": lambda n, m=None, *_: extent((n, n if m is None else m)),
+    "arange": lambda *numbers: steps(*numbers[:3]),
+    "eye": lambda n, m=None, *_: extent((n, n if m is None else m)),
     "linspace": lambda start, stop, num=50, *_: num if type(num) is int else UNKNOWN,
     "array": listed, "asarray": listed,
 }
 """Functions that make arrays: how many elements, from the arguments, if none of these is an array."""
 
 
-def created(real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
+COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
+"""Those of them whose only argument may be the number of elements."""
+
+
+def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
     """NumPy's function `real` where it makes a small array, and `ours` else."""
+    counted = name in COUNTED
+
     def call(*args: Any, **kwargs: Any) -> Any:
+        if counted and len(args) == 1 and not kwargs and type(args[0]) is int and args[0] < core.SMALL:
+            return core.hosted(real(args[0]))
         arrays: list[Array] = []
-        given = lowered(args, arrays) if args else FAR
-        if given is FAR or kwargs and lowered(tuple(kwargs.values()), arrays) is FAR:
+        given: Any = lowered(args, arrays) if args else FAR
+        options: Any = lowered(tuple(kwargs.values()), arrays) if kwargs else ()
+        if given is FAR or options is FAR:
             return ours(*args, **kwargs)
         if not arrays:
-            if count(*args) >= core.SMALL:
+            if count(*given) >= core.SMALL:
                 return ours(*args, **kwargs)
-            found = real(*args, **kwargs)
-            return hosted(found) if type(found) is NDARRAY and found.dtype in NATIVE else found
+            found = real(*given, **dict(zip(kwargs, options, strict=True)))
+            return core.hosted(found) if type(found) is NDARRAY and found.dtype in NATIVE else found
         return ours(*args, **kwargs) if count is not listed or kwargs else raised(real(*given), arrays)
 
     return call
@@ -165,7 +175,7 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     if name in WRITING:
         return ours
     if name in CREATING and getattr(numpy, name, None) is real:
-        return created(real, ours, CREATING[name])
+        return created(name, real, ours, CREATING[name])
     spreading = name in SPREADING
     most = before_out(real)
     plain = getattr(real, "_implementation", real)  # which asks no class for its own version
@@ -205,14 +215,14 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     most = before_out(getattr(numpy, name, plain)) - 1
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        memory = near(self)
+        memory = core.near(self)
         if memory is None:
             return ours(self, *args, **kwargs)
         if not args and not kwargs:
             found = plain(memory)
             kind = type(found)
             if kind is NDARRAY and found.base is None and found is not memory:
-                return hosted(found) if found.dtype is memory.dtype else raised(found, [self])
+                return core.hosted(found) if found.dtype is memory.dtype else raised(found, [self])
             return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
         if len(args) > most:
             return ours(self, *args, **kwargs)
@@ -233,4 +243,4 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
         return raised(plain(memory, *given, **options), arrays)
 
     call.__name__ = call.__qualname__ = name
-    return call
+    return fallback.standing_for(call, plain)

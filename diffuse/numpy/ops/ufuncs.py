@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from contextlib import suppress
 from typing import Any
 
 import numpy
 
-from diffuse.library import Scalar, operations
+from diffuse.library import Scalar, floaterrors, operations, provenance
 from diffuse.numpy.arrays import base, core, views
 from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
@@ -83,7 +82,7 @@ class ufunc:
                 return elementwise.unary(self, args[0])
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             if self.__name__ in EXTREMA:
-                warnings.warn(EXTREMA_OF_TWO, DeprecationWarning, stacklevel=2)
+                floaterrors.warn(EXTREMA_OF_TWO, DeprecationWarning, provenance.where(1))
             out = args[self.nin:] + (None,) * (self.nargs - len(args))
             return self.general(args[:self.nin], out=out, **kwargs)
         if len(args) != self.nin:  # NumPy says why

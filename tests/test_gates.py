@@ -1,0 +1,146 @@
+"""Small arrays at hand take NumPy's own functions: its bits, its views, its errors, and nothing recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.observe import trace
+
+pick = numpy.random.default_rng(5)
+VALUES = pick.standard_normal(600) * 10.0 ** pick.integers(-8, 8, 600)
+
+CALLS: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: x + x[::-1], lambda m, x: 2.0 - x, lambda m, x: x ** 3, lambda m, x: abs(x) ** 0.3,
+    lambda m, x: m.exp(-abs(x)), lambda m, x: m.sin(x), lambda m, x: m.tanh(x), lambda m, x: m.hypot(x, 1.0),
+    lambda m, x: x.sum(), lambda m, x: x.prod(), lambda m, x: x.mean(), lambda m, x: x.std(),
+    lambda m, x: x.reshape(20, 30).sum(axis=0), lambda m, x: x.reshape(20, 30).var(axis=1, ddof=1),
+    lambda m, x: m.sum(x.reshape(30, 20).T, axis=1), lambda m, x: m.add.reduce(x), lambda m, x: m.nansum(x),
+    lambda m, x: x @ x, lambda m, x: m.dot(x, x), lambda m, x: m.linalg.norm(x), lambda m, x: m.vdot(x, x),
+    lambda m, x: x.reshape(20, 30) @ x.reshape(30, 20), lambda m, x: x.cumsum(),
+    lambda m, x: m.cumprod(x / 2),
+    lambda m, x: m.where(x > 0, x, -x), lambda m, x: m.clip(x, -1, 1),
+    lambda m, x: m.average(x, weights=x * x),
+    lambda m, x: m.trapezoid(x), lambda m, x: m.gradient(x), lambda m, x: m.diff(x, 2), lambda m, x: m.var(x),
+    lambda m, x: m.concatenate([x, x[:7]]), lambda m, x: m.stack([x, x], axis=1), lambda m, x: m.roll(x, 3),
+    lambda m, x: m.outer(x[:9], x[9:20]), lambda m, x: x.astype("f4").sum(),
+    lambda m, x: x.astype("f4") ** 1.7,
+    lambda m, x: m.sort(x), lambda m, x: x.argsort(), lambda m, x: m.median(x),
+    lambda m, x: m.interp(0.3, x, x),
+    lambda m, x: m.linalg.solve(x[:9].reshape(3, 3), x[:3]), lambda m, x: m.fft.fft(x),
+    lambda m, x: m.log1p(x * x),
+    lambda m, x: (x + 1j * x[::-1]) * (2 - 1j), lambda m, x: m.exp(1j * x[:50]), lambda m, x: m.cbrt(x),
+]
+"""Calls whose last bits depend on who computes them, among others."""
+
+
+def bits(value: Any) -> Any:
+    """What a program can see of a result."""
+    if isinstance(value, (list, tuple)):
+        return [bits(each) for each in value]
+    plain = numpy.asarray(value)
+    return plain.dtype.str, plain.shape, plain.tobytes()
+
+
+@pytest.mark.parametrize("k", range(len(CALLS)))
+def test_small_arrays_have_numpys_bits_at_hand_and_pending(k: int) -> None:
+    wanted = bits(CALLS[k](numpy, VALUES))
+    assert bits(CALLS[k](np, np.array(VALUES))) == wanted
+    large = np.array(numpy.resize(VALUES, 60_000)) * 1.0
+    assert bits(CALLS[k](np, large[:600])) == wanted
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x + x, lambda x: np.exp(x), lambda x: x.sum(), lambda x: np.concatenate([x, x]),
+    lambda x: x[2:],
+    lambda x: x.reshape(20, 30).T, lambda x: np.where(x > 0, x, 0.0), lambda x: np.linalg.norm(x),
+    lambda x: np.zeros(7), lambda x: np.arange(9), lambda x: np.array([1.0, 2.0])])
+def test_nothing_is_recorded(call: Callable[[Any], Any]) -> None:
+    x, before = np.array(VALUES), trace.counters["recorded"]
+    call(x)
+    assert trace.counters["recorded"] == before
+
+
+VIEWS: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: x.reshape(20, 30), lambda m, x: m.reshape(x, (30, 20)).T, lambda m, x: x[3:],
+    lambda m, x: x.ravel(),
+    lambda m, x: m.squeeze(x[None]), lambda m, x: m.asarray(x), lambda m, x: m.real(x), lambda m, x: x.view(),
+    lambda m, x: m.split(x, 2)[1], lambda m, x: m.broadcast_to(x, (2, 600)), lambda m, x: m.atleast_2d(x),
+    lambda m, x: m.lib.stride_tricks.sliding_window_view(x, 3), lambda m, x: m.expand_dims(x, 0),
+    lambda m, x: x.T]
+
+
+@pytest.mark.parametrize("k", range(len(VIEWS)))
+@pytest.mark.parametrize("attached", [False, True])
+def test_views_are_views(k: int, attached: bool) -> None:
+    x, plain = np.array(VALUES), VALUES.copy()
+    if attached:
+        core.storage_of(x)
+    ours: Any
+    ours, theirs = VIEWS[k](np, x), VIEWS[k](numpy, plain)
+    assert type(ours) is core.array_class and ours.flags.writeable == theirs.flags.writeable
+    x[5:400] = 7.0
+    plain[5:400] = 7.0
+    assert bits(ours) == bits(theirs)
+    assert np.shares_memory(ours, x)
+
+
+def test_what_a_task_reads_is_what_it_was_when_it_was_recorded() -> None:
+    large, row = np.ones((200, 300)), np.arange(300.0)
+    total = large + row
+    row += 1.0
+    row[3:9] = -1.0
+    np.negative(row, out=row)
+    assert numpy.array_equal(numpy.asarray(total), numpy.ones((200, 300)) + numpy.arange(300.0))
+
+
+def test_results_that_are_large_are_recorded() -> None:
+    column, row = np.arange(500.0).reshape(-1, 1), np.arange(500.0)
+    before = trace.counters["recorded"]
+    distances = column - row
+    assert np.where(column > row, column, row).shape == (500, 500)
+    assert np.outer(row, row).shape == (500, 500)
+    assert trace.counters["recorded"] >= before + 3
+    assert numpy.array_equal(numpy.asarray(distances), numpy.arange(500.0)[:, None] - numpy.arange(500.0))
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, x, out: x.sum(0, None, out), lambda m, x, out: m.sum(x, 0, None, out),
+    lambda m, x, out: x.max(0, out),
+    lambda m, x, out: m.mean(x, 0, out=out), lambda m, x, out: m.cumsum(x[0], 0, None, out),
+    lambda m, x, out: m.dot(x[0], x.T, out[:20]), lambda m, x, out: x.clip(0, 1, x).sum(0, out=out),
+    lambda m, x, out: m.take(x, 1, 0, out), lambda m, x, out: m.add(x[0], x[1], out)])
+def test_outputs_are_written_and_returned(call: Any) -> None:
+    table = VALUES.reshape(20, 30)
+    arrays, plain = (np.array(table), np.zeros(30)), (table.copy(), numpy.zeros(30))
+    large = arrays[1] + np.zeros((1000, 30))  # a task that reads the output's old elements
+    ours, theirs = call(np, *arrays), call(numpy, *plain)
+    assert bits(ours) == bits(theirs) and bits(list(arrays)) == bits(list(plain))
+    assert not numpy.asarray(large).any()
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, x: x + m.ones(7), lambda m, x: x.reshape(7, 7), lambda m, x: x[1000],
+    lambda m, x: x @ m.ones(7),
+    lambda m, x: m.concatenate([x, x.reshape(20, 30)]), lambda m, x: x.sum(axis=3), lambda m, x: m.zeros(-1),
+    lambda m, x: m.zeros((3, "a")), lambda m, x: m.arange(0, 10, 0), lambda m, x: m.eye("x"),
+    lambda m, x: x.__setitem__(slice(3), [1, 2]), lambda m, x: m.array([[1], [1, 2]]),
+    lambda m, x: x.round("a"),
+    lambda m, x: x.astype("nonsense"), lambda m, x: m.linspace(0, 1, -1)])
+def test_errors_are_numpys(call: Any) -> None:
+    with pytest.raises(Exception) as theirs:
+        call(numpy, VALUES.copy())
+    with pytest.raises(type(theirs.value)) as ours:
+        call(np, np.array(VALUES))
+    assert str(ours.value) == str(theirs.value)
+
+
+def test_elements_that_are_objects_stay_the_programs_own() -> None:
+    x = np.arange(3.0)
+    found = np.array([x, None], dtype=object)
+    assert found[0] is x and np.array([[x]], dtype="O").shape == (1, 1, 3)
