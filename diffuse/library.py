@@ -50,6 +50,7 @@ from diffuse.observe import floaterrors, provenance, trace
 from diffuse.runtime import start
 from diffuse.stream import warmup
 from diffuse.stream.engine import (
+    again,
     aliased,
     attach,
     busy,
@@ -79,6 +80,8 @@ __all__ = [
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
 # Tables of a limited size: of what a library decides once for all calls that are alike
 __all__ += ["Bounded"]
+# Operations recorded again, of which a library knows the template
+__all__ += ["again"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element

@@ -137,8 +137,8 @@ class Engine:
 
     def record(self, operation: str, signature: tuple[str, ...], shape: Point,
                inputs: tuple[Operand | Scalar, ...], outputs: tuple[Operand, ...],
-               operator: str | None = None) -> None:
-        """Add one operation to the stream.
+               operator: str | None = None) -> Template:
+        """Add one operation to the stream; returns what it takes to add it `again`.
 
         Views are in the iteration space `shape`; an output that overlaps an input must be the same view.
         `operator` names a reduction, whose output views leave out the dimensions that it folds.
@@ -177,6 +177,31 @@ class Engine:
             self._add(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
             if exported:
                 self._expose((*inputs, *outputs))
+            return found
+
+    def again(self, made: Template, inputs: tuple[Storage, ...], scalars: tuple[Scalar, ...], output: Storage
+              ) -> None:
+        """Add an operation that `record` returned the template of: on the same views, of these stores."""
+        lock = self._lock
+        lock.acquire()
+        try:
+            if self._modes is not None:
+                self._report_other_modes()
+            epoch, exported = self.epoch, output.exported
+            stores = []
+            for storage in inputs:
+                stores.append(storage.id)
+                storage.touched = epoch
+                if storage.exported:
+                    exported = True
+            stores.append(output.id)
+            output.touched = output.written = epoch
+            output.version += 1
+            self._add(_tuple(Recorded, (made, tuple(stores), scalars, where())))
+            if exported:
+                self._expose([(storage, made.uses[0].map) for storage in (*inputs, output)])
+        finally:
+            lock.release()
 
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.
@@ -392,6 +417,7 @@ aliased = _engine.aliased
 busy = _engine.busy
 look = _engine.look
 record = _engine.record
+again = _engine.again
 submit = _engine.submit
 call = _engine.call
 overlap = _engine.overlap

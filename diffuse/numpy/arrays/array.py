@@ -289,5 +289,5 @@ def refusal(name: str) -> Callable[[Any, Any], None]:
 
 documented(ndarray)
 core.set_classes(ndarray, scalar)
-core.slow.getitem, core.slow.setitem = views.getitem, assign.setitem
+core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype

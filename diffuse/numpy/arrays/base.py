@@ -85,6 +85,15 @@ def view_of(x: Array) -> view.View:
     return found
 
 
+def locate(x: Array) -> bool:
+    """Find the part of its store that an array shows; False if no view describes it."""
+    try:
+        view_of(x)
+    except Unaddressable:
+        return False
+    return True
+
+
 def view_in(x: Array, meta: Mirror) -> view.View:
     """The view for a part of `x` that is given by a view of its meta: a target of an assignment."""
     return _located(storage_of(x), unfolded(form_of(meta)), address(meta) - start_of(x))

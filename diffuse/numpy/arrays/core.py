@@ -21,7 +21,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import view
+from diffuse.library import Bounded, view
 from diffuse.numpy.arrays.forms import BASE, NATIVE, Form, Mirror, address, form_of
 from diffuse.settings import config, watch
 
@@ -314,6 +314,7 @@ class Slow:
     update: Callable[[str, Any, Any], Any]
     getitem: Callable[[Any, Any], Any]
     setitem: Callable[[Any, Any, Any], None]
+    locate: Callable[[Any], bool]
     set_shape: Callable[[Any, Any], None]
     set_dtype: Callable[[Any, Any], None]
 
@@ -495,6 +496,48 @@ def _raise(x: Any, y: Any, out: Any) -> None:
     x **= y
 
 
+SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
+"""Large slices of views: form, view and mirror of the slice, and the view and the mirror that were sliced.
+By the identity of the view, and the bounds."""
+
+
+def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
+    """What tells a slice from others: the bounds in all dimensions; None for other indices."""
+    if type(index) is slice:
+        start, stop, step = index.start, index.stop, index.step
+        if ((start is None or type(start) is int) and (stop is None or type(stop) is int)
+                and (step is None or type(step) is int)):
+            return view, start, stop, step
+        return None
+    if type(index) is not tuple:
+        return None
+    bounds: list[Any] = [view]
+    for part in index:
+        if type(part) is not slice:
+            return None
+        for bound in (part.start, part.stop, part.step):
+            if bound is not None and type(bound) is not int:
+                return None
+            bounds.append(bound)
+    return tuple(bounds)
+
+
+def part_of(x: Array, index: Any, key: tuple[Any, ...]) -> Any:
+    """A slice of an array; looked up if the same view was sliced before."""
+    known = SLICES.get(key)
+    hosted_there = x.meta is x.memory
+    if known is not None and (hosted_there or known[4] is x.meta):
+        meta = x.meta[index] if hosted_there else known[2]
+        part = viewing(x, meta)
+        part._form = known[0]
+        part.part = known[1]
+        return part
+    part = viewing(x, x.meta[index])
+    if part.meta.size >= SMALL and slow.locate(part):
+        SLICES[key] = part.form, part.part, part.meta, x.part, x.meta
+    return part
+
+
 class Described(Operators):
     """What an array looks like, its elements, and the operators that change them."""
 
@@ -533,6 +576,10 @@ class Described(Operators):
         return len(self.meta)
 
     def __getitem__(self, index: Any) -> Any:
+        if self.part is not None:
+            key = sliced(id(self.part), index)
+            if key is not None:
+                return part_of(self, index, key)
         if self.meta is self.memory:
             if simple(index):
                 memory = at_hand(self)

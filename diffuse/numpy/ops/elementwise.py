@@ -51,7 +51,14 @@ class Rule:
         self.turned = turned(form.shape, form.strides) is not None
 
 
-watch("small", lambda _: RULES.clear())
+
+def forget(_: Any) -> None:
+    """Forget what was decided, because arrays of another size are small."""
+    RULES.clear()
+    KNOWN.clear()
+
+
+watch("small", forget)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -66,14 +73,14 @@ def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
 
 
 def record(operation: str, signature: tuple[str, ...], shape: Point,
-           inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> None:
+           inputs: tuple[base.Operand | Scalar, ...], outputs: tuple[base.Operand, ...]) -> Any:
     """Record an elementwise task that goes through memory as its output lies there (Fortran's order, say)."""
     found = turned(shape, outputs[0][1].strides)
     if found is not None:
         shape, axes = found
         inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])
         outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
-    library.record(operation, signature, shape, inputs, outputs)
+    return library.record(operation, signature, shape, inputs, outputs)
 
 
 def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
@@ -181,8 +188,49 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     return far_binary(function, a, b) if found is None else found
 
 
+class Known:
+    """A call that was recorded before: on these views, with this template."""
+
+    __slots__ = ("views", "template", "form", "cast")
+
+    def __init__(self, views: tuple[Any, ...], template: Any, form: Form, cast: tuple[int, str] | None
+                 ) -> None:
+        self.views = views
+        """Held, so that their identities, by which the call is found, are nobody else's."""
+        self.template = template
+        self.form = form
+        self.cast = cast
+        """Position and element type of the operand that is a Python float."""
+
+
+KNOWN: dict[tuple[Any, ...], Known] = Bounded(1 << 15)
+"""By the identities of the function and of the operands' views, or by the type of a number."""
+
+
 def far_binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation whose operands are not small and at hand."""
+    one: Any = type(a)
+    other: Any = type(b)
+    if one in ARRAYS:
+        one = id(a.part)
+    if other in ARRAYS:
+        other = id(b.part)
+    known = KNOWN.get((id(function), one, other))
+    if known is None or eager_errors:
+        return first_binary(function, a, b)
+    out = recorded(known.form)
+    cast = known.cast
+    if cast is None:
+        library.again(known.template, (a.storage, b.storage), (), out.storage)
+    elif cast[0]:
+        library.again(known.template, (a.storage,), (_tuple(Scalar, (*cast, b)),), out.storage)
+    else:
+        library.again(known.template, (b.storage,), (_tuple(Scalar, (*cast, a)),), out.storage)
+    return out if known.form.shape else core.scalar_class.of(out)
+
+
+def first_binary(function: Any, a: Any, b: Any) -> Any:
+    """A two-input operation on operands that are not small and at hand, and on views that are new to it."""
     ka, kb = type(a), type(b)
     rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
     if rule is None or eager_errors:
@@ -194,29 +242,31 @@ def far_binary(function: Any, a: Any, b: Any) -> Any:
         return function.at_once((a, b), (), (), {})
     shape = form.shape
     to_a, to_b = rule.casts
-    first: Any
-    second: Any
     try:
-        if to_a is None:
-            part = a.part
-            if part is None:
-                part = view_of(a)
-            first = (a.storage, part) if part.shape == shape else spread(a, 0, rule.signature[0], shape)
-        else:
-            first = _tuple(Scalar, (0, rule.signature[0], to_a(a)))
-        if to_b is None:
-            part = b.part
-            if part is None:
-                part = view_of(b)
-            second = (b.storage, part) if part.shape == shape else spread(b, 1, rule.signature[1], shape)
-        else:
-            second = _tuple(Scalar, (1, rule.signature[1], to_b(b)))
+        first = a_operand(a, 0, rule) if to_a is None else _tuple(Scalar, (0, rule.signature[0], to_a(a)))
+        second = a_operand(b, 1, rule) if to_b is None else _tuple(Scalar, (1, rule.signature[1], to_b(b)))
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (), (), {})
     out = recorded(form)
-    issued = record if rule.turned else library.record
-    issued(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
+    template = record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
+    casts = [(k, rule.signature[k]) for k, to in enumerate(rule.casts) if to is float]
+    by_value = type(first) is Scalar or type(second) is Scalar
+    if not by_value or casts and float in (ka, kb):
+        one = id(a.part) if ka in ARRAYS else ka
+        other = id(b.part) if kb in ARRAYS else kb
+        views = tuple([x.part for x in (a, b) if type(x) in ARRAYS])
+        if len(views) == (1 if by_value else 2):
+            KNOWN[id(function), one, other] = Known(views, template, form, casts[0] if by_value else None)
     return out if shape else core.scalar_class.of(out)
+
+
+def a_operand(x: Any, position: int, rule: Rule) -> Any:
+    """An array as an input of an operation that has a rule."""
+    part = x.part
+    if part is None:
+        part = view_of(x)
+    shape = rule.form.shape
+    return (x.storage, part) if part.shape == shape else spread(x, position, rule.signature[position], shape)
 
 
 def unary(function: Any, a: Any) -> Any:
@@ -224,6 +274,16 @@ def unary(function: Any, a: Any) -> Any:
     found = core.unary(function.numpy, a)
     if found is not None:
         return found
+    known = KNOWN.get((id(function), id(a.part))) if type(a) in ARRAYS else None
+    if known is None or eager_errors:
+        return first_unary(function, a)
+    out = recorded(known.form)
+    library.again(known.template, (a.storage,), (), out.storage)
+    return out if known.form.shape else core.scalar_class.of(out)
+
+
+def first_unary(function: Any, a: Any) -> Any:
+    """A one-input operation on a view that it was not called with."""
     rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
     if rule is None or eager_errors:
         return function.general((a,))
@@ -232,15 +292,13 @@ def unary(function: Any, a: Any) -> Any:
         return hosted(numpy.ndarray(form.shape, form.dtype))
     if rule.waits:
         return function.at_once((a,), (), (), {})
-    part = a.part
-    if part is None:
-        try:
-            part = view_of(a)
-        except base.Unaddressable:
-            return function.at_once((a,), (), (), {})
+    try:
+        source = base.operand(a, form.shape)
+    except base.Unaddressable:
+        return function.at_once((a,), (), (), {})
     out = recorded(form)
-    issued = record if rule.turned else library.record
-    issued(function.operation, rule.signature, form.shape, ((a.storage, part),), ((out.storage, out.part),))
+    template = record(function.operation, rule.signature, form.shape, (source,), ((out.storage, out.part),))
+    KNOWN[id(function), id(a.part)] = Known((a.part,), template, form, None)
     return out if form.shape else core.scalar_class.of(out)
 
 
