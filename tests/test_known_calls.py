@@ -1,0 +1,79 @@
+"""Calls and slices that are looked up because the same views were operated on before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.arrays import core
+from diffuse.numpy.ops import elementwise
+from diffuse.settings import using
+
+SIZE = 40_000
+PLAIN = numpy.random.default_rng(2).random(SIZE)
+
+
+@pytest.fixture(autouse=True)
+def unknown() -> None:
+    elementwise.KNOWN.clear()
+    core.SLICES.clear()
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None:
+    known = 0
+    for turn in range(3):
+        plain = PLAIN + turn
+        x: Any = np.array(plain) if hosted else np.array(plain) * 1.0
+        found = [x + x, x - 2.5 * turn, 0.5 + turn - x, np.sqrt(x), x[1:] * x[:-1], x[::2] > x[1::2], -x[5:],
+                 x * (turn + 1), x.reshape(200, 200)[1:-1, 2:] / 3.0, np.maximum(x, turn), x - x.sum()]
+        wanted = [plain + plain, plain - 2.5 * turn, 0.5 + turn - plain, numpy.sqrt(plain),
+                  plain[1:] * plain[:-1], plain[::2] > plain[1::2], -plain[5:], plain * (turn + 1),
+                  plain.reshape(200, 200)[1:-1, 2:] / 3.0, numpy.maximum(plain, turn), plain - float(x.sum())]
+        for ours, theirs in zip(found, wanted, strict=True):
+            assert ours.dtype == theirs.dtype and ours.strides == theirs.strides
+            assert numpy.array_equal(numpy.asarray(ours), theirs)
+        assert not turn or len(elementwise.KNOWN) == known
+        known = len(elementwise.KNOWN)
+    assert known > 6 and core.SLICES
+
+
+def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
+    x = np.array(PLAIN) * 1.0
+    x + x
+    assert elementwise.KNOWN
+    with using(small=SIZE + 1):
+        assert not elementwise.KNOWN
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_known_slices_are_views_with_the_flags_of_what_they_show(hosted: bool) -> None:
+    x: Any = np.array(PLAIN) if hosted else np.array(PLAIN) * 1.0
+    x + x
+    first = x[10:-10]
+    second = x[10:-10]
+    assert second.part is first.part is not None and second is not first and second.base is x
+    second[:] = 1.0
+    first += 1.0
+    assert float(x[9:12].sum()) == PLAIN[9] + 4.0
+    for wrong in (slice(1.0, None), slice("a"), slice(None, None, 0)):
+        with pytest.raises((TypeError, ValueError)) as theirs:
+            PLAIN[wrong]
+        with pytest.raises(type(theirs.value)):
+            x[wrong]
+    x.setflags(write=False)
+    assert not x[10:-10].flags.writeable and first.flags.writeable
+    x.setflags(write=True)
+    x.shape = 200, 200
+    assert x[10:-10].shape == (180, 200)
+
+
+def test_an_element_type_read_anew_is_another_view() -> None:
+    x = np.array(PLAIN) * 1.0
+    whole = x + x
+    bits = x.view("int64") + x.view("int64")
+    assert bits.dtype == "int64" and whole.dtype == "float64"
+    assert numpy.array_equal(numpy.asarray(bits), PLAIN.view("int64") * 2)
