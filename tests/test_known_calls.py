@@ -71,6 +71,16 @@ def test_known_slices_are_views_with_the_flags_of_what_they_show(hosted: bool) -
     assert x[10:-10].shape == (180, 200)
 
 
+def test_an_empty_index_picks_the_element_of_an_array_without_dimensions() -> None:
+    x = np.array(PLAIN) * 1.0
+    total = x[:1].sum(keepdims=True).reshape(())
+    for _ in range(2):
+        total = total + total
+    assert type(total[()]) is numpy.float64 and total[()] == PLAIN[0] * 4 and x[()].shape == (SIZE,)
+    for _ in range(2):  # a number beside an array whose value is known is no store's operand
+        assert float(np.add(np.array(2.0), 1.5)) == 3.5 and float(np.array(total) + 1.5) == PLAIN[0] * 4 + 1.5
+
+
 def test_an_element_type_read_anew_is_another_view() -> None:
     x = np.array(PLAIN) * 1.0
     whole = x + x

@@ -509,7 +509,7 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
                 and (step is None or type(step) is int)):
             return view, start, stop, step
         return None
-    if type(index) is not tuple:
+    if type(index) is not tuple or not index:  # an empty one picks the element of an array without dimensions
         return None
     bounds: list[Any] = [view]
     for part in index:

@@ -249,14 +249,12 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
         return function.at_once((a, b), (), (), {})
     out = recorded(form)
     template = record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
-    casts = [(k, rule.signature[k]) for k, to in enumerate(rule.casts) if to is float]
-    by_value = type(first) is Scalar or type(second) is Scalar
-    if not by_value or casts and float in (ka, kb):
-        one = id(a.part) if ka in ARRAYS else ka
-        other = id(b.part) if kb in ARRAYS else kb
-        views = tuple([x.part for x in (a, b) if type(x) in ARRAYS])
-        if len(views) == (1 if by_value else 2):
-            KNOWN[id(function), one, other] = Known(views, template, form, casts[0] if by_value else None)
+    if type(first) is not Scalar and type(second) is not Scalar:
+        KNOWN[id(function), id(a.part), id(b.part)] = Known((a.part, b.part), template, form, None)
+    elif kb is float and to_b is float and type(first) is not Scalar:
+        KNOWN[id(function), id(a.part), kb] = Known((a.part,), template, form, (1, rule.signature[1]))
+    elif ka is float and to_a is float and type(second) is not Scalar:
+        KNOWN[id(function), ka, id(b.part)] = Known((b.part,), template, form, (0, rule.signature[0]))
     return out if shape else core.scalar_class.of(out)
 
 
