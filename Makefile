@@ -9,9 +9,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 # Stamps rather than the environment's own files: pip leaves those with the dates of the packages.
 INSTALLED = $(VENV)/.installed
-# The modules that installing compiles (diffuse/compiled.py), too.
-SOURCES = pyproject.toml setup.py diffuse/compiled.py $(wildcard diffuse/numpy/*/*.pxd) \
-          $(addprefix diffuse/numpy/,arrays/core.py ops/elementwise.py ops/gates.py ops/ufuncs.py)
+SOURCES = pyproject.toml
 
 .PHONY: run test lint bench figures bench-legate clean
 

@@ -16,15 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from diffuse import compiled
-
 if TYPE_CHECKING:
     from diffuse.numpy.ops.vectorize import vectorize
     from diffuse.observe.explanation import Explanation
     from diffuse.settings import config
 
 __version__ = "0.1.0"
-compiled.install()
 __all__ = ["config", "explain", "fence", "flush", "vectorize"]
 
 

@@ -19,7 +19,7 @@ HEAVY = {"numpy", "llvmlite", "numba", "scipy", "jax"}
 
 FLOORS = [
     ["diffuse.settings", "diffuse.interrupts", "diffuse.worker"],
-    ["diffuse.ir", "diffuse.compiled"],
+    ["diffuse.ir"],
     ["diffuse.fusion"],
     ["diffuse.observe", "diffuse.memory"],
     ["diffuse.service"],

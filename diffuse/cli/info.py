@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from diffuse import compiled, settings
+from diffuse import settings
 
 if TYPE_CHECKING:
     from diffuse.service.cache import Cache
@@ -32,7 +32,6 @@ def gathered() -> dict[str, Any]:
                      for name, setting in settings.SETTINGS.items()},
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
         "legate": legate(),
-        "hot path": {"compiled modules": compiled.state()},
         "versions": versions(),
     }
 
@@ -107,7 +106,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    for part in ("legate", "hot path", "versions"):
+    for part in ("legate", "versions"):
         lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
     return "\n".join(lines)
 

@@ -182,9 +182,7 @@ class Engine:
     def again(self, made: Template, inputs: tuple[Storage, ...], scalars: tuple[Scalar, ...], output: Storage
               ) -> None:
         """Add an operation that `record` returned the template of: on the same views, of these stores."""
-        lock = self._lock
-        lock.acquire()
-        try:
+        with self._lock:
             if self._modes is not None:
                 self._report_other_modes()
             epoch, exported = self.epoch, output.exported
@@ -200,8 +198,6 @@ class Engine:
             self._add(_tuple(Recorded, (made, tuple(stores), scalars, where())))
             if exported:
                 self._expose([(storage, made.uses[0].map) for storage in (*inputs, output)])
-        finally:
-            lock.release()
 
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.

@@ -6,8 +6,7 @@ perhaps without memory yet; `meta` is a mirror) or *hosted* (`meta` is a real Nu
 when the first task touches it).
 
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
-and errors included, and costs little more: no form is looked up, nothing is recorded.  This module is
-compiled where a C compiler is at hand (core.pxd gives types), and means the same where it is not.
+and errors included, and costs little more: no form is looked up, nothing is recorded.
 """
 
 from __future__ import annotations
@@ -69,28 +68,21 @@ scalar_class: Any = Array
 ARRAYS: set[type] = set()
 """Both classes, for a test of an operand's type that costs one look-up."""
 
-array_kind: Any = Array
-scalar_kind: Any = Array
-# The same classes as C knows them.
-
 
 def set_classes(array: Any, scalar: Any) -> None:
     """Say of which classes arrays and lazy scalars are."""
-    global array_class, scalar_class, array_kind, scalar_kind
-    array_class = array_kind = array
-    scalar_class = scalar_kind = scalar
+    global array_class, scalar_class
+    array_class, scalar_class = array, scalar
     ARRAYS.update((array, scalar))
 
 SMALL = config.small
 """Elements of an array below which it behaves as NumPy's: what is at hand is computed at once, by NumPy."""
-_small = SMALL
-# The same number as C knows it.
 
 
 def set_small(elements: int) -> None:
     """Change which arrays are small."""
-    global SMALL, _small
-    SMALL = _small = elements
+    global SMALL
+    SMALL = elements
 
 
 watch("small", set_small)
@@ -98,7 +90,7 @@ watch("small", set_small)
 
 def recorded(shape_form: Form) -> Any:
     """Return a new array over a new store, which the next task has to write."""
-    x = Array.__new__(array_kind)
+    x = Array.__new__(array_class)
     x.storage = library.create(shape_form.frame, shape_form.name)
     x._form = shape_form
     x.part = shape_form.root
@@ -109,7 +101,7 @@ def recorded(shape_form: Form) -> Any:
 
 def hosted(array: Mirror, known: Form | None = None) -> Any:
     """A Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
-    x = Array.__new__(array_kind)
+    x = Array.__new__(array_class)
     x.meta = x.memory = array
     x._form = known
     x.storage = x.part = x.owner = None
@@ -118,7 +110,7 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
 
 def viewing(parent: Array, meta: Mirror) -> Any:
     """A view of `parent`'s store, described by a view of its meta."""
-    x = Array.__new__(array_kind)
+    x = Array.__new__(array_class)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
     x.storage = owner.storage
@@ -217,7 +209,7 @@ def near(x: Array) -> Mirror | None:
     To be read only, as `at_hand`'s.
     """
     size = x.meta.size
-    return None if size >= _small else at_hand(x)
+    return None if size >= SMALL else at_hand(x)
 
 
 def near_to_write(x: Array) -> Mirror | None:
@@ -225,7 +217,7 @@ def near_to_write(x: Array) -> Mirror | None:
     if x.storage is not None:
         return None
     size = x.meta.size
-    if size >= _small:
+    if size >= SMALL:
         return None
     owner = x.owner
     return x.memory if owner is None or owner.storage is None else None
@@ -234,11 +226,11 @@ def near_to_write(x: Array) -> Mirror | None:
 def number_or_near(x: Any) -> Any:
     """A number as it is, and the memory of a small array at hand; None for all else."""
     kind = type(x)
-    if kind is array_kind:
+    if kind is array_class:
         return near(x)
     if kind is float or kind is int or kind in NUMBERS:
         return x
-    if kind is scalar_kind:
+    if kind is scalar_class:
         memory = near(x)
         return None if memory is None else memory[()]
     return x if kind is NDARRAY and x.dtype in NATIVE and x.size < SMALL else None
@@ -250,7 +242,7 @@ def spreads(left: Any, right: Any) -> bool:
         return False
     one = left.size
     other = right.size
-    return one * other >= _small and bool(left.shape != right.shape)
+    return one * other >= SMALL and bool(left.shape != right.shape)
 
 
 def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

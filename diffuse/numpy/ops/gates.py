@@ -46,7 +46,7 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
     """An argument with memory in place of arrays, which are noted; FAR if one of them is not small, or if
     NumPy might take the array itself for an element."""
     kind = type(value)
-    if kind is core.array_kind:
+    if kind is core.array_class:
         memory = core.near(value)
         if memory is None:
             return FAR
@@ -65,7 +65,7 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
                 same = False
             items.append(plain)
         return value if same else items if kind is list else tuple(items)
-    if kind is core.scalar_kind:
+    if kind is core.scalar_class:
         memory = core.near(value)
         return FAR if memory is None else memory[()]
     if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:
