@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -46,6 +47,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if SEVERAL is not None:
             pytest.skip(SEVERAL)
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """No test leaves the engine's lock held: threads of a later test would wait for it for ever."""
+    engine = sys.modules.get("diffuse.stream.engine")
+    if engine is not None:
+        assert not engine.current().entered(), "this thread still holds the engine's lock"
 
 
 @pytest.fixture

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Container
-from linecache import getline
-from types import FrameType
+from functools import cache
+from types import CodeType, FrameType
 from typing import Any
-
-STEADY = ("with ", "try:")
-"""Lines that are traced while they do nothing, at the end of a `with` for one: no interrupt comes there, and
-none would find its handler."""
 
 
 def interrupted(work: Callable[[], Any], moment: int, files: Container[str | None],
@@ -23,8 +20,7 @@ def interrupted(work: Callable[[], Any], moment: int, files: Container[str | Non
         nonlocal lines
         if frame.f_code.co_filename not in files or frame.f_code.co_name in skipped:
             return None
-        text = getline(frame.f_code.co_filename, frame.f_lineno).lstrip()
-        if event == "line" and not text.startswith(STEADY):
+        if event == "line" and frame.f_lineno not in steady(frame.f_code):
             lines += 1
             if lines == moment:
                 raise KeyboardInterrupt
@@ -39,3 +35,18 @@ def interrupted(work: Callable[[], Any], moment: int, files: Container[str | Non
     finally:
         sys.settrace(before)
     return False
+
+
+@cache
+def steady(code: CodeType) -> frozenset[int]:
+    """Return the lines that begin a `with` or a `try` block.
+
+    They are traced at moments at which no interrupt comes, as when a `with` block ends; its `__exit__` would
+    not be called, and a lock stay held.  They are read from the code that runs: the source may have been
+    edited since.
+    """
+    operations: dict[int, set[str]] = {}
+    for instruction in dis.get_instructions(code):
+        if instruction.positions is not None and instruction.positions.lineno is not None:
+            operations.setdefault(instruction.positions.lineno, set()).add(instruction.opname)
+    return frozenset(line for line, names in operations.items() if "BEFORE_WITH" in names or names == {"NOP"})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from math import prod
 from sys import is_finalizing
+from threading import RLock
 from typing import Any
 
 from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
@@ -87,6 +88,9 @@ class Storage:
 Operand = tuple[Storage, View]
 _tuple = tuple.__new__
 
+_making = RLock()
+"""Held while the runtime is made: two threads with a runtime each would not wait for each other."""
+
 
 def nbytes(store: Store) -> int:
     """Bytes of memory that a store takes."""
@@ -118,7 +122,9 @@ class Stores:
     @property
     def runtime(self) -> Runtime:
         if self._runtime is None:
-            self._runtime = make(config.runtime)
+            with _making:
+                if self._runtime is None:
+                    self._runtime = make(config.runtime)
         return self._runtime
 
     def change_runtime(self) -> bool:
