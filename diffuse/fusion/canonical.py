@@ -109,6 +109,11 @@ class Numbering:
         views = self._slots[slot].views
         return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
 
+    def place(self, access: Access) -> tuple[int, int]:
+        """Slot and view of an access of a task that has a row."""
+        slot, view, *_ = self._seen[access.store.id, id(access.map), id(access.partition)]
+        return slot.number, view
+
     def _space(self, shape: Point, decomposition: Decomposition) -> Any:
         splits = decomposition.splits
         number = self._numbers.get((shape, splits))

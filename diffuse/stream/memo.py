@@ -19,16 +19,21 @@ from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
 from diffuse.ir.template import Template
 
+Spilled = tuple["Spilled", tuple[int, ...]] | None
+"""Slots, as a list that shares its beginning with others: those before the last task, and those since it."""
+
 
 class Node:
     """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to plans."""
 
-    __slots__ = ("edges", "plans", "depth")
+    __slots__ = ("edges", "plans", "depth", "spilled")
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int, spilled: tuple[int, ...] = (), before: Spilled = None) -> None:
         self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
         self.plans: dict[bytes, Any] = {}
         self.depth = depth
+        self.spilled: Spilled = (before, spilled) if spilled else before
+        """The slots that need memory although the prefix makes them (outline.py)."""
 
 
 Chain = tuple["Chain", Template] | None
@@ -38,10 +43,10 @@ Chain = tuple["Chain", Template] | None
 class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
-    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside")
+    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
-                 beside: Decomposition | None = None) -> None:
+                 beside: Decomposition | None = None, spilled: int = 0) -> None:
         self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
         self.node = node
         """The same in canonical form."""
@@ -53,6 +58,8 @@ class Trail:
         """The launch domain of its tasks, but of those of an epilogue."""
         self.beside = beside
         """How the last of its tasks is cut that several points share by rows."""
+        self.spilled = spilled
+        """Bytes of the slots that need memory although the prefix makes them."""
 
 
 class Memo:
@@ -67,9 +74,9 @@ class Memo:
         self.start = Trail(self.root)
         self.nodes = 1
 
-    def joined(self, node: Node, row: tuple[Any, ...]) -> Node:
-        """Remember that the task of `row` joins the prefix `node`."""
-        child = Node(node.depth + 1)
+    def joined(self, node: Node, row: tuple[Any, ...], spilled: tuple[int, ...]) -> Node:
+        """Remember that the task of `row` joins the prefix `node`, and which slots need memory since then."""
+        child = Node(node.depth + 1, spilled, node.spilled)
         node.edges[row] = child
         self.nodes += 1
         return child

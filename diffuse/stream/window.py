@@ -23,7 +23,8 @@ from diffuse.observe.provenance import calls
 from diffuse.settings import config
 from diffuse.stream.decompose import decompose, leading
 from diffuse.stream.memo import Chain, Memo, Node, Trail
-from diffuse.stream.stores import Stores
+from diffuse.stream.outline import MOST_COST, MOST_LOOPS, Outline
+from diffuse.stream.stores import Stores, nbytes
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -35,13 +36,17 @@ BORDER = 64
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
+SPARE = 64 << 20
+"""Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
+has run, are more than this and more than half of what the program holds.  When they are half of that, it is
+closed where the stream comes back to the call that began it."""
 
 
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("number", "recorded", "slots", "trail", "numbering", "effects", "numbered", "analysed",
-                 "first", "reason", "calls", "shapes", "_tasks", "_chain")
+    __slots__ = ("number", "recorded", "slots", "trail", "numbering", "effects", "outline", "numbered",
+                 "analysed", "first", "reason", "calls", "shapes", "long", "room", "_tasks", "_chain")
 
     def __init__(self, number: int, start: Trail) -> None:
         self.number = number
@@ -52,8 +57,9 @@ class Group:
         self.trail = start
         self.numbering = Numbering()
         self.effects = Effects()
+        self.outline = Outline(self.numbering)
         self.numbered = self.analysed = 0
-        """Tasks that `numbering` and `effects` know of."""
+        """Tasks that `numbering` knows of, and `effects` and `outline`."""
         self.first: tuple[Any, ...] | None = None
         """Operation, line and shape of its first task."""
         self.calls: tuple[Any, ...] | None = None
@@ -62,6 +68,10 @@ class Group:
         """Why it was closed."""
         self.shapes: set[Point] = set()
         """Iteration spaces of its tasks."""
+        self.long = LOOP
+        """Tasks from which on it is closed where the stream comes back to its first call."""
+        self.room = SPARE // 2
+        """Bytes of stores that need memory at which to look again how many of them the program dropped."""
         self._tasks: list[IndexTask] = []
         self._chain: Chain = None
         """The templates that these were made of."""
@@ -85,6 +95,7 @@ class Group:
     def forget(self) -> None:
         """Restart numbering and dependence analysis, because the tasks were decomposed anew."""
         self.numbering, self.effects = Numbering(), Effects()
+        self.outline = Outline(self.numbering)
         self.numbered = self.analysed = 0
 
     @property
@@ -121,7 +132,7 @@ class Window:
         """Add a task to the open group, or close that and begin the next one with the task."""
         template, stores, _, where = recorded
         shape, group = template.shape, self.open
-        if (len(group.recorded) >= LOOP and group.first == (template.operation, where, shape)
+        if (len(group.recorded) >= group.long and group.first == (template.operation, where, shape)
                 and self._comes_back(group)):
             group = self.close("the loop comes back to its first call")
         if shape not in group.shapes:
@@ -141,6 +152,26 @@ class Window:
         group.recorded.append(recorded)
         group.trail = edge
         self.held += 1
+        if edge.spilled > group.room:
+            self._spilled(group)
+
+    def _spilled(self, group: Group) -> None:
+        """Close a group that would hold much memory of stores that the program has dropped, or prepare to
+        close it when the loop comes back."""
+        stores, ids = self.stores, list(group.slots)
+        dropped, spilled = 0, group.trail.node.spilled
+        while spilled is not None:
+            spilled, slots = spilled
+            dropped += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
+                            if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
+        held = sum([nbytes(stores.storages[store]) for store in list(stores.alive)])
+        most = max(SPARE, held // 2)
+        if dropped > most:
+            self.close("it holds as much memory of dropped stores as it may")
+            return
+        if dropped > most // 2:
+            group.long = 1
+        group.room = group.trail.spilled + max(most // (1 if dropped > most // 2 else 2) - dropped, 1)
 
     def _large(self, template: Template) -> bool:
         """Would several points share the task by itself?"""
@@ -202,9 +233,17 @@ class Window:
         if edge is None:
             for earlier in tasks[group.analysed:]:
                 group.effects.add(earlier)
+                group.outline.add(earlier)
             group.analysed = len(tasks)
             refusal = admit(group.effects, task, opaque)
-            edge = self.memo.joined(node, row) if refusal is None else self.memo.refused(node, row, refusal)
+            if refusal is None and (group.outline.loops >= MOST_LOOPS or group.outline.cost >= MOST_COST):
+                refusal = Refusal("size of the kernel", tasks[0], task)
+            if refusal is None:
+                group.effects.add(task)
+                edge = self.memo.joined(node, row, group.outline.add(task))
+                group.analysed += 1
+            else:
+                edge = self.memo.refused(node, row, refusal)
         if isinstance(edge, Refusal):
             found = self._recut(group, recorded, template, edge)
             if found is not None:
@@ -214,7 +253,8 @@ class Window:
             return edge
         assert template.decomposition is not None
         beside = template.decomposition if leading(template.decomposition) else group.trail.beside
-        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside)
+        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
+                     group.trail.spilled + _spilled(edge, node, group.numbering, task))
 
     def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
         """Cut the small tasks before a large one like that one, so that borders fuse with the interior that
@@ -233,13 +273,15 @@ class Window:
         group.forget()
         node = self.memo.root
         chain: Chain = None
+        spilled = 0
         for one, task in zip(templates, tasks, strict=True):
-            row = group.numbering.row(task)
-            following = node.edges.get(row)
-            node = following if isinstance(following, Node) else self.memo.joined(node, row)
+            row, before = group.numbering.row(task), node
+            slots, following = group.outline.add(task), node.edges.get(row)
+            node = following if isinstance(following, Node) else self.memo.joined(node, row, slots)
+            spilled += _spilled(node, before, group.numbering, task)
             chain = chain, one
         group.forget()
-        return Trail(node, chain, template.domain, beside)
+        return Trail(node, chain, template.domain, beside, spilled)
 
     def close(self, reason: Any) -> Group:
         """Close the open group for this reason; returns the new open group."""
@@ -291,6 +333,14 @@ class Window:
         if self.held < self.size or not self.closed:
             return False
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
+
+
+def _spilled(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
+    """Bytes of the stores that need memory in the prefix `node`, and did not `before` its last task."""
+    if node.spilled is before.spilled or node.spilled is None:
+        return 0
+    sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
+    return sum([sizes[slot] for slot in node.spilled[1]])
 
 
 def opaque(task: IndexTask | Template) -> bool:

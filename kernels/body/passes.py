@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from diffuse.ir import Relation
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op
@@ -35,42 +35,72 @@ class Facts(NamedTuple):
     """Slots that nobody sees after the body."""
 
 
-class FusedLoop:
-    """A loop that is made of several, and what it touches."""
+class LoopFusion:
+    """Which loops fuse: each one joins the last loop before it that it may, but moves past none that it
+    depends on.
 
-    def __init__(self, loop: Loop, alone: bool) -> None:
-        self.space, self.order, self.alone = loop.space, loop.order, alone
-        self.ops: list[Op] = []
-        self.touched: Touched = {}
+    The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
+    """
 
-    def add(self, ops: Ops, touched: Touched) -> None:
-        base = len(self.ops)
-        self.ops += [_op(Op, (kind, dtype, tuple([base + a for a in args]), attribute))
-                     for kind, dtype, args, attribute in ops] if base else ops
+    def __init__(self, relation: Callable[[int, int, int], Relation]) -> None:
+        self.count = 0
+        """Fused loops so far."""
+        self._relation = relation
+        self._last: dict[Any, int] = {}
+        """The last fused loop over each space that others may join."""
+        self._loads: dict[int, dict[tuple[int, str], int]] = {}
+        self._stores: dict[int, dict[tuple[int, str], int]] = {}
+        """By slot: the last fused loop that loads each view, and that stores or reduces to it."""
+
+    def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
+        """The number of the fused loop that a loop over this space joins; the next number if it is a new
+        one.  Nothing fuses with a loop that is `alone`."""
+        barrier, same = self._barrier(touched)
+        home = self._last.get(space, -1)
+        if alone or home < 0 or home < barrier or (home == barrier and not same):
+            home = self.count
+            self.count += 1
+            if not alone:
+                self._last[space] = home
         for slot, accesses in touched.items():
-            self.touched.setdefault(slot, set()).update(accesses)
+            for access in accesses:
+                found = (self._loads if access[1] == "load" else self._stores).setdefault(slot, {})
+                found[access] = max(found.get(access, -1), home)
+        return home
+
+    def _barrier(self, touched: Touched) -> tuple[int, bool]:
+        """The last fused loop that a loop depends on, or -1; and is that dependence within an iteration?"""
+        barrier, same = -1, True
+        for slot, accesses in touched.items():
+            loads, stores = self._loads.get(slot), self._stores.get(slot)
+            if loads is None and stores is None:
+                continue
+            for view, kind in accesses:
+                for before in (stores, loads if kind != "load" else None):
+                    for (other, earlier), loop in before.items() if before else ():
+                        if loop < barrier or (loop == barrier and not same):
+                            continue
+                        relation = Relation.SAME if view == other else self._relation(slot, other, view)
+                        if relation is not Relation.APART:
+                            same = relation is Relation.SAME and "reduce" not in (earlier, kind)
+                            barrier = loop
+        return barrier, same
 
 
 def fuse_loops(body: Body, facts: Facts) -> Body:
     """Move each loop into the last loop before it that it may join, but past none that it depends on."""
-    fused: list[FusedLoop] = []
+    fusion = LoopFusion(facts.relation)
+    fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
-        touched = _touched(body.arguments, loop.ops)
         alone = any(op.kind == "scan" for op in loop.ops)
-        home = None
-        for candidate in reversed(fused):
-            same = _same_elements(facts, candidate.touched, touched)
-            if (same is not False and candidate.space == loop.space and not alone
-                    and not candidate.alone):
-                home = candidate
-                break
-            if same is not None:
-                break
-        if home is None:
-            home = FusedLoop(loop, alone)
-            fused.append(home)
-        home.add(loop.ops, touched)
-    return _with(body, [Loop(loop.space, loop.order, tuple(loop.ops)) for loop in fused])
+        home = fusion.add(loop.space, _touched(body.arguments, loop.ops), alone)
+        if home == len(fused):
+            fused.append((loop, []))
+        ops = fused[home][1]
+        base = len(ops)
+        ops += [_op(Op, (kind, dtype, tuple([base + a for a in args]), attribute))
+                for kind, dtype, args, attribute in loop.ops] if base else loop.ops
+    return _with(body, [Loop(loop.space, loop.order, tuple(ops)) for loop, ops in fused])
 
 
 def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
@@ -79,28 +109,6 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
         for number in op.arguments:
             slot, view, *_ = arguments[number]
             found.setdefault(slot, set()).add((view, "load" if op.kind == "spmv" else op.kind))
-    return found
-
-
-def _same_elements(facts: Facts, before: Touched, after: Touched) -> bool | None:
-    """Do the conflicting accesses of two loops meet at the same iteration only?  None if there are none.
-
-    The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
-    """
-    found = None
-    if before.keys().isdisjoint(after):
-        return found
-    for slot, accesses in after.items():
-        for other, earlier in before.get(slot, ()):
-            for view, later in accesses:
-                if earlier == later == "load":
-                    continue
-                relation = Relation.SAME if view == other else facts.relation(slot, other, view)
-                if relation is Relation.APART:
-                    continue
-                if relation is not Relation.SAME or "reduce" in (earlier, later):
-                    return False
-                found = True
     return found
 
 

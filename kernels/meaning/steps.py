@@ -146,18 +146,16 @@ def _compute(loop: Loop, i: int, last: dict[int, int], direct: dict[int, int], r
 def _direct(body: Body, loop: Loop, last: dict[int, int]) -> dict[int, int]:
     """Ops whose value goes straight to memory: stored by the next op and not used after it."""
     found = {}
+    invariant: set[int] = set()
     for i, (op, then) in enumerate(zip(loop.ops, loop.ops[1:], strict=False)):
+        if op.kind in ("scalar", "const") or (op.args and invariant.issuperset(op.args)):
+            invariant.add(i)
         if (then.kind == "store" and then.args == (i,) and last[i] == i + 1 and op.args
-                and body.arguments[then.attribute].dtype == op.dtype and not _invariant(loop, i)
+                and body.arguments[then.attribute].dtype == op.dtype and i not in invariant
                 and (op.kind == "cast"
                      or op.kind not in STRUCTURAL and isinstance(compute(loop, op), np.ufunc))):
             found[i] = i + 1
     return found
-
-
-def _invariant(loop: Loop, i: int) -> bool:
-    op = loop.ops[i]
-    return op.kind in ("scalar", "const") or bool(op.args) and all(_invariant(loop, a) for a in op.args)
 
 
 def compute(loop: Loop, op: Op) -> Any:

@@ -1,0 +1,58 @@
+"""The outline of a group: what its kernel and its memory will be like, known while the group still grows.
+
+The kernel compiler fuses the loops of a group (kernels/body/passes.py).  A store that several of the fused
+loops use needs memory until the group has run, even if the program drops it before; all others vanish into
+registers.  The outline follows the same rule task by task, so that the window can end a group whose kernel
+would take long to compile, or that would hold much more memory than the program does.
+"""
+
+from __future__ import annotations
+
+from diffuse.fusion.canonical import Numbering
+from diffuse.ir import IndexTask, Privilege
+from diffuse.kernels.body import operations
+from diffuse.kernels.body.passes import LoopFusion, Touched
+
+MOST_LOOPS = 128
+MOST_COST = 2048
+"""Loops of a group's kernel, and the sum of the costs of its operations, at most: that much compiles within
+half a second."""
+
+
+class Outline:
+    """The fused loops of a growing group, and the stores that it makes and cannot keep in registers."""
+
+    def __init__(self, numbering: Numbering) -> None:
+        self.cost = 0
+        """Operations, weighted by their costs."""
+        self._numbering = numbering
+        self._fusion = LoopFusion(numbering.relations)
+        self._homes: dict[int, int] = {}
+        """The first loop that uses each slot; -1 if the slot is not made here or known to need memory."""
+
+    @property
+    def loops(self) -> int:
+        return self._fusion.count
+
+    def add(self, task: IndexTask) -> tuple[int, ...]:
+        """Add a task that the numbering knows; returns the slots which need memory from now on."""
+        known = operations.known(task.operation)
+        row = operations.find(task.operation) if known else None
+        self.cost += row.cost if row is not None else 1
+        result = "store" if row is None or row.elementwise else "reduce"
+        touched: Touched = {}
+        for access in task.accesses:
+            slot, view = self._numbering.place(access)
+            kind = "load" if access.privilege is Privilege.READ else result
+            touched.setdefault(slot, set()).add((view, kind))
+        home = self._fusion.add((task.shape, task.splits), touched)
+        found = []
+        for slot, accesses in touched.items():
+            first = self._homes.get(slot)
+            if first is None:
+                made = all(kind != "load" for _, kind in accesses)
+                self._homes[slot] = home if made else -1
+            elif first not in (-1, home):
+                self._homes[slot] = -1
+                found.append(slot)
+        return tuple(found)
