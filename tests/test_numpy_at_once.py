@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -101,3 +102,51 @@ def test_any_sees_what_was_recorded() -> None:
     assert x.all() and x.any()
     x[3] = 0.0
     assert not x.all()
+
+
+@pytest.mark.local_only("reductions are recorded where their data is")
+def test_nothing_is_recorded_for_the_value_of_an_array_at_hand() -> None:
+    values = numpy.random.default_rng(1).random((400, 500))
+    x, flags = idle(values), idle(values > 2.0)
+    whole = idle((numpy.arange(300_000) % 1000).astype(numpy.int16))
+    before = trace.snapshot()
+    for found, expected in (
+            (x.max(), values.max()), (x[:, 1:].argmax(), values[:, 1:].argmax()), (flags.sum(), 0),
+            (flags.any(), False), (np.count_nonzero(flags), 0), (x[::2].T.min(), values[::2].min()),
+            (whole[:200_000] @ whole[:200_000], numpy.dot(whole[:200_000], whole[:200_000]))):
+        assert type(found) is type(expected) or isinstance(found, numpy.generic)
+        assert found == expected
+    for found, near in ((x.sum(), values.sum()), (x.mean(), values.mean()), (x.std(), values.std()),
+                        (np.linalg.norm(x), numpy.linalg.norm(values))):
+        assert isinstance(found, numpy.float64) and abs(found / near - 1) < 1e-12
+    assert {name: trace.snapshot()[name] - before[name] for name in ("recorded", "launched")} == {
+        "recorded": 0, "launched": 0}
+
+
+@pytest.mark.local_only("reductions are recorded where their data is")
+def test_what_pending_tasks_only_read_is_at_hand() -> None:
+    x = idle(numpy.arange(100_000.0))
+    later = x * 2.0
+    before = trace.snapshot()
+    assert x.max() == 99_999.0 and x.argmin() == 0 and x.sum() == 4_999_950_000.0
+    assert trace.snapshot() == before
+    x += later
+    assert x.max() == 3 * 99_999.0
+
+
+@pytest.mark.local_only("reductions are recorded where their data is")
+@pytest.mark.parametrize("values", [(1e200, -1e200), (numpy.inf, 1.0), (numpy.nan, 1.0)])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+def test_moments_that_are_not_finite_warn_as_numpys_do(values: tuple[float, float], axis: int | None) -> None:
+    plain = numpy.ones((300, 200))
+    plain[3, 5:7] = plain[4, 5:7] = values
+    said: list[set[str]] = []
+    for x in (plain, idle(plain)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = numpy.asarray(x.var(axis=axis))
+            engine.fence()
+        said.append({str(w.message).split(" encountered")[0] for w in caught})
+    assert said[0] == said[1]
+    with numpy.errstate(all="ignore"):
+        numpy.testing.assert_allclose(found, plain.var(axis=axis))

@@ -87,7 +87,9 @@ def test_a_mixed_broadcast_into_fortran_order(tasks: list[Task]) -> None:
     (lambda m, x: m.array(x.reshape(300, 200))[:, 1:].T, (300, 199)),
 ])
 @pytest.mark.parametrize("name", ["sum", "max", "prod", "any"])
-def test_full_reductions_walk_memory(tasks: list[Task], make: Any, space: tuple[int, ...], name: str) -> None:
+def test_full_reductions_walk_memory(tasks: list[Task], monkeypatch: pytest.MonkeyPatch, make: Any,
+                                     space: tuple[int, ...], name: str) -> None:
+    monkeypatch.setattr(folds, "AT_ONCE", 0)
     plain = (1 + numpy.arange(60_000).reshape(20_000, 3) % 2) * (name != "any")  # no early end of `any`
     x = make(np, plain)
     tasks.clear()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +12,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.kernels.build import jit, small_folds
+from diffuse.kernels.build import small_folds
+from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning import reduce
 
 SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 700), (700, 3), (1, 40),
@@ -21,16 +21,15 @@ SHAPES: list[tuple[int, ...]] = [(33,), (100,), (1025,), (5000,), (64, 64), (3, 
 
 
 @pytest.fixture(autouse=True)
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def compiled() -> Iterator[None]:
     """At the first call."""
-    monkeypatch.setattr(small_folds, "WORTH", 1)
     with settings.using(compile="wait"):
         yield
 
 
 def cases() -> Iterator[tuple[str, str, tuple[int, ...], tuple[int, ...]]]:
-    for operator, chars in small_folds.TYPES.items():
-        for char, shape in itertools.product(chars, SHAPES):
+    for operator in ("sum", "prod"):
+        for char, shape in itertools.product(small_folds.TYPES[operator], SHAPES):
             for count in range(1, len(shape) + 1):
                 for axes in itertools.combinations(range(len(shape)), count):
                     yield operator, char, shape, axes
@@ -49,8 +48,9 @@ def test_compiled_folds_have_the_bits_of_the_tree(operator: str, char: str, shap
     array = numpy.sign(array) + array / 1e4 if operator == "prod" else array
     turned = numpy.asfortranarray(array)
     wanted = reduce.reduce(operator, array, axes)
-    for given in (array, turned, numpy.repeat(array, 2, axis=-1)[..., ::2]):
-        found = small_folds.fold(operator, given, axes)
+    wide = numpy.repeat(array, 2, axis=0)
+    for given in (array, turned, numpy.repeat(array, 2, axis=-1)[..., ::2], wide[::2], wide[::2][::-1][::-1]):
+        found = small_folds.fold(operator, axes, given)
         assert found is not None
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
         assert found.tobytes() == wanted.tobytes()
@@ -76,17 +76,39 @@ def test_warnings_are_numpys(values: tuple[float, float], axis: int | None) -> N
         numpy.testing.assert_allclose(numpy.asarray(found), array.sum(axis=axis))
 
 
-def test_a_reduction_is_compiled_once_it_was_asked_for_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_folds, "WORTH", 3)
-    monkeypatch.setattr(small_folds, "_built", {})
-    monkeypatch.setattr(small_folds, "_asked", Counter())
-    monkeypatch.setattr(jit, "cached", lambda body: False)
+@pytest.mark.parametrize("operator", ["dot", "spread"])
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("shape", [(1,), (33,), (40_000,), (70, 90), (3, 5, 300)])
+def test_compiled_folds_of_two_have_the_bits_of_the_tree(operator: str, char: str, shape: tuple[int, ...]
+                                                         ) -> None:
+    one, other = numbers(char, shape), numbers(char, (*shape[:-1], shape[-1] + 1))[..., 1:]
+    pairs = [(one, other), (one[..., ::-1], other), (one.T, other.T),
+             *[(one, numpy.broadcast_to(one.mean(axis, keepdims=True), shape)) for axis in (None, 0, -1)]]
+    for a, b in pairs:
+        terms = a * b if operator == "dot" else (a - b) * (a - b)
+        for axes in {tuple(range(len(shape))), (0,), (len(shape) - 1,)}:
+            found, wanted = small_folds.fold(operator, axes, a, b), reduce.reduce("sum", terms, axes)
+            assert found is not None and (found.dtype, found.tobytes()) == (wanted.dtype, wanted.tobytes())
+            assert small_folds.of_two(operator, a, b, axes).tobytes() == wanted.tobytes()
+
+
+def test_elements_that_are_not_aligned_are_copied() -> None:
+    packed = numpy.empty(100, [("a", "u1"), ("b", "f8")])
+    packed["b"] = numbers("d", (100,))
+    assert not packed["b"].flags.aligned
+    assert small_folds.fold("sum", (0,), packed["b"]) == reduce.reduce("sum", packed["b"].copy(), (0,))
+
+
+def test_the_tree_is_interpreted_while_a_reduction_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(small_folds, "_folds", {})
+    compiler.forget()
     array = numbers("d", (50,))
-    assert [small_folds.fold("sum", array, (0,)) is None for _ in range(4)] == [True, True, False, False]
-
-
-def test_without_compiling_the_tree_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_folds, "_built", {})
     with settings.using(compile="off"):
-        assert small_folds.fold("sum", numbers("d", (50,)), (0,)) is None
-        assert small_folds.reduce("sum", numbers("d", (50,)), (0,), "float64").shape == ()
+        assert small_folds.fold("sum", (0,), array) is None
+        assert small_folds.reduce("sum", array, (0,), "float64").shape == ()
+        assert small_folds.of_two("dot", array, array, (0,)) == reduce.reduce("sum", array * array, (0,))
+    with settings.using(compile="background"):
+        first = small_folds.fold("sum", (0,), array)  # of the cache, if the code is there
+        compiler.wait()
+        assert first is None or first == small_folds.fold("sum", (0,), array)
+        assert small_folds.fold("sum", (0,), array) == small_folds.reduce("sum", array, (0,), "float64")

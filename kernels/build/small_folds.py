@@ -1,15 +1,14 @@
-"""Sums and products of small arrays, computed at once by compiled code: the bits of `meaning.reduce`.
+"""Reductions of arrays at hand, computed at once by compiled code: the bits of `meaning.reduce`.
 
-NumPy's functions take some twenty calls for the tree of a reduction, which is most of what a program over
-small arrays would wait for.  A reduction that the program has asked for often enough to pay for it is
-compiled as a body of its own, load and reduce over a contiguous array, once per operator, element type, rank
-and axes.
+To record, plan and launch a reduction takes longer than to add up some 100,000 elements that are in the
+cache of the processor.  Where a reduction is to be computed at once, its body (load and reduce) is compiled
+for arrays of one rank and element type, and called by the program's thread; while the compile server works
+on it, NumPy's functions compute the same tree.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -19,72 +18,106 @@ import numpy as np
 from diffuse.ir import Privilege
 from diffuse.ir.bounded import Bounded
 from diffuse.kernels.body import abi, operations
-from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
-from diffuse.kernels.build import jit, routines
+from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
+from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address
-from diffuse.settings import config
 
-WORTH = 200
-"""Calls that cost about as much time as a compilation."""
-TYPES = {"sum": "fdFD", "prod": "fd"}
-"""Characters of the element types that have a tree here: the order of integers' steps cannot be seen."""
+TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "spread": "fd"}
+"""Reductions that have a tree here (the order of integers' steps cannot be seen), with the characters of
+their element types.  "dot" is the sum of the products of two arrays, "spread" that of the squares of their
+differences."""
 
 FEW = 32
 """Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
 
 SHAPES = 256
-"""Shapes that a reduction remembers."""
+"""Shapes and strides that a reduction remembers."""
 
-Key = tuple[str, str, int, tuple[int, ...]]
+Key = tuple[str, str, tuple[int, ...], tuple[str, ...]]
 
 
-def body(operator: str, dtype: str, rank: int, axes: Sequence[int]) -> Body:
-    """Load and reduce over a contiguous array, to a contiguous array over the other dimensions."""
+def body(operator: str, dtype: str, axes: Sequence[int], classes: tuple[str, ...]) -> Body:
+    """Load arrays, whose strides are of these classes (`expr.Argument`), and reduce them over `axes` to a
+    contiguous array over the other dimensions."""
+    rank, count = len(classes[0]), len(classes)
     kept = [d for d in range(rank) if d not in axes]
     into = "".join("0" if d in axes else "1" if d == kept[-1] else "s" for d in range(rank))
-    arguments = (Argument(0, 0, dtype, 0, "s" * (rank - 1) + "1", Privilege.READ),
-                 Argument(1, 0, dtype, 0, into, Privilege.WRITE))
-    ops = Op("load", dtype, (), 0), Op("reduce", dtype, (0,), (operator, 1))
-    return Body((Space(rank, (0 if rank else -1,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+    arguments = [Argument(k, 0, dtype, 0, letters, Privilege.READ) for k, letters in enumerate(classes)]
+    arguments.append(Argument(count, 0, dtype, 0, into, Privilege.WRITE))
+    loads = tuple([Op("load", dtype, (), k) for k in range(count)])
+    builder = Builder(loads, (Output(dtype, count, rank),), (dtype,) * (count + 1))
+    value = builder.input(0)
+    if operator == "dot":
+        value = builder.emit("multiply", dtype, value, builder.input(1))
+    elif operator == "spread":
+        value = builder.emit("subtract", dtype, value, builder.input(1))
+        value = builder.emit("multiply", dtype, value, value)
+    builder.reduce(value, operator if count == 1 else "sum")
+    loop = Loop(0, tuple(range(rank)), tuple(builder.ops))
+    return Body((Space(rank, (0,)),), tuple(arguments), (), (loop,))
 
 
-class SmallFold(routines.Compiled):
-    """A compiled reduction of contiguous arrays of one rank and element type."""
+def classes_of(array: Array) -> str:
+    """One letter for each dimension of an array: whether neighbours along the last one are neighbours in
+    memory (1) or one element (0)."""
+    last = array.strides[-1]
+    return "s" * (array.ndim - 1) + ("1" if last == array.itemsize else "s" if last else "0")
+
+
+class SmallFold:
+    """A reduction of arrays of one rank and element type, compiled in the background."""
 
     def __init__(self, source: Body, axes: tuple[int, ...]) -> None:
-        # A call keeps Python's lock, so that all calls can share the memory of partials.
-        super().__init__(source, ctypes.PYFUNCTYPE)
+        self.kernel = compiler.kernel(source)
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
-        self.shapes: dict[tuple[int, ...], tuple[Any, ...]] = Bounded(SHAPES)
+        self.shapes: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(SHAPES)
+        self._run: Any = None
+        """The machine code.  A call keeps Python's lock, so that all calls can share the memory of
+        partials."""
 
-    def __call__(self, array: Array) -> Array:
-        shape, dtype = array.shape, array.dtype
-        known = self.shapes.get(shape)
+    def ready(self) -> bool:
+        """Is there machine code by now?"""
+        if self._run is None:
+            compiler.request(self.kernel)
+            if self.kernel.native is None:
+                return False
+            call = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
+            self._run = call(self.kernel.native.address)
+        return True
+
+    def __call__(self, arrays: tuple[Array, ...]) -> Array:
+        """Reduce arrays of one shape."""
+        first = arrays[0]
+        key = (first.shape, *[array.strides for array in arrays])
+        known = self.shapes.get(key)
         if known is None:
-            known = self._lay_out(shape, dtype)
-        result, head, strides, tail = known
-        out = np.empty(result, dtype)
-        source, target = address(array).to_bytes(8, "little"), address(out).to_bytes(8, "little")
-        self.kernel(head + source + strides + target + tail, 0)
+            known = self.shapes[key] = self._lay_out(arrays)
+        result, words, places, target = known
+        out = np.empty(result, first.dtype)
+        values = words.copy()
+        for array, place in zip(arrays, places, strict=True):
+            values[place] = address(array)
+        values[target] = address(out)
+        self._run(self.kernel.pack(tuple(values)), 0)
         return out
 
-    def _lay_out(self, shape: tuple[int, ...], dtype: Any) -> tuple[Any, ...]:
-        """Of an array of this shape: the result's shape, and the block around the addresses of both."""
+    def _lay_out(self, arrays: tuple[Array, ...]) -> tuple[Any, ...]:
+        """The shape of the result, the words of the block, and where the addresses of the arrays and of the
+        result stand in it."""
+        shape, dtype = arrays[0].shape, arrays[0].dtype
         result = tuple([n for d, n in enumerate(shape) if d not in self.axes])
         steps = iter(np.empty(result, dtype).strides)
         into = [0 if d in self.axes else next(steps) for d in range(len(shape))]
-        partials = _partials(abi.partial_bytes(self.source, self.reduction, shape))
-        strides = np.empty(shape, dtype).strides
-        block = self.pack(1, shape[0], *shape, 0, *strides, 0, *into, partials)
-        begin = 8 * (2 + len(shape))
-        middle = begin + 8 * (1 + len(shape))
-        known = result, block[:begin], block[begin + 8:middle], block[middle + 8:]
-        self.shapes[shape] = known
-        return known
+        words = [1, shape[0], *shape]
+        for array in arrays:
+            words += (0, *array.strides)
+        words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
+        *places, target = abi.words(self.source).arguments
+        return result, words, tuple(places), target
 
 
 _memory: list[Array] = [np.empty(1 << 12, np.uint8)]
@@ -98,48 +131,48 @@ def _partials(nbytes: int) -> int:
     return address(_memory[-1])
 
 
-_built: dict[Key, SmallFold | None] = {}
-_asked: Counter[Key] = Counter()
+_folds: dict[Key, SmallFold] = {}
 
 
 def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Array:
-    """A reduction over `axes` of a small array, computed at once in the element type `dtype`; warns never."""
+    """A reduction over `axes` of an array, computed at once in the element type `dtype`; warns never."""
     if array.size > FEW and axes:
         wanted = _dtype(dtype)
-        found = fold(operator, array if array.dtype is wanted else array.astype(wanted), axes)
+        found = fold(operator, axes, array if array.dtype is wanted else array.astype(wanted))
         if found is not None:
             return found
     with quiet():
         return interpreted(operator, array, axes, dtype)
 
 
+def of_two(operator: str, one: Array, other: Array, axes: tuple[int, ...]) -> Array:
+    """A "dot" or "spread" over `axes` of two arrays of one shape and element type, computed at once; warns
+    never."""
+    found = fold(operator, axes, one, other)
+    if found is not None:
+        return found
+    with quiet():
+        terms = one * other if operator == "dot" else np.square(one - other)
+        return interpreted("sum", terms, axes, one.dtype.name)
+
+
 _dtype = cache(np.dtype)
 
 
-def fold(operator: str, array: Array, axes: tuple[int, ...]) -> Array | None:
-    """A reduction over `axes`; None where it is not compiled."""
-    if array.dtype.char not in TYPES.get(operator, "") or not array.size:
+def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
+    """A reduction over `axes` of arrays of one shape and element type; None where it is not compiled."""
+    first = arrays[0]
+    if first.dtype.char not in TYPES.get(operator, "") or not first.size:
         return None
-    key = operator, array.dtype.char, array.ndim, axes
-    found = _built.get(key)
-    if found is None and (key in _built or (found := _build(key)) is None):
+    key = operator, first.dtype.char, axes, tuple([classes_of(array) for array in arrays])
+    found = _folds.get(key)
+    if found is None:
+        found = _folds[key] = SmallFold(body(operator, first.dtype.name, axes, key[-1]), axes)
+    if not found.ready():
         return None
-    return found(array if array.flags.c_contiguous else np.ascontiguousarray(array))
-
-
-def _build(key: Key) -> SmallFold | None:
-    """The compiled reduction, from the disk if it is there, else when it has been asked for often enough."""
-    operator, char, rank, axes = key
-    source = body(operator, np.dtype(char).name, rank, axes)
-    first = not _asked[key]
-    _asked[key] += 1
-    if config.compile == "off" or not (first and jit.cached(source)) and _asked[key] < WORTH:
-        return None
-    try:
-        _built[key] = SmallFold(source, axes)
-    except Exception:  # this machine has no such code: the tree is interpreted
-        _built[key] = None
-    return _built[key]
+    if all([array.flags.aligned for array in arrays]):
+        return found(arrays)
+    return fold(operator, axes, *[array.copy() for array in arrays])
 
 
 def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Array:

@@ -30,12 +30,12 @@ _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
 
-AT_ONCE = 3
-"""Times DIFFUSE_SMALL.  The elements of arrays below this size are folded sooner by the calling thread, once
-nothing is pending on them, than a launch reaches the others."""
+AT_ONCE = 13
+"""Times DIFFUSE_SMALL.  An array of fewer elements that no pending task writes is reduced by the calling
+thread: measured, that takes no longer than it takes to record, launch and await a task."""
 GLANCE = 4096
-"""Elements that `any` and `all` look at before the others: most searches that end early end there.  Of bools,
-which NumPy tests by whole vectors, 64 times as many."""
+"""Elements that `any` and `all` look at before the others: most searches that end early end there.  Bools,
+which NumPy tests by whole vectors, it searches to the end."""
 
 
 def numpys(operator: str, x: Array) -> bool:
@@ -44,12 +44,13 @@ def numpys(operator: str, x: Array) -> bool:
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
 
 
-def immediate(x: Array) -> bool:
-    """Return whether to reduce the array in the calling thread, at once, instead of recording a task."""
-    size = x.form.size
+def immediate(x: Array) -> Any:
+    """Return the memory of an array that is to be reduced at once by the calling thread, or None where a task
+    is to be recorded."""
+    size = x.meta.size
     if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
-        return False
-    return ready(x)
+        return None
+    return core.at_hand(x)
 
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
@@ -58,8 +59,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
             and (keepdims is False or keepdims is _NoValue) and type(a) is core.array_class
             and a.form.size >= core.SMALL):
-        if immediate(a):
-            found = small_total(operator, a)
+        if immediate(a) is not None:
+            found = total(operator, a)
         else:
             found = glance(operator, a) if operator in ("any", "all") else None
         if found is not None:
@@ -103,16 +104,28 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
     return operator not in ("any", "all") or wanted == numpy.bool_
 
 
-def small_total(operator: str, x: Array) -> Any:
-    """The fold of everything in a small array, or None where NumPy has more to say (warnings)."""
+def total(operator: str, x: Array) -> Any:
+    """The reduction of all elements of an array at hand, or None where NumPy may have to warn."""
     name = x.form.name
-    x = _arranged(x)
     if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
         return None
-    if operator in ("sum", "prod") and name[0] == "f":
-        found = small_folds.reduce(operator, host(x), tuple(range(x.form.ndim)), name)[()]
-        return found if isfinite(found) else None
-    return getattr(UFUNCS[FOLDS[operator]].numpy, "reduce")(host(x), axis=None)
+    memory = core.at_hand(_arranged(x))
+    if memory is None:
+        return None
+    if operator in ("sum", "prod"):
+        if name[0] == "f":
+            found = small_folds.reduce(operator, memory, _ALL[memory.ndim], name)[()]
+            return found if isfinite(found) else None
+        if name == "bool" and operator == "sum":
+            return numpy.intp(numpy.count_nonzero(memory))
+    return _NUMPYS[operator](memory, axis=None)
+
+
+_ALL = [tuple(range(rank)) for rank in range(65)]
+"""All axes of an array, by its rank."""
+
+_NUMPYS: dict[str, Any] = {operator: getattr(numpy, name).reduce for operator, name in FOLDS.items()}
+"""NumPy's reductions."""
 
 
 def glance(operator: str, x: Array) -> Any:
@@ -123,7 +136,7 @@ def glance(operator: str, x: Array) -> Any:
     if memory is None:
         return None
     memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
-    most = GLANCE * 64 if x.form.name == "bool" else GLANCE
+    most = memory.size if x.form.name == "bool" else GLANCE
     while memory.size > most:
         rows = max(1, most * memory.shape[0] // memory.size)
         memory = memory[:rows] if rows < memory.shape[0] and memory.shape[0] > 1 else memory[0]
@@ -160,8 +173,9 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
     name, source = NATIVE[wanted], None if x.form.ordered else x.form
     computing = "float32" if name == "float16" and operator not in ("min", "max") else name
     taken = x.form.name if operator in ("any", "all") else computing
-    if immediate(x):
-        found = _at_once(operator, x, axes, wanted, computing, keepdims)
+    memory = immediate(x)
+    if memory is not None:
+        found = _at_once(operator, memory, axes, wanted, computing, keepdims)
         if source is None or not isinstance(found, Array):
             return found
         return _laid(found, _result(x.form.shape, axes, wanted, keepdims, source)[0])
@@ -203,9 +217,9 @@ def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
     return host(found)[()] if ready(found) else core.scalar_class.of(found)
 
 
-def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
+def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
              keepdims: bool) -> Any:
-    memory = host(x)
+    """Reduce the memory of an array over `axes`."""
     if operator in ("any", "all"):
         found: Any = getattr(numpy, operator)(memory, axis=axes)
     elif computing[0] in "fc" and operator in ("sum", "prod"):
@@ -218,13 +232,34 @@ def _at_once(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype
         if 0 in numpy.isfinite(found).tobytes():  # once more, by NumPy, for its warnings
             getattr(numpy, operator)(memory, axis=axes, dtype=wanted)
     else:
-        found = getattr(numpy, FOLDS[operator]).reduce(memory, axes, wanted)
+        found = _NUMPYS[operator](memory, axes, wanted)
     if keepdims:
-        shape = [1 if d in axes else n for d, n in enumerate(x.form.shape)]
+        shape = [1 if d in axes else n for d, n in enumerate(memory.shape)]
         found = numpy.asarray(found, wanted).reshape(shape)
     if isinstance(found, numpy.ndarray) and found.ndim:
         return hosted(found if found.flags.forc else found.copy())
     return numpy.asarray(found)[()] if not keepdims else hosted(numpy.asarray(found))
+
+
+def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool) -> Any:
+    """The sum of the squared distances of real elements from their means, computed at once; None where a task
+    is to be recorded, or where NumPy has to warn."""
+    if wanted.name not in ("float32", "float64") or not (x.form.ordered or len(axes) == x.form.ndim):
+        return None
+    if len(axes) == x.form.ndim and not keepdims:
+        x = _arranged(x)
+        centre = views.reshape(centre, ())
+        axes = _ALL[x.form.ndim]
+    memory, middle = immediate(x), core.at_hand(centre)
+    if memory is None or middle is None:
+        return None
+    found = small_folds.of_two("spread", memory.astype(wanted, copy=False),
+                               numpy.broadcast_to(middle, memory.shape), axes)
+    if 0 in numpy.isfinite(found).tobytes():
+        return None
+    if keepdims:
+        found = found.reshape([1 if d in axes else n for d, n in enumerate(memory.shape)])
+    return hosted(found) if found.ndim else found[()]
 
 
 def _few_rows(operator: str, memory: Any, axes: tuple[int, ...], computing: str) -> Any:
@@ -278,25 +313,33 @@ def product(a: Array, b: Array) -> Any:
     """The sum of products of two arrays of one shape: `dot` and `vdot` of real vectors."""
     wanted = numpy.result_type(a.form.dtype, b.form.dtype)
     name = NATIVE[wanted] if wanted != numpy.float16 else "float32"
-    if a.form.ndim == 1 and name in ("float32", "float64") and immediate(a) and immediate(b):
-        with quiet():
-            terms = numpy.multiply(host(a), host(b), dtype=name)
-        found = small_folds.reduce("sum", terms, (0,), name)[()]
-        if isfinite(found):  # else recorded, for its warnings
-            return found.astype(wanted)
+    if a.form.ndim == 1:
+        one, other = immediate(a), immediate(b)
+        if one is not None and other is not None:
+            if name[0] != "f":
+                return numpy.dot(one, other)
+            found = small_folds.of_two("dot", one.astype(name, copy=False), other.astype(name, copy=False),
+                                       (0,))[()]
+            if isfinite(found):  # else recorded, for its warnings
+                return found if found.dtype is wanted else found.astype(wanted)
     return _recorded("dot", (a, b), tuple(range(a.form.ndim)), (name, name, name), wanted, False)
 
 
 def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """`argmin` and `argmax`."""
     function = getattr(numpy, operation)
+    if (axis is None and out is None and keepdims in (False, _NoValue) and type(a) is core.array_class
+            and not elementwise.eager_errors):
+        memory = immediate(a)
+        if memory is not None:
+            return function(memory)
     if foreign(a):
         return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
     x = asarray(a)
     keep = False if keepdims is _NoValue else bool(keepdims)
     target = adopt(out, writing=True)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
-            or immediate(x) or numpys(operation, x) or elementwise.eager_errors):
+            or immediate(x) is not None or numpys(operation, x) or elementwise.eager_errors):
         if out is None and isinstance(x, Array):
             return wrap(function(host(x), axis, keepdims=keep))
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")

@@ -10,12 +10,12 @@ import numpy
 
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import UFUNCS
-from diffuse.numpy.arrays.core import Array, host, ready
+from diffuse.numpy.arrays.core import Array, ready
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.operands import adopt, foreign, wrap
+from diffuse.numpy.ops.operands import adopt, foreign
 
 _NoValue = numpy._NoValue
 NUMBERS = (int, float, numpy.integer, numpy.floating)
@@ -60,8 +60,8 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
             where: Any = True) -> Any:
     if (axis is None and dtype is None and out is None and where is True and type(a) is core.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
-            and a.form.size >= core.SMALL and folds.immediate(a)):
-        total = folds.small_total("sum", a)
+            and a.form.size >= core.SMALL and folds.immediate(a) is not None):
+        total = folds.total("sum", a)
         if total is not None:
             return total / total.dtype.type(a.form.size)
     x = _plain(a, axis, dtype, where)
@@ -76,15 +76,6 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
     total = folds.fold("sum", x, axes, wanted, keep)
     result = _given(_quotient(total, prod([x.form.shape[d] for d in axes]), wanted), back)
     return result if target is None else into(target, result, out)
-
-
-def _step(name: str, x: Any, y: Any) -> Any:
-    """An operation on real elements, at once where folds are done at once."""
-    function = UFUNCS[name]
-    if (isinstance(x, Array) and isinstance(y, Array) and x.form.name[0] != "c" and folds.immediate(x)
-            and ready(y)):
-        return wrap(function.numpy(host(x), host(y)))
-    return function(x, y)
 
 
 def _quotient(total: Any, count: int, wanted: numpy.dtype[Any]) -> Any:
@@ -124,12 +115,15 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     if mixed or count - ddof <= 0:
         return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
     centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
-    distance = _step("subtract", x, centre)
-    if wanted.kind == "c":
-        squares = distance.real * distance.real + distance.imag * distance.imag
-    else:
-        squares = _step("multiply", distance, distance)
-    result = _quotient(folds.fold("sum", asarray(squares), axes, real, keep), count - ddof, real)
+    total = folds.spread(x, centre, axes, wanted, keep)
+    if total is None:
+        distance = UFUNCS["subtract"](x, centre)
+        if wanted.kind == "c":
+            squares = distance.real * distance.real + distance.imag * distance.imag
+        else:
+            squares = UFUNCS["multiply"](distance, distance)
+        total = folds.fold("sum", asarray(squares), axes, real, keep)
+    result = _quotient(total, count - ddof, real)
     if name == "std":
         result = UFUNCS["sqrt"](result)
     result = _given(result, back)
