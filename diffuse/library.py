@@ -28,6 +28,7 @@ from diffuse.ir import (
     Access,
     AccessMap,
     Decomposition,
+    Frame,
     IndexTask,
     Point,
     Privilege,
@@ -51,6 +52,7 @@ from diffuse.runtime import start
 from diffuse.stream import warmup
 from diffuse.stream.engine import (
     again,
+    again_into,
     aliased,
     attach,
     busy,
@@ -61,6 +63,7 @@ from diffuse.stream.engine import (
     fetch,
     flush,
     look,
+    new,
     overlap,
     own,
     record,
@@ -80,8 +83,8 @@ __all__ = [
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
 # Tables of a limited size: of what a library decides once for all calls that are alike
 __all__ += ["Bounded"]
-# Operations recorded again, of which a library knows the template
-__all__ += ["again"]
+# Operations recorded again, of which a library knows the template, and what their stores look like
+__all__ += ["Frame", "again", "again_into", "new"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element

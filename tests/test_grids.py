@@ -48,10 +48,10 @@ def grids(seed: int, made: set[int] | None = None) -> Iterator[None]:
     current = engine.current()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(decompose, "alone", alone)
-        current._templates.clear()
+        current.templates.known.clear()
         yield
         engine.fence()
-    current._templates.clear()
+    current.templates.known.clear()
     current.forget_decompositions()
 
 
@@ -143,7 +143,7 @@ def test_a_task_runs_as_its_own_decomposition_says(compile: str) -> None:
 def filling(shape: tuple[int, ...], own: Decomposition | None = None) -> Template:
     """A task that writes all of a store."""
     use = Use(shape, F, library.whole(library.create(shape, F)), Privilege.WRITE)
-    return Template("copy", (F, F), shape, (use,), own)
+    return Template("copy", (F, F), shape, (use,), decomposition=own)
 
 
 def test_a_decomposition_of_one_point_is_that_of_all_such_tasks() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.arrays import core
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.known import KNOWN
 from diffuse.settings import using
 
 SIZE = 40_000
@@ -18,7 +18,7 @@ PLAIN = numpy.random.default_rng(2).random(SIZE)
 
 @pytest.fixture(autouse=True)
 def unknown() -> None:
-    elementwise.KNOWN.clear()
+    KNOWN.clear()
     core.SLICES.clear()
 
 
@@ -36,17 +36,17 @@ def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None
         for ours, theirs in zip(found, wanted, strict=True):
             assert ours.dtype == theirs.dtype and ours.strides == theirs.strides
             assert numpy.array_equal(numpy.asarray(ours), theirs)
-        assert not turn or len(elementwise.KNOWN) == known
-        known = len(elementwise.KNOWN)
+        assert not turn or len(KNOWN) == known
+        known = len(KNOWN)
     assert known > 6 and core.SLICES
 
 
 def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
     x = np.array(PLAIN) * 1.0
     x + x
-    assert elementwise.KNOWN
+    assert KNOWN
     with using(small=SIZE + 1):
-        assert not elementwise.KNOWN
+        assert not KNOWN
 
 
 @pytest.mark.parametrize("hosted", [False, True])

@@ -57,9 +57,9 @@ def test_the_same_operations_have_one_template_each() -> None:
     engine.fence()
     window = engine.current().window
     results = [x + y, y + x, x + 2.0, x + 3.0, x + x]
-    found: list[Template] = [r.template for r in window.open.recorded]
+    found: list[Template] = [r[0] for r in window.open.recorded]
     assert found[0] is found[1] is found[4] and found[2] is found[3] is not found[0]
-    assert [len(set(r.stores)) for r in window.open.recorded] == [3, 3, 2, 2, 2]
+    assert [len(set(r[1])) for r in window.open.recorded] == [3, 3, 2, 2, 2]
     same(results[4], 2.0 * numpy.ones(3000))
 
 
@@ -132,13 +132,13 @@ def test_liveness_chooses_among_the_plans_of_a_trail() -> None:
 
 
 def test_tables_that_are_full_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine.current(), "_templates", Bounded(5))
+    monkeypatch.setattr(engine.current().templates, "known", Bounded(5))
     monkeypatch.setattr(engine.current().window.memo, "limit", 20)
     x = numpy.arange(3000.0)
     ours = np.array(x)
     for k in range(1, 40):
         same(turn(np, ours[k:], 2.0), turn(numpy, x[k:], 2.0))
-        assert len(engine.current()._templates) <= 5
+        assert len(engine.current().templates.known) <= 5
 
 
 def test_what_was_decided_can_be_forgotten() -> None:

@@ -17,6 +17,7 @@ from diffuse.ir.task import (
     Access,
     AccessMap,
     Decomposition,
+    Frame,
     IndexTask,
     Point,
     Privilege,
@@ -29,7 +30,7 @@ from diffuse.ir.task import (
 )
 
 __all__ = [
-    "ITEMSIZE", "ONE", "Access", "AccessMap", "Coordinate", "Decomposition", "IndexTask", "Partition",
-    "Point", "Privilege", "Projection", "Relation", "Replicated", "Scalar", "Split", "Store", "Tiling",
-    "Where", "is_epilogue", "covers", "disjoint", "relation", "tiling", "volume",
+    "ITEMSIZE", "ONE", "Access", "AccessMap", "Coordinate", "Decomposition", "Frame", "IndexTask",
+    "Partition", "Point", "Privilege", "Projection", "Relation", "Replicated", "Scalar", "Split",
+    "Store", "Tiling", "Where", "is_epilogue", "covers", "disjoint", "relation", "tiling", "volume",
 ]

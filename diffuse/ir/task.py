@@ -34,6 +34,13 @@ ITEMSIZE = {
 """Bytes of one element in memory, by NumPy's names of the element types."""
 
 
+class Frame(NamedTuple):
+    """A store but for its id: row-major memory of this shape and element type."""
+
+    shape: Point
+    dtype: str
+
+
 class Store(NamedTuple):
     """A distributed array.  Equal ids share storage.
 

@@ -56,15 +56,19 @@ class Use(NamedTuple):
 class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
-    __slots__ = ("operation", "signature", "shape", "uses", "decomposition", "fills", "decomposed", "chosen")
+    __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
+                 "chosen")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
-                 decomposition: Decomposition | None = None) -> None:
+                 numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
+                 ) -> None:
         self.operation = operation
         self.signature = signature
         self.shape = shape
         self.uses = uses
         """Reads in input order, then outputs."""
+        self.numbers = numbers
+        """Position and element type of each scalar."""
         self.decomposition = decomposition
         """None where the stream is to choose it."""
         self.fills = operation == "copy" and len(uses) == 1 and covers(uses[0].access(-1))
@@ -87,14 +91,14 @@ class Template:
             if volume(domain) <= 1:
                 uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
                               if use.privilege is Privilege.REDUCE else use for use in uses])
-            found = Template(self.operation, self.signature, self.shape, uses, decomposition)
+            found = Template(self.operation, self.signature, self.shape, uses, self.numbers, decomposition)
             self.decomposed[decomposition] = found
         return found
 
     @property
     def key(self) -> tuple[Any, ...]:
         """All that it is made of, by value."""
-        return self.operation, self.signature, self.shape, self.uses, self.decomposition
+        return self.operation, self.signature, self.shape, self.uses, self.numbers, self.decomposition
 
     @property
     def domain(self) -> Point:
@@ -116,32 +120,30 @@ class Template:
 
     def task(self, recorded: Recorded) -> IndexTask:
         """The index task of one of the operations that have this template."""
-        _, stores, scalars, where = recorded
+        _, stores, values, where = recorded
         accesses = tuple([use.access(store) for store, use in zip(stores, self.uses, strict=True)])
+        scalars = tuple([Scalar(*number, value) for number, value in zip(self.numbers, values, strict=True)])
         return IndexTask(self.operation, self.signature, self.shape, accesses, scalars, self.decomposition,
                          where)
 
 
-class Recorded(NamedTuple):
-    """One operation of the program: its template and what is its own."""
-
-    template: Template
-    stores: tuple[int, ...]
-    """Ids, in the order of the template's uses."""
-    scalars: tuple[Scalar, ...]
-    where: Any
+Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]
+"""One operation of the program: its template, the ids of its stores in the order of the template's uses, the
+values of its scalars, and its place in the program.  A plain tuple, which costs a fourth of a named one."""
 
 
 def template(task: IndexTask) -> Template:
     """The template of an index task: all of it but its stores, its scalars and its place in the program."""
     uses = tuple([Use(a.store.shape, a.store.dtype, located(a.map, a.store, task.shape), *a[2:])
                   for a in task.accesses])
-    return Template(task.operation, task.signature, task.shape, uses, task.decomposition)
+    numbers = tuple([(scalar.position, scalar.dtype) for scalar in task.scalars])
+    return Template(task.operation, task.signature, task.shape, uses, numbers, task.decomposition)
 
 
 def recorded(task: IndexTask, made: Template) -> Recorded:
     """What is an index task's own beside its template."""
-    return Recorded(made, tuple([access.store.id for access in task.accesses]), task.scalars, task.where)
+    values = tuple([scalar.value for scalar in task.scalars])
+    return made, tuple([access.store.id for access in task.accesses]), values, task.where
 
 
 def overlap(view: View, other: View) -> str:

@@ -6,17 +6,20 @@ views in constant time and never decompose strides twice.
 
 from __future__ import annotations
 
+from itertools import count
 from math import prod
 from typing import Any
 
 from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
 from diffuse.ir.bounded import Bounded
 
+_tokens = count()
+
 
 class View(AccessMap):
     """An access map that also knows its frame and where its elements lie in memory."""
 
-    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "_hash", "_derived")
+    __slots__ = ("frame", "dtype", "shape", "offset", "strides", "token", "_hash", "_derived")
 
     frame: Point
     """Shape of the store frame whose coordinates the map gives."""
@@ -27,6 +30,8 @@ class View(AccessMap):
     """Bytes from the start of the store to element (0, ..., 0)."""
     strides: Point
     """Bytes from one index to the next, per iteration dimension; 0 where not followed."""
+    token: int
+    """No other view's, ever: a short name for tables."""
     _hash: int
     _derived: dict[Any, Any]
 
@@ -40,6 +45,7 @@ class View(AccessMap):
         put(self, "shape", shape)
         put(self, "offset", offset)
         put(self, "strides", strides)
+        put(self, "token", next(_tokens))
         put(self, "_hash", hash((rows, free)))
         put(self, "_derived", {})
 

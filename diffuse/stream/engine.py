@@ -18,14 +18,10 @@ from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
-from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
-from diffuse.ir.bounded import Bounded
+from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
-from diffuse.ir.template import Recorded, Template, Use, recorded, template
-from diffuse.ir.template import overlap as overlap_of
-from diffuse.ir.view import View
+from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
-from diffuse.kernels.body.compose import verify
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
@@ -34,13 +30,9 @@ from diffuse.settings import config, watch
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
 from diffuse.stream.stores import Operand, Storage, Stores, nbytes
+from diffuse.stream.templates import Templates
 from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
-
-READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
-
-_tuple = tuple.__new__
-# Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
 
 
 class Engine:
@@ -56,14 +48,10 @@ class Engine:
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
-        self._templates: dict[tuple[Any, ...], Template] = Bounded()
-        """By all that they depend on; views by identity, which is unique while a template holds them."""
-        self._verified: set[tuple[str, tuple[str, ...]]] = set()
-        """Operations and element types whose bodies were found to be well formed."""
-        self._overlaps: dict[tuple[int, int], tuple[str, View, View]] = Bounded()
-        """How two views of one store meet, by their identities, with the views."""
+        self.templates = Templates()
         self._modes: dict[str, Any] | None = None
         """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
+        self._adapt()
 
     @property
     def runtime(self) -> Runtime:
@@ -154,40 +142,61 @@ class Engine:
                 self._report_other_modes()
             epoch, exported = self.epoch, False
             key: list[Any] = [operation, signature, shape]
-            stores, scalars = [], []
+            stores, values = [], []
             for operand in inputs:
                 if isinstance(operand, Scalar):
-                    scalars.append(operand)
+                    values.append(operand[2])
                     key += operand[:2]
                     continue
                 storage, view = operand
                 stores.append(storage.id)
-                key.append(id(view))
+                key.append(view.token)
                 storage.touched = epoch
                 if storage.exported:
                     exported = True
             key.append(operator)
             for storage, view in outputs:
                 stores.append(storage.id)
-                key.append(id(view))
+                key.append(view.token)
                 storage.touched = storage.written = epoch
                 storage.version += 1
                 if storage.exported:
                     exported = True
             name = tuple(key)
-            found = self._templates.get(name)
-            if found is None:
-                found = Template(operation, signature, shape, _uses(inputs, outputs, operator))
-                self._verify(_tuple(Recorded, (found, tuple(stores), tuple(scalars), None)))
-                self._templates[name] = found
-            self._add(_tuple(Recorded, (found, tuple(stores), tuple(scalars), where())))
+            found = (self.templates.known.get(name)
+                     or self.templates.make(name, operation, signature, shape, inputs, outputs, operator))
+            self._add((found, tuple(stores), tuple(values), where(2)))
             if exported:
-                self._expose((*inputs, *outputs))
+                self._expose([x[0] for x in (*inputs, *outputs) if not isinstance(x, Scalar)])
             return found
 
-    def again(self, made: Template, inputs: tuple[Storage, ...], scalars: tuple[Scalar, ...], output: Storage
-              ) -> None:
-        """Add an operation that `record` returned the template of: on the same views, of these stores."""
+    def again(self, made: Template, frame: Frame, one: Storage, other: Storage | None,
+              values: tuple[Any, ...], depth: int) -> Storage:
+        """Add an operation that `record` returned the template of: on the same views, of one store or two,
+        with these numbers; returns the new store of this frame that it writes.
+
+        `depth` counts the calls of Python functions from the program's own line to this one.
+        """
+        with self._lock:
+            if self._modes is not None:
+                self._report_other_modes()
+            out = self.stores.new(frame)
+            out.touched = out.written = one.touched = self.epoch
+            out.version = 1
+            if other is None:
+                self._add((made, (one.id, out.id), values, where(depth + 1)))
+                if one.exported:
+                    self._expose((one,))
+            else:
+                other.touched = out.touched
+                self._add((made, (one.id, other.id, out.id), values, where(depth + 1)))
+                if one.exported or other.exported:
+                    self._expose((one, other))
+            return out
+
+    def again_into(self, made: Template, inputs: tuple[Storage, ...], output: Storage,
+                   values: tuple[Any, ...], depth: int) -> None:
+        """The same for an operation that writes a store which is there."""
         with self._lock:
             if self._modes is not None:
                 self._report_other_modes()
@@ -201,9 +210,9 @@ class Engine:
             stores.append(output.id)
             output.touched = output.written = epoch
             output.version += 1
-            self._add(_tuple(Recorded, (made, tuple(stores), scalars, where())))
+            self._add((made, tuple(stores), values, where(depth + 1)))
             if exported:
-                self._expose([(storage, made.uses[0].map) for storage in (*inputs, output)])
+                self._expose((*inputs, output))
 
     def submit(self, task: IndexTask, storages: Iterable[Storage]) -> None:
         """Add an index task to the stream; `storages` are the handles of the stores that it names.
@@ -224,29 +233,12 @@ class Engine:
         with self._lock:
             if self._modes is not None:
                 self._report_other_modes()
-            made = template(task)
-            key = (*made.key, "submitted")
-            made = self._templates.get(key) or made
-            own = recorded(task, made)
-            self._verify(own)
-            self._templates[key] = made
-            operands = [(handles[access.store.id], use.map)
-                        for access, use in zip(task.accesses, made.uses, strict=True)]
+            made, stores, values, place = self.templates.of_task(task)
+            operands = [(handles[store], use.map) for store, use in zip(stores, made.uses, strict=True)]
             self._mark(made, operands)
-            self._add(own if own.where is not None else own._replace(where=where()))
+            self._add((made, stores, values, where(2) if place is None else place))
             if any(storage.exported for storage, _ in operands):
-                self._expose(operands)
-
-    def _verify(self, task: Recorded) -> None:
-        """Raise TypeError unless the operation writes a well-formed body for these element types.
-
-        Asked once, of operations that are written in others: a single op has the types that NumPy gives it.
-        """
-        made = task.template
-        name = made.operation, made.signature
-        if name not in self._verified and operations.find(made.operation).body is not None:
-            verify(made.under(ONE).task(task))
-            self._verified.add(name)
+                self._expose([storage for storage, _ in operands])
 
     def call(self, operation: str, function: Callable[..., None], inputs: tuple[Operand, ...],
              outputs: tuple[Operand, ...]) -> None:
@@ -255,31 +247,31 @@ class Engine:
             if self._modes is not None:
                 self._report_other_modes()
             operands = (*inputs, *outputs)
-            key = (operation, len(inputs), *[id(view) for _, view in operands])
-            found = self._templates.get(key)
+            key = (operation, len(inputs), *[view.token for _, view in operands])
+            found = self.templates.known.get(key)
             if found is None:
                 # each view is over its own space; the largest stands for the task
                 shape = max((v.shape for _, v in operands), key=len, default=())
-                found = self._templates[key] = Template(operation, (), shape, _uses(inputs, outputs))
+                called = Scalar(-1, "function", function)
+                found = self.templates.make(key, operation, (), shape, (*inputs, called), outputs)
             self._mark(found, operands)
-            self._add(Recorded(found, tuple([storage.id for storage, _ in operands]),
-                               (Scalar(-1, "function", function),), where()))
+            self._add((found, tuple([storage.id for storage, _ in operands]), (function,), where(2)))
             if any(storage.exported for storage, _ in operands):
-                self._expose(operands)
+                self._expose([storage for storage, _ in operands])
 
     def _mark(self, made: Template, operands: Sequence[Operand]) -> None:
         """Note that a task which is recorded now uses these stores, and writes some (as `record` does)."""
         for (storage, _), use in zip(operands, made.uses, strict=True):
             storage.touched = self.epoch
-            if use.privilege is not READ:
+            if use.privilege is not Privilege.READ:
                 storage.written = self.epoch
                 storage.version += 1
 
-    def _expose(self, operands: Sequence[Operand | Scalar]) -> None:
+    def _expose(self, storages: Sequence[Storage]) -> None:
         """Make exported memory current, because code outside may read or write it next."""
-        if any(x[0].shared for x in operands if not isinstance(x, Scalar)):
+        if any(storage.shared for storage in storages):
             self.settle("another library holds a store")
-        shown = [x[0] for x in operands if not isinstance(x, Scalar) and x[0].shown()]
+        shown = [storage for storage in storages if storage.shown()]
         if shown:
             self.fence()
             if not self.runtime.host_sees:
@@ -287,45 +279,44 @@ class Engine:
                     self.fetch(storage)
                     self.own(storage)
 
-    def overlap(self, a: Operand, b: Operand) -> str:
-        """Do two operands share elements: "same" view, "apart", or "overlap"?"""
-        (one, view), (other, theirs) = a, b
-        if one.id != other.id:
-            return "apart"
-        name = id(view), id(theirs)
-        found = self._overlaps.get(name)
-        if found is None:
-            found = self._overlaps[name] = overlap_of(view, theirs), view, theirs
-        return found[0]
-
     def _add(self, task: Recorded) -> None:
         """Add a task to the window, and forward what the window has no room for."""
         trace.counters["recorded"] += 1
-        if config.check and not opaque(task.template):
-            check(task.template.task(task))
-        window = self.window
+        if self._checks and not opaque(task[0]):
+            check(task[0].task(task))
         if self._torn:
             self._mend()
+        window = self.window
         try:
             held = self.zeros.held
             if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
                     and self.zeros.hold(task)):
                 return
             window.add(task)
-            if config.window != "auto":
-                if window.held >= int(config.window):
+            if self._size is not None:
+                if window.held >= self._size:
                     self.flush("the window is full")
             elif window.held >= window.size:
-                while window.full():
-                    self.forwarder.forward()
-                if window.held >= window.size:
-                    if window.size < LARGEST_SIZE and not window.heavy:
-                        window.size *= 2
-                    else:
-                        self.flush("the window is full")
+                self._forward()
         except BaseException:  # an interrupt at any moment, or no stack or memory left
             self._torn = True
             raise
+
+    def _forward(self) -> None:
+        """Forward the oldest groups, or let the window grow."""
+        window = self.window
+        while window.full():
+            self.forwarder.forward()
+        if window.held >= window.size:
+            if window.size < LARGEST_SIZE and not window.heavy:
+                window.size *= 2
+            else:
+                self.flush("the window is full")
+
+    def _adapt(self) -> None:
+        """Note the settings that every recorded task is subject to: to ask for one takes time."""
+        self._checks = config.check
+        self._size = None if config.window == "auto" else int(config.window)
 
     def _mend(self) -> None:
         """Restore consistency after an exception: window, stores and zeros are counted anew.
@@ -397,20 +388,13 @@ class Engine:
         self.window.forget()
 
 
-def _uses(inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
-          ) -> tuple[Use, ...]:
-    """What a task does to each of its stores; `operator` names a reduction."""
-    reads = [Use.of(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
-    privilege = WRITE if operator is None else REDUCE
-    return (*reads, *[Use.of(view, privilege, operator) for _, view in outputs])
-
-
 def _missing(held: Storage | None) -> str:
     return "not among the handles" if held is None else f"larger than the store of shape {held.store.shape}"
 
 
 _engine = Engine()
 create = _engine.stores.create
+new = _engine.stores.new
 attach = _engine.stores.attach
 fetch = _engine.fetch
 own = _engine.own
@@ -420,13 +404,16 @@ busy = _engine.busy
 look = _engine.look
 record = _engine.record
 again = _engine.again
+again_into = _engine.again_into
 submit = _engine.submit
 call = _engine.call
-overlap = _engine.overlap
+overlap = _engine.templates.overlap
 flush = _engine.flush
 settle = _engine.settle
 fence = _engine.fence
 watch("runtime", lambda _: _engine.use_runtime())
+watch("check", lambda _: _engine._adapt())
+watch("window", lambda _: _engine._adapt())
 watch("min_chunk", lambda _: _engine.forget_decompositions())
 
 

@@ -241,7 +241,7 @@ class Forwarder:
         found = layout(plan, tasks, self.stores.storages)
         values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
         sources = plan.composition.arguments
-        instances = tuple(self.stores.instance(group.recorded[t].stores[k]) for t, k in sources)
+        instances = tuple(self.stores.instance(group.recorded[t][1][k]) for t, k in sources)
         self.stores.runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances))
 
     def _donate(self, replay: Replay, ids: list[int]) -> None:
@@ -269,9 +269,9 @@ class Forwarder:
             trace.counters["replays"] += 1
         plan.launches += 1
         plan.used = trace.counters["launched"]
-        first = group.recorded[0].where
+        first = group.recorded[0][3]
         if first not in plan.sites and len(plan.sites) < MOST_SITES:
-            plan.sites[first] = group.recorded[-1].where
+            plan.sites[first] = group.recorded[-1][3]
         self._ran[plan, first] = group
         trace.counters["launched"] += 1
         if plan.kernel is not None and plan.kernel.native is None:
@@ -306,7 +306,7 @@ class Forwarder:
             return False
         if not stores.runtime.pipelines:
             return False
-        made = {group.recorded[t].stores[k] for t, k in plan.stored}
+        made = {group.recorded[t][1][k] for t, k in plan.stored}
         if not made.isdisjoint(stores.alive):
             return False
         if any(store not in closed[0].slots or stores.users[store] > closed[0].number for store in made):
@@ -340,7 +340,7 @@ class Forwarder:
         self._begins((one, two))
         scratch: list[Instance] = []
         addressed = stores.runtime.addressed
-        inner = {one.recorded[t].stores[k] for t, k in upper.stored}
+        inner = {one.recorded[t][1][k] for t, k in upper.stored}
 
         def memory(nbytes: int) -> int:
             scratch.append(stores.runtime.scratch(nbytes))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
-from diffuse.ir import ITEMSIZE, IndexTask, Privilege, Store
+from diffuse.ir import ITEMSIZE, Frame, IndexTask, Privilege
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
@@ -19,7 +19,7 @@ from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
 from diffuse.stream.plan import Plan
 
 
-def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
+def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
     """The layout of a plan's launch for these tasks: the same object for equal views and extents."""
     composition = plan.composition
     key: list[object] = [tasks[0].domain, *[(tasks[t].shape, tasks[t].splits) for t in composition.spaces]]
@@ -34,7 +34,7 @@ def layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]
     return found
 
 
-def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Store]) -> Layout:
+def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame]) -> Layout:
     composition = plan.composition
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1

@@ -61,7 +61,7 @@ class Replay:
         for word, store in self._addresses:
             values[word] += addresses[store]
         for word, task, k, two in self._numbers:
-            value = recorded[task][2][k][2]
+            value = recorded[task][2][k]
             if two:
                 values[word], values[word + 1] = value.real, value.imag
             else:

@@ -14,7 +14,7 @@ from sys import is_finalizing
 from threading import RLock
 from typing import Any
 
-from diffuse.ir import ITEMSIZE, IndexTask, Point, Privilege, Store, covers
+from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Store, covers
 from diffuse.ir.view import View
 from diffuse.runtime import make
 from diffuse.runtime.base import Exchange, Instance, Runtime
@@ -22,32 +22,38 @@ from diffuse.settings import config
 
 
 class Storage:
-    """The application's handle of one store, which is live as long as the handle is referenced."""
+    """The application's handle of one store, which is live as long as the handle is referenced.
 
-    __slots__ = ("id", "store", "touched", "written", "version", "exported", "_shown", "_stores",
+    Made by `Stores.new` alone: every result of an operation has one, and a constructor takes time.
+    """
+
+    __slots__ = ("id", "frame", "touched", "written", "version", "exported", "_shown", "_stores",
                  "__weakref__")
 
-    def __init__(self, stores: Stores, store: Store) -> None:
-        self.id = store[0]
-        self.store = store
-        self.touched = -1
-        """The epoch of the last task on it; older than the engine's: nothing pending or running.  Never older
-        while it is `shared`: nobody tells when another library writes."""
-        self.written = -1
-        """The epoch of the last task that writes it, likewise."""
-        self.version = 0
-        """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
-        store that is not `exported`, equal elements."""
-        self.exported = False
-        """Somebody outside sees the memory, or holds the store (`shared`): tasks on it are run before the
-        recording call returns."""
-        self._shown: tuple[Callable[[], object], ...] = ()
-        self._stores = stores
-        stores.alive.add(store[0])
+    id: int
+    frame: Frame
+    touched: int
+    """The epoch of the last task on it; older than the engine's: nothing pending or running.  Never older
+    while it is `shared`: nobody tells when another library writes."""
+    written: int
+    """The epoch of the last task that writes it, likewise."""
+    version: int
+    """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
+    store that is not `exported`, equal elements."""
+    exported: bool
+    """Somebody outside sees the memory, or holds the store (`shared`): tasks on it are run before the
+    recording call returns."""
+    _shown: tuple[Callable[[], object], ...]
+    """Who sees it: set once it was `exported`."""
+    _stores: Stores
+
+    @property
+    def store(self) -> Store:
+        return Store(self.id, *self.frame)
 
     @property
     def nbytes(self) -> int:
-        return nbytes(self.store)
+        return nbytes(self.frame)
 
     @property
     def shared(self) -> bool:
@@ -67,14 +73,17 @@ class Storage:
 
     def show_while(self, held: Callable[[], object]) -> None:
         """Mark the memory as exported until `held` first returns false."""
+        self._shown = (*self._holders(), held)
         self.exported = True
-        self._shown = (*self._shown, held)
 
     def shown(self) -> bool:
         """Is the host memory still exported?"""
-        self._shown = tuple([held for held in self._shown if held()])
+        self._shown = tuple([held for held in self._holders() if held()])
         self.exported = bool(self._shown) or self.shared
         return bool(self._shown)
+
+    def _holders(self) -> tuple[Callable[[], object], ...]:
+        return getattr(self, "_shown", ())
 
     def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
         if not ending():  # modules are taken apart then, and the memory goes with the process
@@ -86,13 +95,12 @@ class Storage:
 
 
 Operand = tuple[Storage, View]
-_tuple = tuple.__new__
 
 _making = RLock()
 """Held while the runtime is made: two threads with a runtime each would not wait for each other."""
 
 
-def nbytes(store: Store) -> int:
+def nbytes(store: Store | Frame) -> int:
     """Bytes of memory that a store takes."""
     return prod(store.shape) * ITEMSIZE[store.dtype]
 
@@ -108,7 +116,7 @@ class Stores:
         self.taken = 0
         """The number of the last group that was forwarded: stores with later users are pending."""
         self.instances: dict[int, Instance] = {}
-        self.storages: dict[int, Store] = {}
+        self.storages: dict[int, Frame] = {}
         """The frame that each store was made with."""
         self.lost: dict[int, Exception] = {}
         """Stores whose contents could not be computed."""
@@ -132,7 +140,7 @@ class Stores:
         changed = self._runtime is not None and self._runtime.name != config.runtime
         if self._runtime is not None and changed:
             old, new = self._runtime, make(config.runtime)
-            moved = {store: new.attach(old.host(instance, True), self.storages[store])
+            moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
                      for store, instance in self.instances.items()}
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
@@ -142,14 +150,26 @@ class Stores:
 
     def create(self, shape: Point, dtype: str) -> Storage:
         """Create a store without contents; it is allocated when a launch first writes it."""
+        return self.new(Frame(shape, dtype))
+
+    def new(self, frame: Frame) -> Storage:
+        """Create a store of this frame."""
         self._next = id = self._next + 1
-        store = self.storages[id] = _tuple(Store, (id, shape, dtype))
-        return Storage(self, store)
+        self.storages[id] = frame
+        made = Storage()
+        made.id = id
+        made.frame = frame
+        made.touched = made.written = -1
+        made.version = 0
+        made.exported = False
+        made._stores = self
+        self.alive.add(id)
+        return made
 
     def attach(self, array: Any) -> Storage:
         """A store over the memory of a C-contiguous NumPy array, which it keeps alive."""
         storage = self.create(array.shape, array.dtype.name)
-        self.instances[storage.store.id] = self.runtime.attach(array, storage.store)
+        self.instances[storage.id] = self.runtime.attach(array, storage.store)
         return storage
 
     def adopt(self, exchange: Exchange, theirs: Any, shape: Point, dtype: str) -> Storage:
@@ -163,7 +183,7 @@ class Stores:
         found = self.instances.get(store) or self.given.get(store)
         if found is None:
             frame = self.storages[store]
-            found = self.instances[store] = self.runtime.create(nbytes(frame), frame)
+            found = self.instances[store] = self.runtime.create(nbytes(frame), Store(store, *frame))
         return found
 
     def address(self, store: int) -> int:

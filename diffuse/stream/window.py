@@ -105,7 +105,7 @@ class Group:
 
     @property
     def opaque(self) -> bool:
-        return opaque(self.recorded[0].template)
+        return opaque(self.recorded[0][0])
 
 
 class Window:
@@ -220,7 +220,7 @@ class Window:
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
         """Make the edge for a task that was not recorded here before: from its canonical row if that is
         known, else by dependence analysis."""
-        template = self._decomposed(recorded.template, group.trail.beside)
+        template = self._decomposed(recorded[0], group.trail.beside)
         tasks, task = group.tasks, template.task(recorded)
         if config.check and not opaque(template):
             check(task)
@@ -264,7 +264,7 @@ class Window:
                 or template.domain == ONE.domain or len(group.recorded) > BORDER):
             return None
         everything = [*group.recorded, recorded]
-        templates = [self._decomposed(each.template, beside) for each in everything]
+        templates = [self._decomposed(each[0], beside) for each in everything]
         tasks = [each.task(one) for each, one in zip(templates, everything, strict=True)]
         if any(each.domain != template.domain for each in tasks) or prefix(tasks, opaque)[1] is not None:
             return None
@@ -301,7 +301,7 @@ class Window:
             del group.recorded[group.trail.node.depth:]
             group.slots = {}
             for recorded in group.recorded:
-                for store in recorded.stores:
+                for store in recorded[1]:
                     group.slots.setdefault(store, len(group.slots))
             self.close("an exception")
         self._begun()

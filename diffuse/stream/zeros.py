@@ -10,7 +10,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from diffuse.ir import ITEMSIZE
+from diffuse.ir import ITEMSIZE, Store
 from diffuse.ir.template import Recorded
 from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Window
@@ -31,16 +31,16 @@ class Zeros:
 
     def hold(self, recorded: Recorded) -> bool:
         """Defer the task if it is such a fill; else add the fills of the stores that it uses before it."""
-        held, template = self.held, recorded.template
-        for store in recorded.stores:
+        held, (template, stores, values, _) = self.held, recorded
+        for store in stores:
             fill = held.get(store)
             if fill is not None:
                 if not (_few(template.shape, fill) and self._cleared(store)):
                     self._window.add(fill)
                 del held[store]
-        if not template.fills or not _zero(recorded.scalars[0].value) or not self._stores.runtime.host_sees:
+        if not template.fills or not _zero(values[0]) or not self._stores.runtime.host_sees:
             return False
-        store, = recorded.stores
+        store, = stores
         if not self._stores.fresh(store):
             return False
         if len(held) >= MOST:
@@ -66,7 +66,7 @@ class Zeros:
         """Give the store zeroed memory; False where there is none."""
         stores = self._stores
         frame = stores.storages[store]
-        instance = stores.runtime.zeroed(nbytes(frame), frame)
+        instance = stores.runtime.zeroed(nbytes(frame), Store(store, *frame))
         if instance is None:
             return False
         stores.instances[store] = instance
@@ -75,8 +75,9 @@ class Zeros:
 
 def _few(shape: Any, fill: Recorded) -> bool:
     """Is a task's space a small part of a large store?"""
-    size = prod(fill.template.shape)
-    return size * ITEMSIZE[fill.template.uses[0].dtype] >= LARGE and prod(shape) * SPARSE < size
+    template = fill[0]
+    size = prod(template.shape)
+    return size * ITEMSIZE[template.uses[0].dtype] >= LARGE and prod(shape) * SPARSE < size
 
 
 def _zero(value: Any) -> bool:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Scalar, Split, relation, volume
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Split, relation, volume
 from diffuse.ir.loops import flat, letters
 from diffuse.kernels.body import operations, passes
 from diffuse.kernels.body.check import check
@@ -108,15 +108,14 @@ def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = N
         for k, scalar in enumerate(task.scalars):
             source = t, k
             kind = None if before is None else before.get(source, source)
-            first = firsts.setdefault((kind, scalar.dtype, bits(scalar)), source)
+            first = firsts.setdefault((kind, scalar.dtype, bits(scalar.value, scalar.dtype)), source)
             if first is not source:
                 found[source] = first
     return found
 
 
-def bits(scalar: Scalar) -> object:
+def bits(value: Any, dtype: str) -> object:
     """A hashable value that scalars of one element type share if and only if their bits are equal."""
-    _, dtype, value = scalar
     if dtype[0] == "f":  # of whose zeros and NaNs there are several
         return struct.pack("d", value)
     return struct.pack("dd", value.real, value.imag) if dtype[0] == "c" else value

@@ -91,7 +91,7 @@ watch("small", set_small)
 def recorded(shape_form: Form) -> Any:
     """Return a new array over a new store, which the next task has to write."""
     x = Array.__new__(array_class)
-    x.storage = library.create(shape_form.frame, shape_form.name)
+    x.storage = library.new(shape_form.frame)
     x._form = shape_form
     x.part = shape_form.root
     x.meta = shape_form.mirror
@@ -246,15 +246,16 @@ def spreads(left: Any, right: Any) -> bool:
 
 
 def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """NumPy's function on two operands; None unless both are small and at hand."""
-    left = number_or_near(a)
-    if left is None:
-        return None
-    right = number_or_near(b)
-    if right is None or spreads(left, right):
-        return None
-    found = function(left, right)
-    return hosted(found) if type(found) is NDARRAY else found
+    """NumPy's function on two operands, if both are small and at hand; else the same operation recorded, if
+    it was recorded on these views before; else None."""
+    if type(a) is not array_class or a.meta.size < SMALL:
+        left = number_or_near(a)
+        if left is not None:
+            right = number_or_near(b)
+            if right is not None and not spreads(left, right):
+                found = function(left, right)
+                return hosted(found) if type(found) is NDARRAY else found
+    return slow.known(function, a, b)
 
 
 def product(a: Any, b: Any) -> Any:
@@ -274,12 +275,13 @@ def product(a: Any, b: Any) -> Any:
 
 
 def unary(function: Callable[[Any], Any], a: Any) -> Any:
-    """NumPy's function on one operand; None unless it is small and at hand."""
-    memory = number_or_near(a)
-    if memory is None:
-        return None
-    found = function(memory)
-    return hosted(found) if type(found) is NDARRAY else found
+    """NumPy's function on one operand, likewise."""
+    if type(a) is not array_class or a.meta.size < SMALL:
+        memory = number_or_near(a)
+        if memory is not None:
+            found = function(memory)
+            return hosted(found) if type(found) is NDARRAY else found
+    return slow.known_unary(function, a)
 
 
 def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
@@ -298,6 +300,8 @@ class Slow:
     """What operators and attributes do with arrays that are not small and at hand, filled in by the modules
     that know."""
 
+    known: Callable[[Any, Any, Any], Any]
+    known_unary: Callable[[Any, Any], Any]
     forward: Callable[[str, Any, Any], Any]
     reflected: Callable[[str, Any, Any], Any]
     equality: Callable[[str, Any, Any], Any]
@@ -489,8 +493,8 @@ def _raise(x: Any, y: Any, out: Any) -> None:
 
 
 SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
-"""Large slices of views: form, view and mirror of the slice, and the view and the mirror that were sliced.
-By the identity of the view, and the bounds."""
+"""Large slices of views: form, view and mirror of the slice, and the mirror that was sliced.  By the token of
+the view, and the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
@@ -518,7 +522,7 @@ def part_of(x: Array, index: Any, key: tuple[Any, ...]) -> Any:
     """A slice of an array; looked up if the same view was sliced before."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
-    if known is not None and (hosted_there or known[4] is x.meta):
+    if known is not None and (hosted_there or known[3] is x.meta):
         meta = x.meta[index] if hosted_there else known[2]
         part = viewing(x, meta)
         part._form = known[0]
@@ -526,7 +530,7 @@ def part_of(x: Array, index: Any, key: tuple[Any, ...]) -> Any:
         return part
     part = viewing(x, x.meta[index])
     if part.meta.size >= SMALL and slow.locate(part):
-        SLICES[key] = part.form, part.part, part.meta, x.part, x.meta
+        SLICES[key] = part.form, part.part, part.meta, x.meta
     return part
 
 
@@ -569,7 +573,7 @@ class Described(Operators):
 
     def __getitem__(self, index: Any) -> Any:
         if self.part is not None:
-            key = sliced(id(self.part), index)
+            key = sliced(self.part.token, index)
             if key is not None:
                 return part_of(self, index, key)
         if self.meta is self.memory:

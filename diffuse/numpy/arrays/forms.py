@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Bounded, Point, view
+from diffuse.library import Bounded, Frame, Point, view
 from diffuse.library import Span as Span
 from diffuse.library import address as address
 
@@ -58,7 +58,7 @@ class Form:
     """Shape, strides and element type; of packed forms also the mirror and the view of a whole store."""
 
     __slots__ = ("shape", "strides", "dtype", "name", "itemsize", "size", "ndim", "packed", "ordered",
-                 "folded", "_mirror", "_root", "_frame")
+                 "folded", "frame", "_mirror", "_root")
 
     def __init__(self, shape: Point, strides: Point, dtype: numpy.dtype[Any]) -> None:
         self.shape, self.strides, self.dtype = shape, strides, dtype
@@ -71,12 +71,8 @@ class Form:
         self.folded = not self.packed and _folded(shape, strides, self.itemsize)
         self._mirror: Mirror | None = None
         self._root: view.View | None = None
-        self._frame = shape if self.ordered else tuple(shape[d] for d in order)
-
-    @property
-    def frame(self) -> Point:
-        """Shape of a row-major store with these elements in this order (packed forms only)."""
-        return self._frame
+        self.frame = Frame(shape if self.ordered else tuple(shape[d] for d in order), self.name)
+        """A row-major store with these elements in this order (packed forms only)."""
 
     @property
     def mirror(self) -> Mirror:
@@ -94,7 +90,7 @@ class Form:
         """The view of a store that was created with this form's frame."""
         if self._root is None:
             self._root = view.of(
-                self._frame, self.name, self.name, self.itemsize, 0, self.strides, self.shape
+                self.frame.shape, self.name, self.name, self.itemsize, 0, self.strides, self.shape
             )
         return self._root
 

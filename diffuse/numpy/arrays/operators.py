@@ -76,14 +76,14 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
 def forward(name: str, self: Any, other: Any) -> Any:
     """`self op other`, for the ufunc of this name."""
     if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
-        return elementwise.far_binary(UFUNCS[name], self, other)
+        return elementwise.first_binary(UFUNCS[name], self, other)
     return answered(name, self, other)
 
 
 def reflected(name: str, self: Any, other: Any) -> Any:
     """`other op self`."""
     if type(other) in PLAIN or not answers(other):
-        return elementwise.far_binary(UFUNCS[name], other, self)
+        return elementwise.first_binary(UFUNCS[name], other, self)
     return answered(name, self, other, turned=True)
 
 
@@ -123,12 +123,12 @@ def power(self: Any, other: Any) -> Any:
         return answered("power", self, other)
     simpler = simpler_power(self, other)
     function = UFUNCS["power"]
-    return elementwise.far_binary(function, self, other) if simpler is None else unary(simpler, self)
+    return elementwise.binary(function, self, other) if simpler is None else unary(simpler, self)
 
 
 def alone(name: str, self: Any) -> Any:
     """`-self` and the like."""
-    return unary(UFUNCS[name], self)
+    return elementwise.first_unary(UFUNCS[name], self)
 
 
 core.slow.forward, core.slow.reflected, core.slow.equality = forward, reflected, equality

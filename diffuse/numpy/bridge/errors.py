@@ -22,7 +22,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import floaterrors, provenance
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, known
 
 EAGER = frozenset(("raise", "call", "print", "log"))
 SERVANTS = "Dummy-"
@@ -70,7 +70,7 @@ def _follow() -> None:
         _eager.add(threading.get_ident())
     elif _eager:
         _eager.discard(threading.get_ident())
-    elementwise.eager_errors = bool(_eager)
+    elementwise.eager_errors = known.eager = bool(_eager)
 
 
 def _serving() -> bool:

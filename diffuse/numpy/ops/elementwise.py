@@ -17,6 +17,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
+from diffuse.numpy.ops.known import KNOWN, Known
 from diffuse.settings import watch
 
 eager_errors = False
@@ -185,48 +186,7 @@ def spread(x: Array, position: int, name: str, shape: Point) -> Any:
 def binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
     found = core.binary(function.numpy, a, b)
-    return far_binary(function, a, b) if found is None else found
-
-
-class Known:
-    """A call that was recorded before: on these views, with this template."""
-
-    __slots__ = ("views", "template", "form", "cast")
-
-    def __init__(self, views: tuple[Any, ...], template: Any, form: Form, cast: tuple[int, str] | None
-                 ) -> None:
-        self.views = views
-        """Held, so that their identities, by which the call is found, are nobody else's."""
-        self.template = template
-        self.form = form
-        self.cast = cast
-        """Position and element type of the operand that is a Python float."""
-
-
-KNOWN: dict[tuple[Any, ...], Known] = Bounded(1 << 15)
-"""By the identities of the function and of the operands' views, or by the type of a number."""
-
-
-def far_binary(function: Any, a: Any, b: Any) -> Any:
-    """A two-input operation whose operands are not small and at hand."""
-    one: Any = type(a)
-    other: Any = type(b)
-    if one in ARRAYS:
-        one = id(a.part)
-    if other in ARRAYS:
-        other = id(b.part)
-    known = KNOWN.get((id(function), one, other))
-    if known is None or eager_errors:
-        return first_binary(function, a, b)
-    out = recorded(known.form)
-    cast = known.cast
-    if cast is None:
-        library.again(known.template, (a.storage, b.storage), (), out.storage)
-    elif cast[0]:
-        library.again(known.template, (a.storage,), (_tuple(Scalar, (*cast, b)),), out.storage)
-    else:
-        library.again(known.template, (b.storage,), (_tuple(Scalar, (*cast, a)),), out.storage)
-    return out if known.form.shape else core.scalar_class.of(out)
+    return first_binary(function, a, b) if found is None else found
 
 
 def first_binary(function: Any, a: Any, b: Any) -> Any:
@@ -250,11 +210,11 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     out = recorded(form)
     template = record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
     if type(first) is not Scalar and type(second) is not Scalar:
-        KNOWN[id(function), id(a.part), id(b.part)] = Known((a.part, b.part), template, form, None)
-    elif kb is float and to_b is float and type(first) is not Scalar:
-        KNOWN[id(function), id(a.part), kb] = Known((a.part,), template, form, (1, rule.signature[1]))
-    elif ka is float and to_a is float and type(second) is not Scalar:
-        KNOWN[id(function), ka, id(b.part)] = Known((b.part,), template, form, (0, rule.signature[0]))
+        KNOWN[function.numpy, a.part.token, b.part.token] = Known(template, form)
+    elif to_b is not None and type(first) is not Scalar:
+        KNOWN[function.numpy, a.part.token, kb] = Known(template, form, to_b)
+    elif to_a is not None and type(second) is not Scalar:
+        KNOWN[function.numpy, ka, b.part.token] = Known(template, form, to_a)
     return out if shape else core.scalar_class.of(out)
 
 
@@ -270,14 +230,7 @@ def a_operand(x: Any, position: int, rule: Rule) -> Any:
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation on an array."""
     found = core.unary(function.numpy, a)
-    if found is not None:
-        return found
-    known = KNOWN.get((id(function), id(a.part))) if type(a) in ARRAYS else None
-    if known is None or eager_errors:
-        return first_unary(function, a)
-    out = recorded(known.form)
-    library.again(known.template, (a.storage,), (), out.storage)
-    return out if known.form.shape else core.scalar_class.of(out)
+    return first_unary(function, a) if found is None else found
 
 
 def first_unary(function: Any, a: Any) -> Any:
@@ -296,7 +249,7 @@ def first_unary(function: Any, a: Any) -> Any:
         return function.at_once((a,), (), (), {})
     out = recorded(form)
     template = record(function.operation, rule.signature, form.shape, (source,), ((out.storage, out.part),))
-    KNOWN[id(function), id(a.part)] = Known((a.part,), template, form, None)
+    KNOWN[function.numpy, a.part.token] = Known(template, form)
     return out if form.shape else core.scalar_class.of(out)
 
 

@@ -304,7 +304,7 @@ def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepd
                   tuple([left.index(d) for d in order if d in left]), wanted)
     kept = tuple([d for d in range(len(shape)) if d not in axes])
     strides = tuple([form.strides[d] for d in kept]) if keepdims else form.strides
-    part = view.of(form.frame, form.name, form.name, form.itemsize, 0, strides,
+    part = view.of(form.frame.shape, form.name, form.name, form.itemsize, 0, strides,
                    tuple([shape[d] for d in kept]))
     return form, part.kept(shape, kept)
 

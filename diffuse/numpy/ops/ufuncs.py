@@ -77,9 +77,12 @@ class ufunc:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             if len(args) == 2 and self.nin == 2 and self.nout == 1:
-                return elementwise.binary(self, args[0], args[1])
+                a, b = args
+                found = core.binary(self.numpy, a, b)
+                return elementwise.first_binary(self, a, b) if found is None else found
             if len(args) == 1 and self.nin == 1 and self.nout == 1:
-                return elementwise.unary(self, args[0])
+                found = core.unary(self.numpy, args[0])
+                return elementwise.first_unary(self, args[0]) if found is None else found
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             if self.__name__ in EXTREMA:
                 floaterrors.warn(EXTREMA_OF_TWO, DeprecationWarning, provenance.where(1))

@@ -1,0 +1,76 @@
+"""Templates of the operations that a program records, found by what they depend on, and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
+from diffuse.ir.bounded import Bounded
+from diffuse.ir.template import Recorded, Template, Use, recorded, template
+from diffuse.ir.template import overlap as overlap_of
+from diffuse.kernels.body import operations
+from diffuse.kernels.body.compose import verify
+from diffuse.stream.stores import Operand
+
+READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
+
+
+class Templates:
+    """The templates of one engine."""
+
+    def __init__(self) -> None:
+        self.known: dict[tuple[Any, ...], Template] = Bounded()
+        """By all that they depend on; views by their tokens."""
+        self._verified: set[tuple[str, tuple[str, ...]]] = set()
+        """Operations and element types whose bodies were found to be well formed."""
+        self._overlaps: dict[tuple[int, int], str] = Bounded()
+        """How two views of one store meet, by their tokens."""
+
+    def make(self, key: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
+             inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None
+             ) -> Template:
+        """Make the template of an operation on views and scalars, and keep it under `key`.  `operator` names
+        a reduction."""
+        reads = [Use.of(operand[1], READ) for operand in inputs if not isinstance(operand, Scalar)]
+        privilege = WRITE if operator is None else REDUCE
+        uses = (*reads, *[Use.of(view, privilege, operator) for _, view in outputs])
+        scalars = [operand for operand in inputs if isinstance(operand, Scalar)]
+        found = Template(operation, signature, shape, uses, tuple([(s.position, s.dtype) for s in scalars]))
+        if signature:  # a host function has none, and no body
+            stores = tuple([operand[0].id for operand in (*inputs, *outputs)
+                            if not isinstance(operand, Scalar)])
+            self._verify((found, stores, tuple([s.value for s in scalars]), None))
+        self.known[key] = found
+        return found
+
+    def of_task(self, task: IndexTask) -> Recorded:
+        """An index task in terms of a template."""
+        made = template(task)
+        key = (*made.key, "submitted")
+        own = recorded(task, self.known.get(key) or made)
+        self._verify(own)
+        self.known[key] = own[0]
+        return own
+
+    def _verify(self, task: Recorded) -> None:
+        """Raise TypeError unless the operation writes a well-formed body for these element types.
+
+        Asked once, of operations that are written in others: a single op has the types that NumPy gives it.
+        """
+        made = task[0]
+        name = made.operation, made.signature
+        if name not in self._verified and operations.find(made.operation).body is not None:
+            verify(made.under(ONE).task(task))
+            self._verified.add(name)
+
+    def overlap(self, a: Operand, b: Operand) -> str:
+        """Do two operands share elements: "same" view, "apart", or "overlap"?"""
+        (one, view), (other, theirs) = a, b
+        if one.id != other.id:
+            return "apart"
+        name = view.token, theirs.token
+        found = self._overlaps.get(name)
+        if found is None:
+            found = self._overlaps[name] = overlap_of(view, theirs)
+        return found
