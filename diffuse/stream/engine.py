@@ -83,7 +83,7 @@ class Engine:
                 self.fence()
             else:
                 self.flush()  # to wait comes with fetching
-        store = storage.store.id
+        store = storage.id
         if store in self.stores.lost:
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
         memory = self.runtime.host(self.stores.instance(store), False)
@@ -94,28 +94,10 @@ class Engine:
             self._report()
         return memory
 
-    def own(self, storage: Storage) -> None:
-        """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
-        that counts from now on, until a task writes the store."""
-        if not self.runtime.host_sees and not storage.shared:
-            self.runtime.host(self.stores.instance(storage.id), True)
-
-    def write_back(self, storage: Storage) -> None:
-        """Publish what the host wrote into fetched memory to the other holders of the store."""
-        if storage.shared:
-            self.exchange.write_back(self.stores.instance(storage.id))
-
-    def aliased(self, one: Storage, other: Storage) -> bool:
-        """May two stores that other libraries hold have elements in common?"""
-        return self.exchange.overlap(self.stores.instance(one.id), self.stores.instance(other.id))
-
     @property
     def exchange(self) -> Exchange:
         """How the runtime shares stores with other libraries."""
-        found = self.runtime.exchange
-        if found is None:
-            raise RuntimeError(f"the runtime {self.runtime.name!r} shares no stores with other libraries")
-        return found
+        return self.stores.exchange
 
     def settle(self, reason: str) -> None:
         """Forward what was recorded, so that other libraries that hold the same stores see it in order."""
@@ -277,7 +259,7 @@ class Engine:
             if not self.runtime.host_sees:
                 for storage in shown:
                     self.fetch(storage)
-                    self.own(storage)
+                    self.stores.own(storage)
 
     def _add(self, task: Recorded) -> None:
         """Add a task to the window, and forward what the window has no room for."""
@@ -397,9 +379,9 @@ create = _engine.stores.create
 new = _engine.stores.new
 attach = _engine.stores.attach
 fetch = _engine.fetch
-own = _engine.own
-write_back = _engine.write_back
-aliased = _engine.aliased
+own = _engine.stores.own
+write_back = _engine.stores.write_back
+aliased = _engine.stores.aliased
 busy = _engine.busy
 look = _engine.look
 record = _engine.record

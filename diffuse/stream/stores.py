@@ -178,6 +178,29 @@ class Stores:
         self.instances[storage.id] = exchange.adopt(theirs, dtype)
         return storage
 
+    @property
+    def exchange(self) -> Exchange:
+        """How the runtime shares stores with other libraries."""
+        found = self.runtime.exchange
+        if found is None:
+            raise RuntimeError(f"the runtime {self.runtime.name!r} shares no stores with other libraries")
+        return found
+
+    def own(self, storage: Storage) -> None:
+        """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
+        that counts from now on, until a task writes the store."""
+        if not self.runtime.host_sees and not storage.shared:
+            self.runtime.host(self.instance(storage.id), True)
+
+    def write_back(self, storage: Storage) -> None:
+        """Publish what the host wrote into fetched memory to the other holders of the store."""
+        if storage.shared:
+            self.exchange.write_back(self.instance(storage.id))
+
+    def aliased(self, one: Storage, other: Storage) -> bool:
+        """May two stores that other libraries hold have elements in common?"""
+        return self.exchange.overlap(self.instance(one.id), self.instance(other.id))
+
     def instance(self, store: int) -> Instance:
         """The memory of a store, allocated now if it has none."""
         found = self.instances.get(store) or self.given.get(store)
