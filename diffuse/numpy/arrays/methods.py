@@ -21,6 +21,7 @@ from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
+PLAIN = frozenset((int, tuple))
 resolved = cache(namespace.resolve)
 
 
@@ -94,7 +95,10 @@ class Methods(Protocols, core.Described):
     def reshape(self, *shape: Any, order: Any = "C", copy: bool | None = None) -> Any:
         if not shape:
             raise TypeError("reshape() takes exactly 1 argument (0 given)")
-        return views.reshape(self, shape[0] if len(shape) == 1 else shape, order, copy)
+        extents = shape[0] if len(shape) == 1 else shape
+        if order == "C" and copy is None and self.meta.flags.c_contiguous and type(extents) in PLAIN:
+            return viewing(self, self.meta.reshape(extents))
+        return views.reshape(self, extents, order, copy)
 
     def transpose(self, *axes: Any) -> Any:
         return viewing(self, self.meta.transpose(*axes))
@@ -110,6 +114,9 @@ class Methods(Protocols, core.Described):
         return viewing(self, self.meta.diagonal(offset, axis1, axis2))
 
     def ravel(self, order: str = "C") -> Any:
+        meta = self.meta
+        if order == "C" and meta.flags.c_contiguous:
+            return viewing(self, meta.reshape(-1))
         return views.ravel(self, order)
 
     def flatten(self, order: str = "C") -> Any:
@@ -220,10 +227,9 @@ class Methods(Protocols, core.Described):
 
 builtin_type = type
 
-GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod trace reshape transpose swapaxes
-squeeze diagonal ravel flatten copy astype conjugate conj clip compress choose dot repeat round take argsort
-argpartition nonzero searchsorted""".split()
-"""Methods that only read, which small arrays take from NumPy."""
+GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod trace flatten copy astype
+conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
+"""Methods that only read, which small arrays take from NumPy; those that give views are as short as that."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))

@@ -148,8 +148,8 @@ def retyped(x: Array, dtype: Any) -> Any:
 
 def component(x: Array, name: str) -> Any:
     """`.real` and `.imag`: views of complex arrays; of real ones the array itself, or zeros."""
-    if x.form.name[0] == "c":
-        return viewing(x, getattr(x.meta, name))
+    if x.meta.dtype.kind == "c":
+        return viewing(x, x.meta.real if name == "real" else x.meta.imag)
     if name == "real":
         return x if type(x) is core.array_class else viewing(x, x.meta)
     zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))

@@ -32,6 +32,11 @@ SPREADING = frozenset(("where", "outer", "meshgrid", "kron", "clip"))
 WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
 """Functions that write into their arguments without saying so by `out`."""
 
+VIEWING = frozenset("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze expand_dims
+    flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit unstack broadcast_to atleast_1d
+    atleast_2d atleast_3d reshape ravel real imag shape ndim size asanyarray""".split())
+"""Functions that look at the description of an array only (ops/manipulation.py), of whatever size."""
+
 OBJECTS = frozenset(("O", "object", "|O"))
 """Names of the element type that keeps arrays as objects."""
 
@@ -149,11 +154,15 @@ COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
 
 def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
     """NumPy's function `real` where it makes a small array, and `ours` else."""
-    counted = name in COUNTED
+    counted, as_it_is = name in COUNTED, name == "asarray"
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        if counted and len(args) == 1 and not kwargs and type(args[0]) is int and args[0] < core.SMALL:
-            return core.hosted(real(args[0]))
+        if len(args) == 1 and not kwargs:
+            kind = type(args[0])
+            if counted and kind is int:
+                return core.hosted(real(args[0])) if args[0] < core.SMALL else ours(args[0])
+            if as_it_is and kind is core.array_class:
+                return args[0]
         arrays: list[Array] = []
         given: Any = lowered(args, arrays) if args else FAR
         options: Any = lowered(tuple(kwargs.values()), arrays) if kwargs else ()
@@ -172,7 +181,7 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
 def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's function `real` on small arrays, and `ours` on all else."""
     name = getattr(real, "__name__", "")
-    if name in WRITING:
+    if name in WRITING or name in VIEWING:
         return ours
     if name in CREATING and getattr(numpy, name, None) is real:
         return created(name, real, ours, CREATING[name])

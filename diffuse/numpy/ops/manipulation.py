@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from types import NoneType
 from typing import Any
 
 import numpy
@@ -69,8 +70,21 @@ def asks(x: Any) -> bool:
     return kind not in core.ARRAYS and kind is not numpy.ndarray and hasattr(kind, "__array_function__")
 
 
+PLAIN = frozenset((int, tuple, NoneType))
+"""Types of arguments that NumPy takes as they are."""
+
+
 def _view_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    plain = getattr(function, "_implementation", function)  # which asks no class for its own version
+
     def run(*args: Any, **kwargs: Any) -> Any:
+        x, *options = args if args else (None,)
+        if type(x) is core.array_class and not kwargs and PLAIN.issuperset(map(type, options)):
+            found = plain(x.meta, *options)
+            if type(found) is list:
+                return [core.viewing(x, part) for part in found]
+            if type(found) is numpy.ndarray:
+                return x if found is x.meta else core.viewing(x, found)
         if not args:  # the array was given by its name, which differs from function to function
             name = next(iter(kwargs), "")
             return viewed(kwargs.pop(name), function, **kwargs) if kwargs else function()
@@ -105,6 +119,8 @@ as_strided = _view_function(stride_tricks.as_strided)
 
 
 def broadcast_to(array: Any, shape: Any, subok: bool = False) -> Any:
+    if type(array) is core.array_class and type(shape) is tuple:
+        return core.viewing(array, numpy.broadcast_to(array.meta, shape))
     if subok and foreign(array):
         return fallback.asked(numpy.broadcast_to, array, shape, subok=True)
     return viewed(array, numpy.broadcast_to, shape)
@@ -133,12 +149,16 @@ atleast_3d = _at_least(numpy.atleast_3d)
 
 
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
+    if type(a) is core.array_class and order == "C" and copy is None:
+        return a.reshape(shape)
     if foreign(a):
         return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
     return asanyarray(a).reshape(shape, order=order, copy=copy)
 
 
 def ravel(a: Any, order: Any = "C") -> Any:
+    if type(a) is core.array_class and order == "C":
+        return a.ravel()
     if foreign(a):
         return fallback.asked(numpy.ravel, a, order)
     return asanyarray(a).ravel(order=order)
@@ -153,17 +173,19 @@ def imag(val: Any) -> Any:
 
 
 def _component(val: Any, function: Callable[..., Any]) -> Any:
+    if type(val) is core.array_class:
+        return getattr(val, function.__name__)
     if foreign(val) or (numpy.isscalar(val) and not is_array(val)):
         return fallback.asked(function, val)
     return getattr(asanyarray(val), function.__name__)
 
 
 def shape(a: Any) -> Any:
-    return a.shape if is_array(a) else fallback.asked(numpy.shape, a)
+    return a.shape if type(a) in core.ARRAYS else fallback.asked(numpy.shape, a)
 
 
 def ndim(a: Any) -> Any:
-    return a.ndim if is_array(a) else fallback.asked(numpy.ndim, a)
+    return a.ndim if type(a) in core.ARRAYS else fallback.asked(numpy.ndim, a)
 
 
 def size(a: Any, axis: Any = None) -> Any:
