@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from math import prod
 from operator import index as index_of
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffuse.ir import (
     Access,
@@ -44,12 +44,11 @@ from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Builder
 from diffuse.kernels.body.operations import EXPONENTS, FOLDS, Operation
 from diffuse.kernels.body.user import UserFunction
-from diffuse.kernels.build import numba_frontend, routines, small_folds
+from diffuse.kernels.build import routines, small_folds
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
-from diffuse.runtime import start
-from diffuse.stream import warmup
+from diffuse.runtime import prepare, start
 from diffuse.stream.engine import (
     again,
     again_into,
@@ -73,6 +72,9 @@ from diffuse.stream.engine import (
 )
 from diffuse.stream.stores import Operand, Storage
 
+if TYPE_CHECKING:
+    from diffuse.kernels.build import numba_frontend
+
 # What every library needs
 __all__ = [
     "Access", "AccessMap", "Builder", "Decomposition", "IndexTask", "Operand", "Operation", "Point",
@@ -89,9 +91,18 @@ __all__ += ["Frame", "again", "again_into", "new"]
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
 __all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "write_back",
-            "settle", "start", "view", "warmup"]
+            "prepare", "settle", "start", "view"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
+
+
+def __getattr__(name: str) -> Any:
+    # Few programs have functions of their own, and none need wait for what reads LLVM's text.
+    if name == "numba_frontend":
+        from diffuse.kernels.build import numba_frontend
+
+        return numba_frontend
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def declare(operation: Operation) -> None:

@@ -18,7 +18,6 @@ import gc
 import os
 import sys
 import threading
-import traceback
 from _queue import SimpleQueue
 from collections import deque
 from collections.abc import Callable
@@ -64,6 +63,8 @@ class Job:
 
 def _strip(error: BaseException) -> None:
     """Keep the lines of an error and let go of the variables there, which may be objects of LLVM's."""
+    import traceback
+
     chain: BaseException | None = error
     while chain is not None:
         traceback.clear_frames(chain.__traceback__)

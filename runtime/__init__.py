@@ -6,8 +6,6 @@ A runtime gets kernels as opaque objects (`base.Kernel`) and does not know what 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from diffuse.runtime.base import Runtime
 
 RUNTIMES = ("local", "reference", "legate")
@@ -30,14 +28,13 @@ def make(name: str, points: int | None = None) -> Runtime:
     raise ValueError(f"runtime {name!r}: expected one of {', '.join(RUNTIMES)}")
 
 
-def prepare(name: str) -> Callable[[], None] | None:
+def prepare(name: str) -> None:
     """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
-    the program's first line.  The function that is returned requests the compilation of native code."""
+    the program's first line."""
     if name == "legate":
         from diffuse.runtime.legate import ranks
 
         ranks.settle_in_early()
-    return _compile_threads if name == "local" else None
 
 
 def start(name: str) -> None:
@@ -47,10 +44,3 @@ def start(name: str) -> None:
         from diffuse.runtime.legate import prepare
 
         prepare.start()
-
-
-def _compile_threads() -> None:
-    """Request the compilation of the thread pool."""
-    from diffuse.runtime.local import pool
-
-    pool.prepare()

@@ -32,13 +32,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Access, Point, Privilege, Store
 from diffuse.ir.view import View
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Value = Any
 """One word of a kernel's block: an integer or a float."""

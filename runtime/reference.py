@@ -7,16 +7,17 @@ depends on the order is a data race on a parallel runtime.
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class HostInstance:
@@ -55,7 +56,11 @@ class Reference:
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:
         self.points = points or machine.threads()
-        self._shuffle = None if seed is None else Random(seed).shuffle
+        self._shuffle: Callable[[list[int]], None] | None = None
+        if seed is not None:
+            from random import Random
+
+            self._shuffle = Random(seed).shuffle
         self._flags = 0
 
     def scratch(self, nbytes: int) -> HostInstance:

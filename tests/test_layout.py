@@ -148,8 +148,7 @@ LIBRARIES = [name for name in MODULES if room(name) in ("diffuse.numpy", "diffus
 
 @pytest.mark.parametrize("name", LIBRARIES)
 def test_array_libraries_use_the_public_way_in(name: str) -> None:
-    allowed = ("diffuse.library", "diffuse.settings", "diffuse.numpy", "diffuse.scipy",
-               "diffuse.service.early")  # which is imported for what that does
+    allowed = ("diffuse.library", "diffuse.settings", "diffuse.numpy", "diffuse.scipy")
     found = [target for target in imports(ast.parse(MODULES[name].read_text()))
              if target.startswith("diffuse.") and not target.startswith(allowed)]
     assert not found, f"{name} imports {found}: what a library needs has to be public, in diffuse/library.py"

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as _numpy
 
-import diffuse.service.early as _early  # noqa: F401 (before the rest, which is imported meanwhile)
-from diffuse.library import warmup as _warmup
+from diffuse.library import prepare as _prepare
 from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results their class)
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
+from diffuse.settings import config as _config
 
 _mirrors.mirrored("diffuse.numpy", _namespace.member)
-_warmup.start()
+_prepare(_config.runtime)
 
 # A recorded window is many small objects that live for milliseconds; they make Python's collector look at
 # everything there is again and again.  What imports left behind (mostly code) need not be looked at.

@@ -18,7 +18,6 @@ import os
 import stat
 import threading
 import time
-from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -165,6 +164,8 @@ class Cache:
 
 
 def _digest(key: str, content: bytes) -> bytes:
+    from hashlib import sha256  # loads OpenSSL, which a program without kernels need not wait for
+
     return sha256(key.encode() + b"\0" + content).digest()
 
 

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from functools import cache
-from hashlib import sha256
 from typing import Any
 
 from diffuse import settings
@@ -145,6 +144,8 @@ def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any])
 
 def text_key(text: str) -> str:
     """Compute the key of LLVM IR that is compiled for the generic processor."""
+    from hashlib import sha256
+
     return sha256(f"{text}\n{fingerprint.machine()}\n{fingerprint.llvm()}".encode()).hexdigest()
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import platform
 from functools import cache
-from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,6 +53,8 @@ def _cpuinfo() -> str:
 @cache
 def llvm() -> str:
     """Identify the installed llvmlite, which brings LLVM; empty if there is none."""
+    from hashlib import sha256
+
     folder = llvmlite()
     if folder is None:
         return ""

@@ -6,7 +6,6 @@ import threading
 from typing import Any
 
 from diffuse.fusion.temporaries import temporaries
-from diffuse.fusion.verify import verify
 from diffuse.ir import IndexTask, Privilege, volume
 from diffuse.ir.text import window_text
 from diffuse.ir.view import shown
@@ -144,6 +143,8 @@ class Forwarder:
             seen = {store for store, bit in zip(ids, live, strict=True) if bit}
             gone = (temporaries(group.tasks, (), seen) if plan is None
                     else {ids[slot] for slot in plan.composition.vanished})
+            from diffuse.fusion.verify import verify
+
             verify(group.tasks, opaque, seen, gone, by_definition=plan not in trail.replays)
         if plan is None or not plan.holds(group.recorded):
             plan = trail.node.plans[live] = self._plan(group, live, plan)

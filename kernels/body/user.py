@@ -15,10 +15,8 @@ instructions of the blocks in their order.  An operand is the number of a value,
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cached_property
-from hashlib import sha256
 from typing import NamedTuple
 
 from diffuse.kernels.body import operations
@@ -76,6 +74,9 @@ class UserFunction:
     @cached_property
     def name(self) -> str:
         """The name of the operation: equal names, equal content."""
+        import re
+        from hashlib import sha256
+
         content = repr((self.word, self.parameters, self.result, self.blocks))
         word = re.sub(r"\W", "_", self.word)
         return f"user.{word}.{sha256(content.encode()).hexdigest()[:24]}"

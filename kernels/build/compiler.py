@@ -10,7 +10,6 @@ import os
 import struct
 import sys
 import threading
-import traceback
 import warnings
 import weakref
 from typing import Any
@@ -82,6 +81,8 @@ class Kernel:
         except Unavailable:  # a warning has said so
             self.failed = True
         except Exception as error:
+            import traceback
+
             self.failed = True
             first = traceback.format_exception_only(error)[-1].strip()
             size = sum(len(loop.ops) for loop in self.body.loops)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,12 +91,16 @@ def request(body: Body) -> tuple[Any, ...]:
 
 def key_of(body: Body) -> str:
     """Compute the digest of everything that the machine code of a body depends on."""
+    from hashlib import sha256
+
     return sha256(f"{body!r}\n{_circumstances()}".encode()).hexdigest()
 
 
 @cache
 def _circumstances() -> str:
     """Describe the processor, the versions, and the source code of the emitter."""
+    from hashlib import sha256
+
     sources = sha256()
     for folder in EMITTERS:
         for place, _, names in sorted(os.walk(Path(__file__).parent.parent / folder)):

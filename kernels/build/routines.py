@@ -8,7 +8,6 @@ calls it on its blocks and the array library on arrays too small to be worth rec
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -127,7 +126,7 @@ class Flags:
     """The floating point status of this thread, for the kinds of error that NumPy reports."""
 
     def __init__(self) -> None:
-        self.library = ctypes.CDLL(ctypes.util.find_library("m"))
+        self.library = ctypes.CDLL("libm.so.6")  # glibc's name for it; `find_library` runs programs
         self.kinds = {KINDS[flag].words: bit for flag, bit in STATUS.items()}
         self.all = sum(STATUS.values())
 

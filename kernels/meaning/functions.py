@@ -12,11 +12,10 @@ from math import erf
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffuse.kernels.body.operations import EXPONENTS
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 Function = Callable[..., Any]
 
 _umath_clip: Any = import_module("numpy._core.umath").clip

@@ -21,13 +21,12 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body.abi import ACCUMULATORS
 from diffuse.kernels.body.operations import FOLDS, INDEXED, identity
 
-Array = NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 Ranges = Sequence[tuple[int, int]]
 
 

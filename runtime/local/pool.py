@@ -19,13 +19,15 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from diffuse import worker
+from diffuse import settings, worker
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 from diffuse.service import code
+from diffuse.service.client import Unavailable
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Synchronous signals, which a thread raises itself."""
@@ -69,10 +71,11 @@ def entry(portable: bool = False) -> Entry:
 
 
 def prepare() -> None:
-    """Request the compilation of the entry points, if the cache lacks them."""
+    """Request the compilation of the entry points ahead of their first use, if the cache lacks them."""
     text = native.text()
-    if not code.cached(key := code.text_key(text)):
-        code.ask(key, code.TEXT, lambda: text)
+    if settings.config.compile != "off" and not code.cached(key := code.text_key(text)):
+        with suppress(Unavailable):  # a warning has said so
+            code.ask(key, code.TEXT, lambda: text)
 
 
 class Threads:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getrefcount, is_finalizing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from diffuse.interrupts import deferred
 from diffuse.ir import Store
@@ -20,9 +19,12 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Launch
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import MAPPED, Allocator, MemoryBlock, Usage
-from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.local.pool import Pool, prepare
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 class Lease:
@@ -110,6 +112,8 @@ class Local:
         """How many launches were interpreted and how many host functions called."""
         self._unfinished = -1
         """The mark at which the last of these began; -1 once it has ended."""
+        self._prepared = False
+        """Was the code of the thread pool requested, ahead of the first kernel that is compiled?"""
 
     @property
     def pipelines(self) -> bool:
@@ -160,6 +164,9 @@ class Local:
 
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch; if its machine code is ready before the end, that runs the rest."""
+        if not self._prepared:
+            self._prepared = True
+            prepare()
         self._pool.fence()
         deferred(lambda: self._turn(lambda: self._by_points(launch)))
 

@@ -242,7 +242,12 @@ def spreads(left: Any, right: Any) -> bool:
         return False
     one = left.size
     other = right.size
-    return one * other >= SMALL and bool(left.shape != right.shape)
+    if one * other < SMALL or left.shape == right.shape:
+        return False
+    try:
+        return bool(numpy.broadcast(left, right).size >= SMALL)
+    except ValueError:  # NumPy's function says why
+        return False
 
 
 def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -34,7 +33,7 @@ _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 """Stores that others hold, by Legate's name for them: the same store twice is one store of ours."""
 
 
-class _Starter(MetaPathFinder):
+class _Starter:
     """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:

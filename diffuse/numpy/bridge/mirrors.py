@@ -9,7 +9,6 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
@@ -51,7 +50,7 @@ def _member(module: str) -> Any:
     return next((found for package, found in _members.items() if module.startswith(package)), None)
 
 
-class _Finder(MetaPathFinder, Loader):
+class _Finder:
     """Finds `diffuse.numpy.X` where `numpy.X` exists and Diffuse has no file of its own."""
 
     def find_spec(self, fullname: str, path: Sequence[str] | None = None,
@@ -62,7 +61,8 @@ class _Finder(MetaPathFinder, Loader):
             found = importlib.util.find_spec(fullname.removeprefix("diffuse."))
         except (ImportError, ValueError):
             return None
-        return None if found is None else ModuleSpec(fullname, self, is_package=True)
+        loader: Any = self
+        return None if found is None else ModuleSpec(fullname, loader, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return Mirror(spec.name)

@@ -7,8 +7,8 @@ front: where all arrays among the arguments are small and at hand, NumPy's own f
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from functools import cache
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -101,11 +101,15 @@ def raised(found: Any, arrays: list[Array]) -> Any:
     return found
 
 
+@cache
 def before_out(function: Any) -> int:
-    """How many arguments a function takes by position before its output array."""
+    """How many arguments a function takes by position before its output array: one at least.  Asked when a
+    call has more, as reading a signature takes a while."""
+    from inspect import signature
+
     name = getattr(function, "__name__", "")
     try:
-        names = list(inspect.signature(function).parameters)
+        names = list(signature(function).parameters)
     except (ValueError, TypeError):
         names = []
     return names.index("out") if "out" in names else 2 if name == "dot" else 99
@@ -186,13 +190,12 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     if name in CREATING and getattr(numpy, name, None) is real:
         return created(name, real, ours, CREATING[name])
     spreading = name in SPREADING
-    most = before_out(real)
     plain = getattr(real, "_implementation", real)  # which asks no class for its own version
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays: list[Array] = []
         given = lowered(args, arrays)
-        if given is FAR or not arrays or len(args) > most:
+        if given is FAR or not arrays or len(args) > 1 and len(args) > before_out(real):
             return ours(*args, **kwargs)
         options = kwargs
         if kwargs:
@@ -221,7 +224,8 @@ def _product(arrays: list[Array]) -> int:
 def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     """The method of NumPy's arrays on a small array, and `ours` on others."""
     plain = getattr(numpy.ndarray, name)
-    most = before_out(getattr(numpy, name, plain)) - 1
+    function = getattr(numpy, name, plain)
+    fewest = 0 if isinstance(function, numpy.ufunc) else 1  # arguments of a method that may have an output
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         memory = core.near(self)
@@ -233,7 +237,7 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             if kind is NDARRAY and found.base is None and found is not memory:
                 return core.hosted(found) if found.dtype is memory.dtype else raised(found, [self])
             return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
-        if len(args) > most:
+        if len(args) > fewest and len(args) >= before_out(function):
             return ours(self, *args, **kwargs)
         arrays: list[Array] = [self]
         given: Any = args

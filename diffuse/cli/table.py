@@ -1,0 +1,8 @@
+"""The names of the commands, and what each does."""
+
+COMMANDS = {
+    "run": "Run a NumPy program with Diffuse in NumPy's place.",
+    "info": "Show the machine, the threads, the settings, the cache, Legate and the versions.",
+    "explain": "Run a program and say what was fused, and what stopped the rest.",
+    "cache": "List, measure or clear the compiled kernels kept on disk.",
+}

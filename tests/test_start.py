@@ -1,0 +1,64 @@
+"""What a program waits for before its first line: the modules and processes that importing Diffuse takes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+STANDARD = 30
+"""Modules of Python's library beyond those that NumPy loads, at most."""
+OURS = 120
+"""Modules of Diffuse, at most."""
+LATE = frozenset("""
+    argparse asyncio click concurrent.futures csv ctypes.util difflib email hashlib importlib.metadata
+    importlib.resources llvmlite logging multiprocessing numba numpy.fft numpy.random numpy.testing
+    numpy.typing random scipy shutil socket subprocess tempfile traceback unittest urllib zipfile""".split())
+"""Modules that take long to import, and of which a small program needs none."""
+
+
+def loaded(code: str, folder: Path) -> set[str]:
+    """The modules that are loaded once this code has run, beyond those of `import numpy`."""
+    found = []
+    for program in ("import numpy", code):
+        program += "\nimport sys; print('modules', *sys.modules)"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                              timeout=120, cwd=ROOT, env={**os.environ, "DIFFUSE_CACHE_DIR": str(folder)})
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr
+        found.append(set(done.stdout.rpartition("modules ")[2].split()))
+    return found[1] - found[0]
+
+
+RUN = "from diffuse.cli import main; main(['run', {program!r}])"
+
+
+@pytest.mark.parametrize("how", ["import", "run"])
+def test_a_start_loads_few_modules(how: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("import numpy as np; assert (np.arange(100.0) + 1).sum() == 5050.0")
+    found = loaded("import diffuse.numpy" if how == "import" else RUN.format(program=str(program)), tmp_path)
+    assert not found & LATE, sorted(found & LATE)
+    ours = {name for name in found if name.partition(".")[0] == "diffuse"}
+    assert len(ours) <= OURS, len(ours)
+    assert len(found - ours) <= STANDARD, sorted(found - ours)
+
+
+def test_a_program_of_small_arrays_starts_no_server(tmp_path: Path) -> None:
+    """The server would take a processor from the program for a tenth of a second."""
+    loaded("""
+import diffuse.numpy as np
+from diffuse.service.client import Client
+Client._connect = None
+x = np.random.default_rng(1).random((50, 50))
+assert np.linalg.norm(np.sqrt(x) @ x.T - np.exp(x).sum(axis=0)) > 0
+assert float(np.sort(x.ravel())[::2].std()) > 0
+import diffuse
+diffuse.fence()
+""", tmp_path)
+    assert not list(tmp_path.iterdir())
