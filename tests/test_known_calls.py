@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import library
 from diffuse.numpy.arrays import core
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.settings import using
@@ -87,3 +88,88 @@ def test_an_element_type_read_anew_is_another_view() -> None:
     bits = x.view("int64") + x.view("int64")
     assert bits.dtype == "int64" and whole.dtype == "float64"
     assert numpy.array_equal(numpy.asarray(bits), PLAIN.view("int64") * 2)
+
+
+def turns(m: Any, x: Any, y: Any, turn: int) -> list[Any]:
+    """Calls that write into arrays, choose and roll, on arrays of 200 x 200 elements."""
+    out = m.array(x)
+    out += y
+    out *= 1.5 + turn
+    out -= 2
+    out[1:-1, 1:-1] = y[:-2, 2:]
+    out[:100] = turn
+    m.add(out, y, out=out)
+    m.sqrt(y, out=out[:, :])
+    narrow = x[:, 3:-3]
+    narrow += y[:, 6:]
+    found = [out, narrow, m.where(x > y, x, y), m.where(x > 0.5, x, 0.25 * turn), m.where(x > 0.5, turn, 7)]
+    found += [m.roll(x, -1, 0), m.roll(y, 201, 1), m.roll(x.ravel(), turn), m.roll(x, 0, 1), x.T + y]
+    return found
+
+
+def test_calls_that_write_choose_and_roll_are_found_by_one_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded: list[Any] = []
+    real = library.record
+
+    def record(*args: Any) -> Any:
+        recorded.append(args[0])
+        return real(*args)
+
+    monkeypatch.setattr(library, "record", record)
+    for turn in range(4):
+        x, y = PLAIN.reshape(200, 200) + turn, PLAIN[::-1].reshape(200, 200) * 0.5
+        ours: list[Any] = [np.array(v) * 1.0 for v in (x, y)]
+        if turn == 3:
+            recorded.clear()
+        found, wanted = turns(np, *ours, min(turn, 2)), turns(numpy, x, y, min(turn, 2))
+        for mine, theirs in zip(found, wanted, strict=True):
+            assert mine.dtype == theirs.dtype and mine.strides == theirs.strides
+            assert numpy.array_equal(numpy.asarray(mine), theirs)
+    assert recorded == ["copy"]  # of `np.array(x)`, which is a function of its own
+
+
+def test_known_writes_look_at_what_views_do_not_tell() -> None:
+    for _ in range(3):
+        plain, wide = PLAIN.copy(), PLAIN.astype("c16")
+        x: Any = np.array(plain) * 1.0
+        for array in (x, plain):
+            array += array
+            array[1:] += array[:-1]
+            array[:-1] = array[1:]
+        assert numpy.array_equal(numpy.asarray(x), plain)
+        x = np.array(plain) * 1.0
+        locked = x[:]
+        locked.setflags(write=False)
+        x += 1.0
+        x[2:] = 0.0
+        with pytest.raises(ValueError, match="read-only"):
+            locked += 1.0
+        with pytest.raises(ValueError, match="read-only"):
+            locked[2:] = 0.0
+        whole = np.array(PLAIN).astype(int) * 1
+        with pytest.warns(numpy.exceptions.ComplexWarning):
+            x[1:] = np.array(wide)[1:]
+        with pytest.raises(OverflowError):
+            whole[1:] = 1 << 80
+        with pytest.raises(ValueError):
+            whole[1:] = float("nan")
+        whole[1:] = 4
+        with pytest.raises(TypeError):
+            np.roll(x, 1, 1.0)
+        np.roll(x, 1, 0), np.where(x > 0, whole, 3)
+        with pytest.raises(OverflowError):
+            np.where(x > 0, whole, 1 << 80)
+        with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+            x /= 0.0
+        x /= 4.0
+
+
+def test_known_writes_of_one_memory_under_two_arrays() -> None:
+    for _ in range(3):
+        plain = PLAIN.copy()
+        first, second = np.asarray(plain), np.asarray(plain)
+        wanted = PLAIN.copy()
+        wanted[1:] += wanted[:-1]
+        one, other = first[1:], second[:-1]
+        one += other
+        assert numpy.array_equal(plain, wanted)

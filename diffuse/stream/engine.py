@@ -176,7 +176,7 @@ class Engine:
                     self._expose((one, other))
             return out
 
-    def again_into(self, made: Template, inputs: tuple[Storage, ...], output: Storage,
+    def again_into(self, made: Template, inputs: Sequence[Storage], output: Storage,
                    values: tuple[Any, ...], depth: int) -> None:
         """The same for an operation that writes a store which is there."""
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy
@@ -11,7 +12,7 @@ from diffuse.numpy.arrays import base, core, views
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, known
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
@@ -26,6 +27,8 @@ _row = [-1, 0]
 
 def setitem(x: Array, index: Any, value: Any) -> None:
     """Write `value`, cast and broadcast, to the part of `x` that `index` selects."""
+    if known.assignment(x, index, value):
+        return
     if x.storage is None and x.owner is None and x.form.size < core.SMALL:
         right = at_hand(value) if type(value) in ARRAYS else value if type(value) in NUMBERS else None
         parts = index if type(index) is tuple else (index,)
@@ -49,7 +52,9 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         base.put(x, simple, readable(value))  # raises, as NumPy does for one element
         return
     try:
-        write(x, meta, value)
+        template = write(x, meta, value)
+        if template is not None and meta.size >= core.SMALL and base.locate(x):
+            keep(x, index, value, template)
     except base.Unaddressable:
         base.put(x, simple, host(value) if isinstance(value, Array) else readable(value))
 
@@ -63,8 +68,22 @@ def piecemeal() -> bool:
     return _row[1] >= PIECES
 
 
-def write(x: Array, meta: Mirror, value: Any) -> None:
-    """Write `value` to the part of `x` that a view of its meta describes."""
+def keep(x: Array, index: Any, value: Any, template: Any) -> None:
+    """Keep an assignment to a slice as known, if all like it are recorded and say nothing."""
+    key = core.sliced(base.view_of(x).token, index)
+    dtype = x.form.dtype
+    if key is None:
+        return
+    if type(value) in NUMBERS:
+        known.keep(("assign", *key), (value,), x, template, (partial(cast, dtype=dtype),))
+    elif (type(value) is core.array_class and value.part is not None
+          and not (value.form.dtype.kind == "c" and dtype.kind not in "cb")):
+        known.keep(("assign", *key), (value,), x, template, (None,))
+
+
+def write(x: Array, meta: Mirror, value: Any) -> Any:
+    """Write `value` to the part of `x` that a view of its meta describes; returns the template of the task if
+    the same can be recorded again."""
     source = adopt(value)
     if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and meta.dtype.kind in "iub":
         source = host(source)[()]  # NaN and infinity are errors, which only the value shows
@@ -74,21 +93,21 @@ def write(x: Array, meta: Mirror, value: Any) -> None:
         and type(source) not in elementwise.STRONG
     ):
         base.put(core.viewing(x, meta), ..., readable(value))
-        return
+        return None
     if isinstance(source, Array):
         mirror = fitted(source.meta, meta.shape)
         elementwise.warn_complex(source.meta.dtype, meta.dtype)
         if not meta.size:
-            return
+            return None
         if elementwise.eager_errors:
             base.put(core.viewing(x, meta), ..., host(source))
-            return
+            return None
         part = base.operand(source if mirror is source.meta else core.viewing(source, mirror), meta.shape)
-        elementwise.assign((storage_of(x), view_in(x, meta)), part)
-        return
+        return elementwise.assign((storage_of(x), view_in(x, meta)), part)
     number = cast(source, meta.dtype)
-    if meta.size:
-        elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
+    if not meta.size:
+        return None
+    return elementwise.assign((storage_of(x), view_in(x, meta)), Scalar(0, NATIVE[meta.dtype], number))
 
 
 def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:

@@ -80,6 +80,7 @@ def view_of(x: Array) -> view.View:
         if x.owner is None:
             found = f.root
         else:
+            view_of(x.owner)  # by which slices like this one are found again
             found = _located(storage, f, address(x.meta) - start_of(x))
         x.part = found
     return found

@@ -290,15 +290,15 @@ def unary(function: Callable[[Any], Any], a: Any) -> Any:
 
 
 def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
-    """`a op= b` by NumPy's ufunc; False unless both are small and at hand, and nobody else knows of `a`."""
+    """`a op= b` by NumPy's ufunc, if both are small and at hand and nobody else knows of `a`; else recorded,
+    if it was recorded on these views before; else False."""
     memory = near_to_write(a)
-    if memory is None:
-        return False
-    right = number_or_near(b)
-    if right is None:
-        return False
-    function(memory, right, memory)
-    return True
+    if memory is not None:
+        right = number_or_near(b)
+        if right is not None:
+            function(memory, right, memory)
+            return True
+    return slow.known_inplace(function, a, b)
 
 
 class Slow:
@@ -307,6 +307,7 @@ class Slow:
 
     known: Callable[[Any, Any, Any], Any]
     known_unary: Callable[[Any, Any], Any]
+    known_inplace: Callable[[Any, Any, Any], bool]
     forward: Callable[[str, Any, Any], Any]
     reflected: Callable[[str, Any, Any], Any]
     equality: Callable[[str, Any, Any], Any]

@@ -5,7 +5,7 @@ Everything that depends only on types, shapes and strides is decided once and ke
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -17,7 +17,8 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
-from diffuse.numpy.ops.known import KNOWN, Known
+from diffuse.numpy.ops import known
+from diffuse.numpy.ops.known import KNOWN, Known, name_of
 from diffuse.settings import watch
 
 eager_errors = False
@@ -211,10 +212,8 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     template = record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
     if type(first) is not Scalar and type(second) is not Scalar:
         KNOWN[function.numpy, a.part.token, b.part.token] = Known(template, form)
-    elif to_b is not None and type(first) is not Scalar:
-        KNOWN[function.numpy, a.part.token, kb] = Known(template, form, to_b)
-    elif to_a is not None and type(second) is not Scalar:
-        KNOWN[function.numpy, ka, b.part.token] = Known(template, form, to_a)
+    elif to_b is not None and type(first) is not Scalar or to_a is not None and type(second) is not Scalar:
+        KNOWN[function.numpy, name_of(a), name_of(b)] = Known(template, form, rule.casts)
     return out if shape else core.scalar_class.of(out)
 
 
@@ -276,8 +275,20 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
             other = _tuple(Scalar, (1, rule.signature[1], rule.casts[1](b)))
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (a,), (a,), {})
-    record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    template = record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    if a.form.size >= core.SMALL:
+        remember_into(("into", function.numpy), (a, b), a, (mine, other), template, rule.casts)
     return a
+
+
+def remember_into(key: tuple[Any, ...], operands: tuple[Any, ...], out: Any, inputs: Sequence[Any],
+                  template: Any, casts: Sequence[Callable[[Any], Any] | None]) -> None:
+    """Keep what was recorded of a call that writes (part of) an array, unless that was by way of a copy of an
+    operand or by the value of an array."""
+    for x, source, cast in zip(operands, inputs, casts, strict=True):
+        if cast is None and (type(source) is Scalar or source[0] is not x.storage):
+            return
+    known.keep(key, operands, out, template, casts)
 
 
 def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
@@ -334,13 +345,19 @@ def copied(source: base.Operand) -> base.Operand:
     return place
 
 
-def assign(target: base.Operand, value: Any) -> None:
-    """Record `target[...] = value` for an array (given as an operand in the target's shape) or a scalar."""
+def assign(target: base.Operand, value: Any) -> Any:
+    """Record `target[...] = value` for an array (given as an operand in the target's shape) or a scalar.
+
+    Returns the template if the same can be recorded again.
+    """
     name, shape = target[1].dtype, target[1].shape
     if isinstance(value, Scalar):
-        record("copy", (name, name), shape, (value,), (target,))
-    elif value[0] is not target[0] or value[1] is not target[1]:
-        record("copy", (value[1].dtype, name), shape, (apart(value, target),), (target,))
+        return record("copy", (name, name), shape, (value,), (target,))
+    if value[0] is target[0] and value[1] is target[1]:
+        return None
+    source = apart(value, target)
+    template = record("copy", (source[1].dtype, name), shape, (source,), (target,))
+    return template if source is value else None
 
 
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
@@ -365,15 +382,21 @@ def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
                          numpy.exceptions.ComplexWarning, provenance.where(1))
 
 
-def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...]) -> Any:
-    """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array."""
+def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...], keep: bool = False) -> Any:
+    """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array.
+
+    The call is kept as known if its signature follows from the types of the operands.
+    """
     shape = shape_of(operands)
     out = recorded(
         like([x.meta for x in operands if isinstance(x, Array)], shape, numpy.dtype(signature[-1]))
     )
     if out.form.size:
-        inputs = tuple([base.operand(x, shape) if isinstance(x, Array)
-                        else Scalar(k, name, cast_for(numpy.dtype(name), type(x))(x))
-                        for k, (x, name) in enumerate(zip(operands, signature, strict=False))])
-        record(operation, signature, shape, inputs, ((out.storage, out.part),))
+        casts = [None if isinstance(x, Array) else cast_for(numpy.dtype(name), type(x))
+                 for x, name in zip(operands, signature, strict=False)]
+        inputs = tuple([base.operand(x, shape) if cast is None else Scalar(k, signature[k], cast(x))
+                        for k, (x, cast) in enumerate(zip(operands, casts, strict=True))])
+        template = record(operation, signature, shape, inputs, ((out.storage, out.part),))
+        if keep and out.form.size >= core.SMALL:
+            KNOWN[(operation, *map(name_of, operands))] = Known(template, out.form, casts)
     return out

@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.core import Array, ready
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, known
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
@@ -96,17 +96,20 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
         if x is not y:
             raise ValueError("either both or neither of x and y should be given")
         return fallback.call(numpy.where, (condition,), {}, "numpy.where")
+    found: Any = known.call("where", (condition, x, y))
+    if found is not None:
+        return found
     operands = tuple([adopt(v) for v in (condition, x, y)])
     if recordable(*operands):
         dtype = common(*operands[1:])
         if small(*operands):
             memories: Any = [core.at_hand(v) if isinstance(v, Array) else v for v in operands]
-            found: Any = None if [v for v in memories if v is None] else numpy.where(*memories)
+            found = None if [v for v in memories if v is None] else numpy.where(*memories)
             if found is not None and found.ndim and dtype in NATIVE:
                 return core.hosted(found)
         elif dtype in NATIVE:
             try:
-                return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands)
+                return elementwise.issue("where", ("bool", *[NATIVE[dtype]] * 3), operands, keep=True)
             except OverflowError:
                 pass
     return fallback.call(numpy.where, operands, {}, "numpy.where", "library")

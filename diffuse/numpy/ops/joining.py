@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base, core, forms
+from diffuse.numpy.arrays import assign, base, core, forms
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import known
 from diffuse.numpy.ops.conversion import array, asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like, fresh
 from diffuse.numpy.ops.manipulation import (
@@ -158,13 +159,21 @@ def block(arrays: Any) -> Any:
     return found.copy() if depth == 0 else found
 
 
-@asking(numpy.roll)
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    found = known.rolled(a, shift, axis)
+    return _roll(a, shift, axis) if found is None else found
+
+
+@asking(numpy.roll)
+def _roll(a: Any, shift: Any, axis: Any) -> Any:
     a = asanyarray(a)
     if _at_once([a]) or not a.size:
         return _fallback(numpy.roll, a, shift, axis)
+    asked = axis
     if axis is None:
-        return roll(a.ravel(), shift, 0).reshape(a.shape)
+        if a.ndim != 1:
+            return roll(a.ravel(), shift, 0).reshape(a.shape)
+        axis = 0
     shifts, axes = numpy.broadcast_arrays(numpy.asarray(lowered(shift)), numpy.asarray(axis))
     if shifts.ndim > 1 or shifts.dtype.kind not in "iu":
         return _fallback(numpy.roll, a, shift, axis)
@@ -178,9 +187,20 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
         moved = [(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))]
         pieces.append(moved if s else [(slice(None), slice(None))])
     rolled = empty_like(a)
-    for places in itertools.product(*pieces):
-        rolled[tuple([to for to, _ in places])] = a[tuple([source for _, source in places])]
+    templates = [_moved(a, rolled, places) for places in itertools.product(*pieces)]
+    if None not in templates and a.size >= core.SMALL and type(shift) is int and base.locate(a):
+        known.KNOWN["roll", base.view_of(a).token, shift, asked] = known.Known(templates, rolled.form)
     return rolled
+
+
+def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:
+    """Copy a part of an array to a place elsewhere in a new one; returns the template if that is a task."""
+    to, source = tuple([to for to, _ in places]), tuple([source for _, source in places])
+    try:
+        return assign.write(rolled, rolled.meta[to], a[source])
+    except base.Unaddressable:
+        rolled[to] = a[source]
+        return None
 
 
 @asking(numpy.tile)

@@ -2,20 +2,19 @@
 
 Whatever a call depends on but the stores and the numbers (types, shapes, layouts, the rule, the template) is
 in its `Known`, which is found by the function and the views or, of numbers, the types of the operands.  Only
-calls whose arrays are large are here: small ones are computed by NumPy where that is possible, which the
-views do not tell.
+calls that are recorded whatever is at hand are here: small arrays at hand are NumPy's, and views do not tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffuse import library
-from diffuse.library import Bounded
+from diffuse.library import Bounded, Frame, view
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import ARRAYS
-from diffuse.numpy.arrays.forms import Form
+from diffuse.numpy.arrays.core import ARRAYS, sliced
+from diffuse.numpy.arrays.forms import Form, Mirror
 
 _new = object.__new__
 DEPTH = 4
@@ -26,25 +25,45 @@ engine's."""
 class Known:
     """A call that was recorded before: its template, and what its result looks like."""
 
-    __slots__ = ("template", "form", "frame", "part", "meta", "plain", "convert")
+    __slots__ = ("template", "form", "frame", "part", "meta", "plain", "casts")
 
-    def __init__(self, template: Any, form: Form, convert: Callable[[Any], Any] | None = None) -> None:
+    form: Form
+    frame: Frame
+    part: view.View
+    meta: Mirror
+    plain: bool
+    """Is the result an array, and not a lazy scalar?"""
+
+    def __init__(self, template: Any, form: Form | None, casts: Sequence[Callable[[Any], Any] | None] = ()
+                 ) -> None:
         self.template = template
-        self.form = form
-        self.frame = form.frame
-        self.part = form.root
-        self.meta = form.mirror
-        self.plain = form.ndim > 0
-        """Is the result an array, and not a lazy scalar?"""
-        self.convert = convert
-        """The conversion of the operand that is a number to its computing type."""
+        """Of `roll`, the templates of all its parts."""
+        if form is not None:  # the result is a new array
+            self.form = form
+            self.frame = form.frame
+            self.part = form.root
+            self.meta = form.mirror
+            self.plain = form.ndim > 0
+        self.casts = tuple([(k, cast) for k, cast in enumerate(casts) if cast is not None])
+        """Position of each operand that is a number, and the conversion to its computing type."""
 
 
 KNOWN: dict[tuple[Any, ...], Known] = Bounded(1 << 15)
-"""By NumPy's function and the tokens of the operands' views, and by the types of numbers."""
+"""By NumPy's function, or a name, and the tokens of the operands' views, or the types of numbers."""
 
 eager = False
 """True while floating-point errors raise or call: then nothing is recorded."""
+
+
+def name_of(x: Any) -> Any:
+    """An operand in a key of `KNOWN`: the token of an array's view, which it has to have, or a type."""
+    return x.part.token if type(x) in ARRAYS else type(x)
+
+
+def located(x: Any) -> bool:
+    """Find the view of a large array that has not got it yet; False if there is none."""
+    size: int = x.meta.size
+    return size >= core.SMALL and core.slow.locate(x)
 
 
 def binary(function: Any, a: Any, b: Any) -> Any:
@@ -52,27 +71,27 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     one: Any = type(a)
     other: Any = type(b)
     if one in ARRAYS:
-        if a.part is None:
+        if a.part is None and not located(a):
             return None
         one = a.part.token
     if other in ARRAYS:
-        if b.part is None:
+        if b.part is None and not located(b):
             return None
         other = b.part.token
     known = KNOWN.get((function, one, other))
     if known is None or eager:
         return None
-    convert = known.convert
     x = _new(core.array_class)
-    if convert is None:
-        x.storage = library.again(known.template, known.frame, a.storage, b.storage, (), DEPTH)
-    else:
+    if known.casts:
+        (position, cast), = known.casts
+        number, array = (b, a) if position else (a, b)
         try:
-            value = convert(b if one.__class__ is int else a)
-        except OverflowError:  # a number that the type of the array has no room for
+            values = cast(number),
+        except OverflowError:  # the computing type has no room for it
             return None
-        array = a if one.__class__ is int else b
-        x.storage = library.again(known.template, known.frame, array.storage, None, (value,), DEPTH)
+        x.storage = library.again(known.template, known.frame, array.storage, None, values, DEPTH)
+    else:
+        x.storage = library.again(known.template, known.frame, a.storage, b.storage, (), DEPTH)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -82,7 +101,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation, likewise."""
-    if type(a) not in ARRAYS or a.part is None:
+    if type(a) not in ARRAYS or a.part is None and not located(a):
         return None
     known = KNOWN.get((function, a.part.token))
     if known is None or eager:
@@ -96,4 +115,96 @@ def unary(function: Any, a: Any) -> Any:
     return x if known.plain else core.scalar_class.of(x)
 
 
-core.slow.known, core.slow.known_unary = binary, unary
+def into(key: Sequence[Any], operands: Sequence[Any], out: Any) -> bool:
+    """Record an operation that writes (part of) an array, if it was recorded on these views before; False
+    else, and where the array may be written before an operand is read that shares memory with it."""
+    if eager or out.part is None and not located(out):
+        return False
+    target, storage, storages = out.part, out.storage, []
+    names = [*key, target.token]
+    for x in operands:
+        if type(x) in ARRAYS:
+            if x.part is None and not located(x):
+                return False
+            part, other = x.part, x.storage
+            if other is storage:
+                if part is not target:
+                    return False
+            elif other.exported and storage.exported:
+                return False
+            names.append(part.token)
+            storages.append(other)
+        else:
+            names.append(type(x))
+    known = KNOWN.get(tuple(names))
+    if known is None or not out.meta.flags.writeable:
+        return False
+    try:
+        values = tuple([cast(operands[k]) for k, cast in known.casts])
+    except OverflowError:
+        return False
+    library.again_into(known.template, storages, storage, values, DEPTH)
+    return True
+
+
+def keep(key: Sequence[Any], operands: Sequence[Any], out: Any, template: Any,
+         casts: Sequence[Callable[[Any], Any] | None]) -> None:
+    """Keep what was recorded for a call that `into` can record again."""
+    KNOWN[(*key, out.part.token, *map(name_of, operands))] = Known(template, None, casts)
+
+
+def inplace(function: Any, a: Any, b: Any) -> bool:
+    """`a op= b`, likewise."""
+    return into(("into", function), (a, b), a)
+
+
+def assignment(x: Any, index: Any, value: Any) -> bool:
+    """`x[index] = value` with slices, likewise.  Operands that share a store may overlap."""
+    if x.part is None:
+        return False
+    key = sliced(x.part.token, index)
+    if key is None or type(value) in ARRAYS and value.storage is x.storage:
+        return False
+    return into(("assign", *key), (value,), x)
+
+
+def call(operation: str, operands: Sequence[Any]) -> Any:
+    """An operation that is no ufunc (`where`), with a fresh array; None if it was not recorded before."""
+    names: list[Any] = [operation]
+    storages = []
+    for x in operands:
+        if type(x) in ARRAYS:
+            if x.part is None and not located(x):
+                return None
+            names.append(x.part.token)
+            storages.append(x.storage)
+        else:
+            names.append(type(x))
+    known = KNOWN.get(tuple(names))
+    if known is None or eager:
+        return None
+    try:
+        values = tuple([cast(operands[k]) for k, cast in known.casts])
+    except OverflowError:
+        return None
+    out = core.recorded(known.form)
+    library.again_into(known.template, storages, out.storage, values, DEPTH)
+    return out
+
+
+def rolled(a: Any, shift: Any, axis: Any) -> Any:
+    """`roll` of an array that was rolled that way before; None else."""
+    if type(a) is not core.array_class or type(shift) is not int or a.part is None and not located(a):
+        return None
+    if axis is not None and type(axis) is not int:
+        return None
+    known = KNOWN.get(("roll", a.part.token, shift, axis))
+    if known is None or eager:
+        return None
+    out = core.recorded(known.form)
+    for template in known.template:
+        library.again_into(template, (a.storage,), out.storage, (), DEPTH)
+    return out
+
+
+core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary, inplace

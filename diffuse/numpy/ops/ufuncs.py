@@ -13,7 +13,7 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds
+from diffuse.numpy.ops import elementwise, folds, known
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 
 SPLIT = {
@@ -83,6 +83,10 @@ class ufunc:
             if len(args) == 1 and self.nin == 1 and self.nout == 1:
                 found = core.unary(self.numpy, args[0])
                 return elementwise.first_unary(self, args[0]) if found is None else found
+        elif len(kwargs) == 1 and len(args) == self.nin and self.nout == 1:
+            target = kwargs.get("out")
+            if type(target) is core.array_class and known.into(("into", self.numpy), args, target):
+                return target
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             if self.__name__ in EXTREMA:
                 floaterrors.warn(EXTREMA_OF_TWO, DeprecationWarning, provenance.where(1))
@@ -193,7 +197,7 @@ class ufunc:
                 or (mask is not True and mask.form.name != "bool")):
             return self.at_once(operands, targets, outs, options)
         try:
-            return self._record(operands, targets, outs, types, mask, options.get("order", "K"))
+            return self._record(operands, targets, outs, types, mask, options.get("order", "K"), not options)
         except (OverflowError, base.Unaddressable):
             return self.at_once(operands, targets, outs, options)
 
@@ -203,9 +207,11 @@ class ufunc:
         return all(operations.exact(name, names) for name in SPLIT.get(self.operation, (self.operation,)))
 
     def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
-                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str) -> Any:
-        numbers = [None if isinstance(x, Array) else Scalar(k, NATIVE[t], elementwise.cast_for(t, type(x))(x))
-                   for k, (x, t) in enumerate(zip(operands, types, strict=False))]
+                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str, plain: bool) -> Any:
+        casts = [None if isinstance(x, Array) else elementwise.cast_for(t, type(x))
+                 for x, t in zip(operands, types, strict=False)]
+        numbers = [None if cast is None else Scalar(k, NATIVE[t], cast(x))
+                   for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         shape = elementwise.shape_of(operands, targets, None if mask is True else mask)
         mirrors = [x.meta for x in operands if isinstance(x, Array)]
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
@@ -215,7 +221,10 @@ class ufunc:
                       for k, (x, n) in enumerate(zip(operands, numbers, strict=True))]
             places = [operand(o, shape) for o in fresh if base.unfolded(o.form)]
             signature = tuple([NATIVE[t] for t in types])
-            self._issue(inputs, places, signature, shape, None if mask is True else operand(mask, shape))
+            template = self._issue(inputs, places, signature, shape,
+                                   None if mask is True else operand(mask, shape))
+            if plain and template is not None and fresh[0] is targets[0] and fresh[0].form.size >= core.SMALL:
+                elementwise.remember_into(("into", self.numpy), operands, fresh[0], inputs, template, casts)
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
         if not shape:
             shown = tuple(
@@ -224,9 +233,10 @@ class ufunc:
         return shown if self.nout > 1 else shown[0]
 
     def _issue(self, inputs: list[Any], places: list[base.Operand], signature: tuple[str, ...],
-               shape: tuple[int, ...], mask: base.Operand | None) -> None:
-        """Record one task per output, after copies of inputs that an output would overwrite too early."""
-        split = len(places) > 1
+               shape: tuple[int, ...], mask: base.Operand | None) -> Any:
+        """Record one task per output, after copies of inputs that an output would overwrite too early.
+        Returns the template of a single task that is all there is to do."""
+        split, given = len(places) > 1, inputs
         for place in places:
             inputs = [x if isinstance(x, Scalar) else elementwise.apart(x, place) for x in inputs]
         if split:  # the first output is written before the second reads
@@ -246,7 +256,7 @@ class ufunc:
             result = signature[self.nin + n]
             types = (*signature[:self.nin], result)
             if mask is None:
-                elementwise.record(name, types, shape, tuple(inputs), (place,))
+                template = elementwise.record(name, types, shape, tuple(inputs), (place,))
                 continue
             computed = elementwise.scratch(shape, result)
             elementwise.record(name, types, shape, tuple(inputs), (computed,))
@@ -254,6 +264,8 @@ class ufunc:
             elementwise.record(
                 "where", ("bool", written, written, written), shape, (mask, computed, place), (place,)
             )
+        same = all(one is other for one, other in zip(given, inputs, strict=True))
+        return template if mask is None and not split and same else None
 
     def reduce(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None,
                keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
