@@ -118,10 +118,10 @@ def test_calls_that_write_choose_and_roll_are_found_by_one_look_up(monkeypatch: 
     monkeypatch.setattr(library, "record", record)
     for turn in range(4):
         x, y = PLAIN.reshape(200, 200) + turn, PLAIN[::-1].reshape(200, 200) * 0.5
-        ours: list[Any] = [np.array(v) * 1.0 for v in (x, y)]
+        one, other = np.array(x) * 1.0, np.array(y) * 1.0
         if turn == 3:
             recorded.clear()
-        found, wanted = turns(np, *ours, min(turn, 2)), turns(numpy, x, y, min(turn, 2))
+        found, wanted = turns(np, one, other, min(turn, 2)), turns(numpy, x, y, min(turn, 2))
         for mine, theirs in zip(found, wanted, strict=True):
             assert mine.dtype == theirs.dtype and mine.strides == theirs.strides
             assert numpy.array_equal(numpy.asarray(mine), theirs)
