@@ -11,7 +11,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.ir.bounded import Bounded
+from diffuse.ir.bounded import Bounded, Size
 from diffuse.ir.template import Template
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -133,7 +133,9 @@ def test_liveness_chooses_among_the_plans_of_a_trail() -> None:
 
 def test_tables_that_are_full_are_emptied(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.current().templates, "known", Bounded(5))
-    monkeypatch.setattr(engine.current().window.memo, "limit", 20)
+    memo = engine.current().window.memo
+    monkeypatch.setattr(memo, "nodes_size", Size(20, 20))
+    monkeypatch.setattr(memo, "trails_size", Size(20, 20))
     x = numpy.arange(3000.0)
     ours = np.array(x)
     for k in range(1, 40):

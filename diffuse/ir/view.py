@@ -13,6 +13,9 @@ from typing import Any
 from diffuse.ir import ITEMSIZE, Access, AccessMap, Partition, Point, Split, Store, tiling
 from diffuse.ir.bounded import Bounded
 
+DERIVED = 256
+"""Views and partitions that one view remembers, such as its broadcasts."""
+
 _tokens = count()
 
 
@@ -67,15 +70,14 @@ class View(AccessMap):
         if found is None:
             lead = len(shape) - len(self.shape)
             kept = {k: k + lead for k, n in enumerate(self.shape) if n == shape[k + lead]}
-            found = self._derived[shape] = self._renamed(shape, kept)
+            found = self._keep(shape, self._renamed(shape, kept))
         return found
 
     def kept(self, shape: Point, axes: tuple[int, ...]) -> View:
         """This view as the output of a reduction over `shape`: its dimension k is the iteration's axes[k]."""
         found: View | None = self._derived.get((shape, axes))
         if found is None:
-            found = self._renamed(shape, dict(enumerate(axes)))
-            self._derived[shape, axes] = found
+            found = self._keep((shape, axes), self._renamed(shape, dict(enumerate(axes))))
         return found
 
     def gathered(self, shape: Point) -> View:
@@ -86,16 +88,22 @@ class View(AccessMap):
             rows = tuple((offset, tuple(t for t in terms if t[0])) for offset, terms in self.rows)
             free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
             strides = (0, *self.strides[1:]) if len(self.shape) > 1 else (0,) * len(shape)
-            found = View(rows, self.frame, self.dtype, shape, self.offset, strides, free)
-            self._derived["gathered", shape] = found
+            found = self._keep(("gathered", shape),
+                               View(rows, self.frame, self.dtype, shape, self.offset, strides, free))
         return found
 
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
         """The canonical partition of this view when `splits` cut its iteration space."""
         found: Partition | None = self._derived.get(splits)
         if found is None:
-            found = tiling(store, self, self.shape, splits)
-            self._derived[splits] = found
+            found = self._keep(splits, tiling(store, self, self.shape, splits))
+        return found
+
+    def _keep(self, key: Any, found: Any) -> Any:
+        """Remember what was derived from this view."""
+        if len(self._derived) >= DERIVED:
+            self._derived.clear()
+        self._derived[key] = found
         return found
 
     def _renamed(self, shape: Point, kept: dict[int, int]) -> View:

@@ -102,7 +102,7 @@ def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     return by_extents(template.shape, processors, chunk, *_constraints(template))
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 11)
 def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
            leaves: int = -1) -> Decomposition:
     """The decomposition of a task over `shape`.

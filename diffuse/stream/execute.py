@@ -154,7 +154,6 @@ class Forwarder:
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
-            plan.places.append((trail.replays, plan))
         return replay
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
@@ -195,9 +194,9 @@ class Forwarder:
         self.plans = [plan for plan in older if plan not in gone] + [newest]
         for plan in gone:
             for places, key in plan.places:
-                found = places.get(key)
-                if found is plan or (key is plan and found is not None):  # another may stand there by now
+                if places.get(key) is plan:  # another may stand there by now
                     del places[key]
+        self.window.memo.forget_trails()  # which have the replays of plans
         trace.count("forgotten", len(gone))
 
     def _run(self, group: Group) -> None:

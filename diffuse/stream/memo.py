@@ -17,7 +17,12 @@ from typing import Any
 
 from diffuse.fusion.constraints import Refusal
 from diffuse.ir import Decomposition, Point
+from diffuse.ir.bounded import Size
 from diffuse.ir.template import Template
+
+FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
+MOST_NODES = 1 << 18
+"""Edges of each tree before it is known that the program comes back to more (ir/bounded.py), and at most."""
 
 Spilled = tuple["Spilled", tuple[int, ...]] | None
 """Slots, as a list that shares its beginning with others: those before the last task, and those since it."""
@@ -26,7 +31,7 @@ Spilled = tuple["Spilled", tuple[int, ...]] | None
 class Node:
     """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to plans."""
 
-    __slots__ = ("edges", "plans", "depth", "spilled")
+    __slots__ = ("edges", "plans", "depth", "spilled", "name")
 
     def __init__(self, depth: int, spilled: tuple[int, ...] = (), before: Spilled = None) -> None:
         self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
@@ -34,6 +39,8 @@ class Node:
         self.depth = depth
         self.spilled: Spilled = (before, spilled) if spilled else before
         """The slots that need memory although the prefix makes them (outline.py)."""
+        self.name = 0
+        """A hash of its rows."""
 
 
 Chain = tuple["Chain", Template] | None
@@ -43,7 +50,7 @@ Chain = tuple["Chain", Template] | None
 class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
-    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled")
+    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "name")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
                  beside: Decomposition | None = None, spilled: int = 0) -> None:
@@ -60,37 +67,65 @@ class Trail:
         """How the last of its tasks is cut that several points share by rows."""
         self.spilled = spilled
         """Bytes of the slots that need memory although the prefix makes them."""
+        self.name = 0
+        """A hash of the operations, views and slots of its tasks."""
 
 
 class Memo:
-    """Both trees.  Past `limit` nodes they are cleared, which costs time and never a result."""
+    """Both trees.  Those that are full are cleared, which costs time and never a result.
 
-    def __init__(self, limit: int = 1 << 18) -> None:
-        self.limit = limit
-        self.clear()
+    Trails tell extents and offsets apart: a program whose shapes change all the time makes new ones all the
+    time, but few nodes.
+    """
 
-    def clear(self) -> None:
+    def __init__(self) -> None:
+        self.nodes_size = Size(FIRST_NODES, MOST_NODES)
+        self.trails_size = Size(FIRST_TRAILS, MOST_NODES)
         self.root = Node(0)
         self.start = Trail(self.root)
-        self.nodes = 1
+        self.nodes = self.trails = 0
+
+    def clear(self) -> None:
+        """Forget all decisions."""
+        self.root = Node(0)
+        self.start = Trail(self.root)
+        self.nodes = self.trails = 0
+
+    def forget_trails(self) -> None:
+        """Forget the trails, and the replays of plans with them; a group that follows one may go on."""
+        self.start.edges.clear()
+        self.trails = 0
 
     def joined(self, node: Node, row: tuple[Any, ...], spilled: tuple[int, ...]) -> Node:
         """Remember that the task of `row` joins the prefix `node`, and which slots need memory since then."""
         child = Node(node.depth + 1, spilled, node.spilled)
+        child.name = hash((node.name, row))
         node.edges[row] = child
         self.nodes += 1
+        self.nodes_size.count(child.name)
         return child
 
     def refused(self, node: Node, row: tuple[Any, ...], refusal: Refusal) -> Refusal:
+        """Remember that the task of `row` stays out of the prefix `node`."""
         node.edges[row] = refusal
+        self.nodes += 1
+        self.nodes_size.count(hash((node.name, row)))
         return refusal
 
     def add_edge(self, trail: Trail, key: tuple[Any, ...], edge: Trail | Refusal) -> None:
         """Remember the edge `key` of a trail."""
         trail.edges[key] = edge
-        self.nodes += 1
+        self.trails += 1
+        template, *slots = key
+        views = tuple([use.map for use in template.uses])
+        name = hash((trail.name, template.operation, template.shape, views, *slots))
+        self.trails_size.count(name)
+        if isinstance(edge, Trail):
+            edge.name = name
 
     def trim(self) -> None:
-        """Clear the trees if they are full; called between groups, when no group refers to a node."""
-        if self.nodes > self.limit:
+        """Clear what is full; called between groups, when no group refers to a node."""
+        if self.nodes > self.nodes_size.limit and not self.nodes_size.grows():
             self.clear()
+        elif self.trails > self.trails_size.limit and not self.trails_size.grows():
+            self.forget_trails()

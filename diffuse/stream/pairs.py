@@ -63,7 +63,7 @@ class Geometry(NamedTuple):
     """(store id's place among the first kernel's arguments, bytes between rows, store row of its row 0)."""
 
 
-_known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 12)
+_known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
 def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:

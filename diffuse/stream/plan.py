@@ -50,7 +50,7 @@ class Plan:
         self.used = 0
         """When it ran last, in launches of all plans."""
         self.places: list[tuple[dict[Any, Any], Any]] = []
-        """The dictionaries that have it or its replays, with its key there (memo.py)."""
+        """The dictionaries of nodes that have it, with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)
         arguments = zip(composition.arguments, composition.body.arguments, strict=True)
@@ -63,7 +63,7 @@ class Plan:
         """Scalars that its kernel takes for one, as `compose.alike` found them."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
-        self._partials: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
 
     @property
     def title(self) -> str:

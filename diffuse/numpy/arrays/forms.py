@@ -138,7 +138,7 @@ def form_of(array: Mirror) -> Form:
     return form(array.shape, array.strides, array.dtype)
 
 
-@lru_cache(INTERNED)
+@lru_cache(1 << 11)
 def row_major(shape: Point, dtype: numpy.dtype[Any]) -> Form:
     """The form of a fresh C-ordered array."""
     return packed(shape, range(len(shape)), dtype)

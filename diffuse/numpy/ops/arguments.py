@@ -31,7 +31,7 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     return (normalize_axis_index(_operator.index(axis), ndim),)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 11)
 def _accumulator(operator: str, element: numpy.dtype[Any], asked: Any = None, target: Any = None
                  ) -> numpy.dtype[Any]:
     """The element type that NumPy reduces in, given those of the array, of `dtype=` and of `out=`."""

@@ -29,7 +29,7 @@ STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
 STRONG.update({dtype.type: dtype for dtype in NATIVE})
 """Types of values that enter an operation as a scalar: Python's adapt, NumPy's (and bool) keep theirs."""
 
-RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 15)
+RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules of calls that were seen before, by the function and the forms or types of its operands."""
 _POINT = numpy.zeros(())
 """Stands for a scalar operand in NumPy's messages."""
@@ -63,7 +63,7 @@ def forget(_: Any) -> None:
 watch("small", forget)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 11)
 def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
     """Return the iteration space permuted to memory order, and the permutation; None for the identity."""
     long = [d for d, n in enumerate(shape) if n > 1]

@@ -202,7 +202,7 @@ def _arranged(x: Array) -> Array:
     return views.reshape(x, -1) if x.form.ordered and x.form.shape[-1] < _FLAT else x
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 11)
 def _memory_order(strides: Point) -> Point | None:
     """The dimensions in the order of memory; None if they are."""
     order = sorted(range(len(strides)), key=lambda d: (strides[d] != 0, -abs(strides[d])))
@@ -294,7 +294,7 @@ def _recorded(operation: str, inputs: tuple[Array, ...], axes: tuple[int, ...], 
     return out if form.shape or keepdims else core.scalar_class.of(out)
 
 
-@lru_cache(maxsize=1 << 12)
+@lru_cache(maxsize=1 << 11)
 def _result(shape: Point, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool,
             source: Form | None) -> tuple[Form, view.View]:
     """The form of what a fold of `shape` over `axes` makes, and the view by which its task writes that."""
