@@ -57,7 +57,7 @@ class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen")
+                 "chosen", "alone")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -77,6 +77,9 @@ class Template:
         """What it becomes under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """What `stream.decompose` chose, by all that this depends on."""
+        self.alone = 0
+        """How often in a row the program waited for this operation and no other, or a library did it without
+        the stream because of that."""
 
     def under(self, decomposition: Decomposition) -> Template:
         """The same with a decomposition, and with the partitions that follow from it.

@@ -26,6 +26,7 @@ COUNTERS = {
     "donated": "results that took over the memory of an input",
     "compilations": "kernels compiled",
     "cache hits": "kernels read from disk",
+    "single": "operations on large arrays done at once, because the program waited for each alone",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""

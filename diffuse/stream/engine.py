@@ -330,6 +330,8 @@ class Engine:
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
         with self._lock:
+            if self.window.held == 1 and not self.forwarder.unreported and self.runtime.host_sees:
+                self.window.waited_for_one()
             self.flush()
             self.runtime.fence()
             if self.runtime.host_sees:

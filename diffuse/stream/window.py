@@ -287,11 +287,18 @@ class Window:
         """Close the open group for this reason; returns the new open group."""
         group = self.open
         if group.recorded:
+            if len(group.recorded) > 1:
+                group.recorded[0][0].alone = 0
             group.reason = reason
             self.closed.append(group)
             self.memo.trim()
             return self._begun()
         return group
+
+    def waited_for_one(self) -> None:
+        """Note that the program waits for the only task."""
+        if self.open.recorded:
+            self.open.recorded[0][0].alone += 1
 
     def mend(self) -> None:
         """Restore consistency after an exception at any moment: drop a task that had not joined the open

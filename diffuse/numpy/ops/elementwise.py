@@ -17,8 +17,9 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
-from diffuse.numpy.ops import known
+from diffuse.numpy.ops import known, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
+from diffuse.numpy.ops.single import OFTEN
 from diffuse.settings import watch
 
 eager_errors = False
@@ -40,7 +41,7 @@ _tuple = tuple.__new__
 class Rule:
     """The memoised part of a call: the result's form, the element types and the conversions of scalars."""
 
-    __slots__ = ("form", "signature", "waits", "casts", "turned")
+    __slots__ = ("form", "signature", "waits", "casts", "turned", "template")
 
     def __init__(self, form: Form, signature: tuple[str, ...], waits: bool,
                  casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
@@ -51,6 +52,8 @@ class Rule:
         self.casts = casts
         """For each operand given by value the conversion to its computing type, else None."""
         self.turned = turned(form.shape, form.strides) is not None
+        self.template: Any = None
+        """Of the last task that was recorded by this rule."""
 
 
 
@@ -201,6 +204,10 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
         return hosted(numpy.ndarray(form.shape, form.dtype))
     if rule.waits:
         return function.at_once((a, b), (), (), {})
+    if rule.template is not None and rule.template.alone >= OFTEN:
+        found = single.done(rule.template, function.numpy, (a, b))
+        if found is not None:
+            return found
     shape = form.shape
     to_a, to_b = rule.casts
     try:
@@ -209,7 +216,8 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (), (), {})
     out = recorded(form)
-    template = record(function.operation, rule.signature, shape, (first, second), ((out.storage, out.part),))
+    template = rule.template = record(function.operation, rule.signature, shape, (first, second),
+                                      ((out.storage, out.part),))
     if type(first) is not Scalar and type(second) is not Scalar:
         KNOWN[function.numpy, a.part.token, b.part.token] = Known(template, form)
     elif to_b is not None and type(first) is not Scalar or to_a is not None and type(second) is not Scalar:
@@ -242,12 +250,17 @@ def first_unary(function: Any, a: Any) -> Any:
         return hosted(numpy.ndarray(form.shape, form.dtype))
     if rule.waits:
         return function.at_once((a,), (), (), {})
+    if rule.template is not None and rule.template.alone >= OFTEN:
+        found = single.done(rule.template, function.numpy, (a,))
+        if found is not None:
+            return found
     try:
         source = base.operand(a, form.shape)
     except base.Unaddressable:
         return function.at_once((a,), (), (), {})
     out = recorded(form)
-    template = record(function.operation, rule.signature, form.shape, (source,), ((out.storage, out.part),))
+    template = rule.template = record(function.operation, rule.signature, form.shape, (source,),
+                                      ((out.storage, out.part),))
     KNOWN[function.numpy, a.part.token] = Known(template, form)
     return out if form.shape else core.scalar_class.of(out)
 

@@ -15,6 +15,8 @@ from diffuse.library import Bounded, Frame, view
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import ARRAYS, sliced
 from diffuse.numpy.arrays.forms import Form, Mirror
+from diffuse.numpy.ops import single
+from diffuse.numpy.ops.single import OFTEN
 
 _new = object.__new__
 DEPTH = 4
@@ -81,6 +83,10 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     known = KNOWN.get((function, one, other))
     if known is None or eager:
         return None
+    if known.template.alone >= OFTEN:
+        found = single.done(known.template, function, (a, b))
+        if found is not None:
+            return found
     x = _new(core.array_class)
     if known.casts:
         (position, cast), = known.casts
@@ -106,6 +112,10 @@ def unary(function: Any, a: Any) -> Any:
     known = KNOWN.get((function, a.part.token))
     if known is None or eager:
         return None
+    if known.template.alone >= OFTEN:
+        found = single.done(known.template, function, (a,))
+        if found is not None:
+            return found
     x = _new(core.array_class)
     x.storage = library.again(known.template, known.frame, a.storage, None, (), DEPTH)
     x._form = known.form

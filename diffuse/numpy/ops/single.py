@@ -1,0 +1,62 @@
+"""Operations on large arrays that the program waits for one by one: NumPy does them at once.
+
+To record an operation, plan it, launch it and wait for it takes longer than NumPy takes for some 100,000
+elements; recording pays where operations fuse, or run while the program goes on.  Which of both is the case
+shows only afterwards: the engine counts how often in a row the program waited for an operation and nothing
+else (`Template.alone`).  After a few times the next calls are NumPy's, until one is recorded again to see
+whether the program still waits for it alone.
+
+No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse.library import Bounded, operations, trace
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import ARRAYS
+
+OFTEN = 4
+"""Times in a row that the program has to wait for an operation alone."""
+TRUSTED = 60
+"""Calls that NumPy then does before one is recorded again."""
+MOST = 3 << 20
+"""Bytes of the elements of all operands and of the result, above which two threads are always faster."""
+
+_suited: dict[Any, bool] = Bounded(1 << 12)
+"""Whether a template is small enough, and exact."""
+
+
+def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
+    """The result of NumPy's function on arrays and numbers; None where the operation is to be recorded."""
+    if template.alone >= OFTEN + TRUSTED or not suited(template):
+        template.alone = OFTEN - 1
+        return None
+    values = []
+    for x in operands:
+        if type(x) in ARRAYS:
+            memory = core.at_hand(x)
+            if memory is None:
+                return None
+            x = memory
+        values.append(x)
+    template.alone += 1
+    trace.counters["single"] += 1
+    found = function(*values)
+    return core.hosted(found) if type(found) is core.NDARRAY else found
+
+
+def suited(template: Any) -> bool:
+    """Does an operation read and write little, and have NumPy's bits?"""
+    found = _suited.get(template)
+    if found is None:
+        used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])
+        names = template.signature[:-1]
+        found = used <= MOST and operations.exact(template.operation, names)
+        _suited[template] = found
+    return found

@@ -1,0 +1,129 @@
+"""Operations that the program waits for one by one are done by NumPy at once; in chains they are recorded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.ops import single
+from diffuse.numpy.ops.known import KNOWN
+from diffuse.observe import trace
+from diffuse.stream import engine
+
+pytestmark = pytest.mark.local_only("operations run where their data is")
+
+SIZE = 40_000
+TURNS = single.OFTEN + 1
+PLAIN = numpy.random.default_rng(2).random((200, 200)) - 0.5
+CALLS: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: x + x, lambda m, x: x / 3.0, lambda m, x: 2 - x, lambda m, x: -x, lambda m, x: abs(x.T),
+    lambda m, x: x[:, 1:] * x[:, :-1], lambda m, x: x > 0, lambda m, x: m.sqrt(x + 0 if m is numpy else x),
+    lambda m, x: x + x[:1], lambda m, x: m.maximum(x, 0.25), lambda m, x: x ** 2, lambda m, x: m.isnan(x)]
+
+
+@pytest.fixture(autouse=True)
+def unknown() -> None:
+    """Nothing is pending, and nothing was waited for."""
+    engine.fence()
+    KNOWN.clear()
+    for template in engine.current().templates.known.values():
+        template.alone = 0
+
+
+def done(call: Callable[[], Any]) -> tuple[int, int, Any]:
+    """How many operations a call and the wait for it record, how many NumPy does, and the result."""
+    before = trace.snapshot()
+    found = call()
+    engine.fence()
+    after = trace.snapshot()
+    return after["recorded"] - before["recorded"], after["single"] - before["single"], found
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("hosted", [False, True])
+def test_what_is_waited_for_alone_is_done_at_once_after_some_turns(call: Callable[[Any, Any], Any],
+                                                                   hosted: bool) -> None:
+    x = np.array(PLAIN) if hosted else np.array(PLAIN) * 1.0
+    engine.fence()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wanted = call(numpy, PLAIN)
+        first = done(lambda: call(np, x))
+        turns = [done(lambda: call(np, x)) for _ in range(TURNS)]
+    assert first[:2] == (1, 0) and turns[-1][:2] == (0, 1)
+    for _, _, found in (first, turns[-1]):
+        assert type(found) is np.ndarray and found.dtype == wanted.dtype and found.strides == wanted.strides
+        assert numpy.asarray(found).tobytes() == wanted.tobytes()
+
+
+def test_one_call_in_many_is_recorded_again() -> None:
+    x = np.array(PLAIN)
+    counts = [done(lambda: x + x)[0] for _ in range(2 * (single.OFTEN + single.TRUSTED + 1))]
+    assert counts[:single.OFTEN] == [1] * single.OFTEN
+    assert counts[single.OFTEN:].count(1) == 2
+
+
+def test_chains_are_recorded() -> None:
+    x = np.array(PLAIN)
+    for _ in range(2 * TURNS):
+        assert done(lambda: x * x + x)[:2] == (2, 0)
+
+
+def test_a_chain_that_begins_like_a_single_operation_is_recorded_again() -> None:
+    x = np.array(PLAIN)
+    for _ in range(TURNS):
+        done(lambda: x * x)
+    assert done(lambda: x * x)[:2] == (0, 1)
+    for _ in range(single.TRUSTED):
+        done(lambda: x * x + x)
+    assert done(lambda: x * x + x)[:2] == (2, 0)
+
+
+@pytest.mark.parametrize("call", [lambda x: np.exp(x), lambda x: x**3, lambda x: np.sin(x)])
+def test_operations_with_bits_of_their_own_are_recorded(call: Callable[[Any], Any]) -> None:
+    x = np.array(PLAIN)
+    assert [done(lambda: call(x))[:2] for _ in range(TURNS)] == [(1, 0)] * TURNS
+
+
+def test_large_operations_and_those_on_pending_arrays_are_recorded() -> None:
+    large, x = np.ones(single.MOST // 8), np.array(PLAIN)
+    for _ in range(TURNS):
+        assert done(lambda: large + large)[:2] == (1, 0)
+        done(lambda: x - 1.0)
+    pending = x + 2.0
+    recorded, singles, found = done(lambda: pending - 1.0)
+    assert (recorded, singles) == (1, 0)
+    assert numpy.asarray(found).tobytes() == (PLAIN + 2.0 - 1.0).tobytes()
+
+
+def test_errors_and_warnings_are_numpys() -> None:
+    x = np.array(PLAIN)
+    x[3, 3] = 0.0
+    for _ in range(TURNS):
+        with np.errstate(all="ignore"):
+            done(lambda: 1.0 / x)
+    with np.errstate(all="ignore"):
+        assert done(lambda: 1.0 / x)[:2] == (0, 1)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        1.0 / x
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        1.0 / x
+        engine.fence()
+    assert [str(w.message) for w in caught] == ["divide by zero encountered in divide"]
+    assert caught[0].filename == __file__
+
+
+def test_the_result_is_the_programs_own() -> None:
+    x = np.array(PLAIN)
+    for _ in range(TURNS):
+        done(lambda: x + 1.0)
+    y = x + 1.0
+    y += 1.0
+    x[:] = 0.0
+    assert numpy.asarray(y).tobytes() == (PLAIN + 1.0 + 1.0).tobytes() and (x + 1.0)[0, 0] == 1.0
