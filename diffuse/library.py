@@ -68,6 +68,7 @@ from diffuse.stream.engine import (
     record,
     settle,
     submit,
+    take,
     write_back,
 )
 from diffuse.stream.stores import Operand, Storage

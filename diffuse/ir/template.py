@@ -57,7 +57,7 @@ class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone")
+                 "chosen", "alone", "elements", "reach")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -65,6 +65,9 @@ class Template:
         self.operation = operation
         self.signature = signature
         self.shape = shape
+        self.elements = volume(shape)
+        self.reach = max([volume(use.frame) for use in uses], default=0)
+        """Elements of the largest store that it uses, or uses a part of."""
         self.uses = uses
         """Reads in input order, then outputs."""
         self.numbers = numbers

@@ -31,6 +31,7 @@ from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
 from diffuse.stream.stores import Operand, Storage, Stores, nbytes
 from diffuse.stream.templates import Templates
+from diffuse.stream.walk import Walk
 from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
@@ -45,6 +46,7 @@ class Engine:
         self.zeros = Zeros(self.stores, self.window)
         self.epoch = 0
         """Times that the program waited for everything."""
+        self.walk = Walk()
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
@@ -93,6 +95,16 @@ class Engine:
             self.runtime.fence()
             self._report()
         return memory
+
+    def take(self, storage: Storage) -> bool:
+        """May the host write to the store's own memory now, with nothing to wait for and nobody to tell?
+
+        If so, it is noted that it does.
+        """
+        if storage.touched == self.epoch or not self.runtime.host_sees:
+            return False
+        storage.version += 1
+        return True
 
     @property
     def exchange(self) -> Exchange:
@@ -264,6 +276,12 @@ class Engine:
     def _add(self, task: Recorded) -> None:
         """Add a task to the window, and forward what the window has no room for."""
         trace.counters["recorded"] += 1
+        made = task[0]
+        if made.elements >= self._small:
+            if self.walk.counts:
+                self.walk.end()
+        elif made.reach >= self._small:
+            self.walk.add(task)
         if self._checks and not opaque(task[0]):
             check(task[0].task(task))
         if self._torn:
@@ -298,6 +316,7 @@ class Engine:
     def _adapt(self) -> None:
         """Note the settings that every recorded task is subject to: to ask for one takes time."""
         self._checks = config.check
+        self._small = config.small
         self._size = None if config.window == "auto" else int(config.window)
 
     def _mend(self) -> None:
@@ -382,6 +401,7 @@ new = _engine.stores.new
 attach = _engine.stores.attach
 fetch = _engine.fetch
 own = _engine.stores.own
+take = _engine.take
 write_back = _engine.stores.write_back
 aliased = _engine.stores.aliased
 busy = _engine.busy
@@ -398,6 +418,7 @@ fence = _engine.fence
 watch("runtime", lambda _: _engine.use_runtime())
 watch("check", lambda _: _engine._adapt())
 watch("window", lambda _: _engine._adapt())
+watch("small", lambda _: _engine._adapt())
 watch("min_chunk", lambda _: _engine.forget_decompositions())
 
 

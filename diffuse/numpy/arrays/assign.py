@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Scalar, trace
-from diffuse.numpy.arrays import base, core, views
+from diffuse.library import Scalar
+from diffuse.numpy.arrays import base, core, views, walks
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
@@ -16,13 +16,6 @@ from diffuse.numpy.ops import elementwise, known
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
 
 NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
-
-
-PIECES = 24
-"""Small assignments in a row, and no other operation between them, that are recorded: more than the faces of
-a box for three fields, fewer than a loop over elements."""
-_row = [-1, 0]
-"""Tasks recorded before the last small assignment, and how many such assignments came before it in a row."""
 
 
 def setitem(x: Array, index: Any, value: Any) -> None:
@@ -45,7 +38,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
     meta, element = views.part(x.meta, simple)
     if meta.size < core.SMALL:
         right = at_hand(value) if isinstance(value, Array) else readable(value)
-        if right is not None and (ready(x) or piecemeal()):
+        if right is not None and (ready(x) or walks.begun()):
             base.put(x, simple, right)
             return
     if element and (not isinstance(value, Array) or value.form.ndim) and numpy.ndim(value):
@@ -57,15 +50,6 @@ def setitem(x: Array, index: Any, value: Any) -> None:
             keep(x, index, value, template)
     except base.Unaddressable:
         base.put(x, simple, host(value) if isinstance(value, Array) else readable(value))
-
-
-def piecemeal() -> bool:
-    """Does the program fill arrays piece by piece, in a loop?  Then it is better to wait once and let NumPy
-    write than to record a task for every piece."""
-    recorded = trace.counters["recorded"]
-    _row[1] = _row[1] + 1 if recorded == _row[0] + 1 else 0
-    _row[0] = recorded
-    return _row[1] >= PIECES
 
 
 def keep(x: Array, index: Any, value: Any, template: Any) -> None:

@@ -13,7 +13,7 @@ import numpy
 from diffuse import library
 from diffuse.library import Point, view
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import Array, host, hosted, start_of, storage_of, viewing
+from diffuse.numpy.arrays.core import Array, host, hosted, offset_of, storage_of, viewing
 from diffuse.numpy.arrays.forms import (
     RESERVE,
     Form,
@@ -81,7 +81,7 @@ def view_of(x: Array) -> view.View:
             found = f.root
         else:
             view_of(x.owner)  # by which slices like this one are found again
-            found = _located(storage, f, address(x.meta) - start_of(x))
+            found = _located(storage, f, offset_of(x, x.meta))
         x.part = found
     return found
 
@@ -97,7 +97,7 @@ def locate(x: Array) -> bool:
 
 def view_in(x: Array, meta: Mirror) -> view.View:
     """The view for a part of `x` that is given by a view of its meta: a target of an assignment."""
-    return _located(storage_of(x), unfolded(form_of(meta)), address(meta) - start_of(x))
+    return _located(storage_of(x), unfolded(form_of(meta)), offset_of(x, meta))
 
 
 def unfolded(f: Form) -> Form:

@@ -6,7 +6,8 @@ perhaps without memory yet; `meta` is a mirror) or *hosted* (`meta` is a real Nu
 when the first task touches it).
 
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
-and errors included, and costs little more: no form is looked up, nothing is recorded.
+and errors included, and costs little more: no form is looked up, nothing is recorded.  So does a small view
+of a large array: what happens while tasks on that are pending, walks.py decides.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, view
-from diffuse.numpy.arrays.forms import BASE, NATIVE, Form, Mirror, address, form_of
+from diffuse.numpy.arrays import walks
+from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Form, Mirror, address, form_of
 from diffuse.settings import config, watch
 
 NDARRAY = numpy.ndarray
@@ -42,7 +44,8 @@ class Array:
     part: view.View | None
     """The part of the store that this array shows; None until a task needs it."""
     meta: Mirror
-    """Shape, strides, type, offset and flags: a mirror, or the real memory of a hosted array."""
+    """Shape, strides, type, offset and flags: a mirror, or the real memory of a hosted array.  A view of a
+    mirror may be real; the memory of its owner is known then."""
     memory: Mirror | None
     """The memory as NumPy sees it, once known; valid to read while the store is not busy."""
     owner: Array | None
@@ -87,6 +90,17 @@ def set_small(elements: int) -> None:
 
 watch("small", set_small)
 
+SEES = False
+"""Is the memory of arrays that is known the stores' own, not a copy?  Then views are made of it."""
+
+
+def _look_again(_: Any) -> None:
+    global SEES
+    SEES = False
+
+
+watch("runtime", _look_again)
+
 
 def recorded(shape_form: Form) -> Any:
     """Return a new array over a new store, which the next task has to write."""
@@ -116,7 +130,18 @@ def viewing(parent: Array, meta: Mirror) -> Any:
     x.storage = owner.storage
     x._form = x.part = None
     x.meta = meta
-    x.memory = meta if owner.meta is owner.memory else None
+    x.memory = meta if parent.meta is parent.memory else None
+    return x
+
+
+def looking(parent: Array, memory: Mirror) -> Any:
+    """A view of `parent`'s store, given by a view of its memory, which is known."""
+    x = Array.__new__(array_class)
+    owner = parent if parent.owner is None else parent.owner
+    x.owner = owner
+    x.storage = owner.storage
+    x._form = x.part = None
+    x.meta = x.memory = memory
     return x
 
 
@@ -140,10 +165,14 @@ def storage_of(x: Array) -> Any:
     return storage
 
 
-def start_of(x: Array) -> int:
-    """Where the store's memory begins in the address space of the array's meta."""
+def offset_of(x: Array, meta: Mirror) -> int:
+    """Bytes from the beginning of the store of `x` to the first element of a view of that."""
+    place = address(meta)
+    if BASE <= place < BASE + EXTENT:
+        return place - BASE
     root = x if x.owner is None else x.owner
-    return address(root.meta) if root.meta is root.memory else BASE
+    assert root.memory is not None
+    return place - address(root.memory)
 
 
 def ready(x: Array) -> bool:
@@ -163,12 +192,22 @@ def host(x: Array) -> Mirror:
     storage = storage_of(x)
     memory = library.fetch(storage)
     if x.memory is None:
-        x.memory = over(x, memory)
+        remember(x, memory)
     if storage.shared:  # a copy; writing there would be lost
         locked = x.memory.view()
         locked.flags.writeable = False
         return locked
     return x.memory
+
+
+def remember(x: Array, memory: Mirror) -> None:
+    """Note where the elements of an array are in `memory` (a store's bytes), and first those of its owner."""
+    global SEES
+    SEES = library.current().runtime.host_sees
+    root = x.owner
+    if root is not None and root.memory is None:
+        root.memory = over(root, memory)
+    x.memory = over(x, memory)
 
 
 def over(x: Array, memory: Mirror) -> Mirror:
@@ -177,7 +216,7 @@ def over(x: Array, memory: Mirror) -> Mirror:
     if f.size == 0:
         real = numpy.ndarray(f.shape, f.dtype)
     else:
-        offset = address(x.meta) - start_of(x)
+        offset = offset_of(x, x.meta)
         real = numpy.ndarray(f.shape, f.dtype, memory, offset, f.strides)
     if not x.meta.flags.writeable:
         real.flags.writeable = False
@@ -196,31 +235,49 @@ def at_hand(x: Array) -> Mirror | None:
             return x.memory
         storage = x.storage = owner.storage
     if not library.busy(storage):
-        return host(x)
+        known = x.memory
+        return host(x) if known is None else known
     memory = library.look(storage)
     if memory is not None and x.memory is None:
-        x.memory = over(x, memory)
+        remember(x, memory)
     return None if memory is None else x.memory
 
 
 def near(x: Array) -> Mirror | None:
-    """The memory of a small array if it may be read now, without waiting; else None.
+    """The memory of a small array if it may be read now; else None.  Waits where the program walks.
 
     To be read only, as `at_hand`'s.
     """
     size = x.meta.size
-    return None if size >= SMALL else at_hand(x)
+    if size >= SMALL:
+        return None
+    memory = at_hand(x)
+    return host(x) if memory is None and walks.begun() else memory
 
 
 def near_to_write(x: Array) -> Mirror | None:
-    """The memory of a small array of which nobody else knows: no task, no other library; else None."""
-    if x.storage is not None:
-        return None
+    """The memory of a small array if it may be written now; else None.  Waits where the program walks."""
     size = x.meta.size
-    if size >= SMALL:
-        return None
-    owner = x.owner
-    return x.memory if owner is None or owner.storage is None else None
+    return None if size >= SMALL else mine(x)
+
+
+def mine(x: Array) -> Mirror | None:
+    """The memory of an array for the host to write to, if nothing pending uses it and no other process or
+    library has a copy; else None.  Waits where the program walks."""
+    storage = x.storage
+    if storage is None:
+        owner = x.owner
+        if owner is None or owner.storage is None:
+            return x.memory
+        storage = x.storage = owner.storage
+    if not library.take(storage):
+        if not walks.begun():
+            return None
+        host(x)
+        if not library.take(storage):
+            return None
+    known = x.memory
+    return host(x) if known is None else known
 
 
 def number_or_near(x: Any) -> Any:
@@ -478,7 +535,7 @@ class Operators(Array):
         return slow.reflected("power", self, other) if found is None else found
 
 
-INDICES: set[type] = {int, slice, type(None), type(Ellipsis)}
+INDICES: set[type] = {int, slice, type(None), type(Ellipsis), *(t.type for t in NATIVE if t.kind in "iu")}
 """Types of indices that select a view or an element."""
 
 
@@ -578,17 +635,19 @@ class Described(Operators):
         return len(self.meta)
 
     def __getitem__(self, index: Any) -> Any:
+        memory = self.memory
+        if memory is not None and (SEES or memory is self.meta) and simple(index):
+            found = memory[index]
+            if type(found) is not NDARRAY:  # an element
+                memory = at_hand(self)
+                return slow.getitem(self, index) if memory is None else memory[index]
+            if self.part is None or found.size < SMALL:
+                return looking(self, found)
         if self.part is not None:
             key = sliced(self.part.token, index)
             if key is not None:
                 return part_of(self, index, key)
-        if self.meta is self.memory:
-            if simple(index):
-                memory = at_hand(self)
-                if memory is not None:
-                    found = memory[index]
-                    return viewing(self, found) if type(found) is NDARRAY else found
-        elif type(index) is int and self.meta.ndim == 1:
+        if type(index) is int and self.meta.ndim == 1:
             memory = at_hand(self)
             if memory is not None:
                 return memory[index]
@@ -631,10 +690,19 @@ class Described(Operators):
         return self if inplace(_raise, self, other) else slow.update("power", self, other)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        memory: Any = near_to_write(self)
+        memory: Any = self.memory
         if memory is not None and simple(index):
             right = number_or_near(value)
             if right is not None:
-                memory[index] = right
-                return
+                if memory.size >= SMALL:
+                    target = memory[index]
+                    if type(target) is not NDARRAY or target.size < SMALL:
+                        memory = mine(self)
+                    else:
+                        memory = None
+                else:
+                    memory = mine(self)
+                if memory is not None:
+                    memory[index] = right
+                    return
         slow.setitem(self, index, value)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import Array, host, start_of, storage_of, viewing
+from diffuse.numpy.arrays.core import Array, host, offset_of, storage_of, viewing
 from diffuse.numpy.arrays.forms import NATIVE, address
 from diffuse.numpy.ops.operands import wrap
 
@@ -68,7 +68,7 @@ def set_strides(x: Array, strides: Any) -> None:
     """`x.strides = strides`, within the memory of the array that owns it."""
     root = x if x.owner is None else x.owner
     bytes_there = numpy.empty(root.form.size * root.form.itemsize, numpy.uint8)
-    offset = address(x.meta) - start_of(x) if x.form.size else 0
+    offset = offset_of(x, x.meta) if x.form.size else 0
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         numpy.ndarray(x.form.shape, x.form.dtype, bytes_there, offset, x.form.strides).strides = strides
