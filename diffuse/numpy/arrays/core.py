@@ -330,9 +330,33 @@ def product(a: Any, b: Any) -> Any:
         return None
     if type(left) is NDARRAY and type(right) is NDARRAY and left.size * right.size >= SMALL:
         rows, columns = left.shape[:-1], right.shape[-1:] if right.ndim > 1 else ()
-        if left.ndim > 2 or right.ndim > 2 or prod(rows) * prod(columns) >= SMALL:
+        if right.ndim > 2 or prod(rows) * prod(columns) >= SMALL:
             return None
     found = numpy.matmul(left, right)
+    return hosted(found) if type(found) is NDARRAY else found
+
+
+UFUNCS: set[Any] = {found for found in vars(numpy).values()
+                    if isinstance(found, numpy.ufunc) and found.nout == 1 and found.signature is None}
+"""NumPy's ufuncs that go element by element."""
+
+
+def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """NumPy's ufunc, called by NumPy's arrays and scalars, with arrays of ours among the operands; None unless
+    all are small and at hand."""
+    if function not in UFUNCS or len(inputs) != function.nin or len(inputs) > 2:
+        return None
+    values = [number_or_near(inputs[0])]
+    if len(inputs) == 2 and values[0] is not None:
+        values.append(number_or_near(inputs[1]))
+    if values[-1] is None or len(values) == 2 and spreads(*values):
+        return None
+    if options:
+        outs = options.get("out")
+        if len(options) > 1 or type(outs) is not tuple or type(outs[0]) is not NDARRAY or outs[0].size >= SMALL:
+            return None
+        return function(*values, outs[0])
+    found = function(*values)
     return hosted(found) if type(found) is NDARRAY else found
 
 

@@ -147,6 +147,10 @@ class Protocols:
         return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
 
     def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__":
+            found = core.called(ufunc, inputs, kwargs)
+            if found is not None:
+                return found
         from diffuse.numpy.bridge import interop
 
         return interop.array_ufunc(ufunc, method, inputs, kwargs)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, host, hosted, ready, viewing
@@ -61,9 +62,11 @@ def getitem(x: Array, index: Any) -> Any:
     simple = index if kind is int or kind is slice else basic(index)
     if simple is None:
         return _gather(x, index)
-    if x.memory is x.meta and ready(x):
-        found = x.meta[simple]
-        return viewing(x, found) if type(found) is numpy.ndarray else found
+    if x.memory is None and x.meta.size >= core.SMALL > 0 and ready(x) and library.current().runtime.host_sees:
+        host(x)  # the views that follow are made of the memory, too
+    if x.memory is not None and (core.SEES or x.memory is x.meta) and ready(x):
+        found = x.memory[simple]
+        return core.looking(x, found) if type(found) is numpy.ndarray else found
     meta, element = part(x.meta, simple)
     if element:
         return peek(viewing(x, meta)) if distant(x) else host(x)[simple]
