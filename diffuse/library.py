@@ -91,8 +91,8 @@ __all__ += ["Frame", "again", "again_into", "new"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
-__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "write_back",
-            "prepare", "settle", "start", "view"]
+__all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "look", "overlap", "own", "prepare",
+            "settle", "start", "take", "view", "write_back"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
 

@@ -14,11 +14,11 @@ import diffuse.numpy as np
 from diffuse import library
 from diffuse.ir import Scalar
 from diffuse.kernels.build import small_folds
-from diffuse.numpy.arrays import assign
 from diffuse.numpy.arrays.core import scalar_class
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.observe import trace
 from diffuse.stream import engine
+from diffuse.stream.walk import TURNS
 
 Task = tuple[str, tuple[int, ...], tuple[Any, ...], tuple[Any, ...]]
 SIZE = 100_000
@@ -141,7 +141,7 @@ def test_filling_a_large_array_by_elements_waits_once(tasks: list[Task]) -> None
     x = np.zeros(SIZE)
     for k in range(500):
         x[k] = k
-    assert len(tasks) <= assign.PIECES + 2
+    assert len(tasks) <= TURNS + 2
     tasks.clear()
     for k in range(1, 500):
         x[k] = x[k - 1] + 2

@@ -191,23 +191,24 @@ def host(x: Array) -> Mirror:
         return x.memory
     storage = storage_of(x)
     memory = library.fetch(storage)
-    if x.memory is None:
-        remember(x, memory)
+    found = x.memory
+    if found is None:
+        found = remember(x, memory)
     if storage.shared:  # a copy; writing there would be lost
-        locked = x.memory.view()
-        locked.flags.writeable = False
-        return locked
-    return x.memory
+        found = found.view()
+        found.flags.writeable = False
+    return found
 
 
-def remember(x: Array, memory: Mirror) -> None:
+def remember(x: Array, memory: Mirror) -> Mirror:
     """Note where the elements of an array are in `memory` (a store's bytes), and first those of its owner."""
     global SEES
     SEES = library.current().runtime.host_sees
     root = x.owner
     if root is not None and root.memory is None:
         root.memory = over(root, memory)
-    x.memory = over(x, memory)
+    found = x.memory = over(x, memory)
+    return found
 
 
 def over(x: Array, memory: Mirror) -> Mirror:
@@ -342,8 +343,10 @@ UFUNCS: set[Any] = {found for found in vars(numpy).values()
 
 
 def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """NumPy's ufunc, called by NumPy's arrays and scalars, with arrays of ours among the operands; None unless
-    all are small and at hand."""
+    """NumPy's ufunc, called by NumPy's arrays and scalars, with arrays of ours among the operands.
+
+    None unless all are small and at hand.
+    """
     if function not in UFUNCS or len(inputs) != function.nin or len(inputs) > 2:
         return None
     values = [number_or_near(inputs[0])]
@@ -352,10 +355,8 @@ def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
     if values[-1] is None or len(values) == 2 and spreads(*values):
         return None
     if options:
-        outs = options.get("out")
-        if len(options) > 1 or type(outs) is not tuple or type(outs[0]) is not NDARRAY or outs[0].size >= SMALL:
-            return None
-        return function(*values, outs[0])
+        out = options["out"][0] if options.keys() == {"out"} else None
+        return function(*values, out) if type(out) is NDARRAY and out.size < SMALL else None
     found = function(*values)
     return hosted(found) if type(found) is NDARRAY else found
 

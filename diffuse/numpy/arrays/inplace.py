@@ -13,7 +13,7 @@ import numpy
 
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array, host, offset_of, storage_of, viewing
-from diffuse.numpy.arrays.forms import NATIVE, address
+from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops.operands import wrap
 
 _SLOTS = ("storage", "form", "part", "meta", "memory", "owner")

@@ -62,7 +62,8 @@ def getitem(x: Array, index: Any) -> Any:
     simple = index if kind is int or kind is slice else basic(index)
     if simple is None:
         return _gather(x, index)
-    if x.memory is None and x.meta.size >= core.SMALL > 0 and ready(x) and library.current().runtime.host_sees:
+    if (x.memory is None and x.meta.size >= core.SMALL > 0 and ready(x)
+            and library.current().runtime.host_sees):
         host(x)  # the views that follow are made of the memory, too
     if x.memory is not None and (core.SEES or x.memory is x.meta) and ready(x):
         found = x.memory[simple]

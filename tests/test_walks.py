@@ -1,0 +1,246 @@
+"""Loops over slices of large arrays: what is recorded, what is done at once, and that the values are NumPy's.
+
+Counts depend on which lines of this file recorded before, for a loop over slices is known by its lines: each
+test that counts has loops of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.library import current, fence
+from diffuse.observe import trace
+from diffuse.settings import using
+from diffuse.stream.walk import TRUSTED, TURNS
+
+SIDE = 200
+PLAIN = numpy.random.default_rng(4).random((SIDE, SIDE))
+
+pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
+
+
+def busy(values: Any = PLAIN) -> Any:
+    """A large array with a task pending on it."""
+    fence()
+    return np.array(values) * 1.0
+
+
+def counted(run: Callable[[], Any]) -> tuple[int, int]:
+    """Tasks recorded, and loops over slices that began, while a function runs."""
+    before = trace.snapshot()
+    run()
+    after = trace.snapshot()
+    return after["recorded"] - before["recorded"], after["walks"] - before["walks"]
+
+
+def relaxed(x: Any) -> None:
+    for i in range(1, len(x) - 1):
+        x[i, 1:-1] = 0.25 * (x[i - 1, 1:-1] + x[i + 1, 1:-1] + x[i, :-2] + x[i, 2:])
+
+
+def test_a_loop_over_rows_is_recorded_for_a_few_turns_only_and_later_for_one_operation() -> None:
+    x, plain = busy(), PLAIN * 1.0
+    recorded, walks = counted(lambda: relaxed(x))
+    assert recorded <= 5 * TURNS and walks == 1
+    relaxed(plain)
+    assert numpy.array_equal(numpy.asarray(x), plain)
+    y = busy()
+    recorded, walks = counted(lambda: relaxed(y))
+    assert recorded <= 5 and walks == 1
+    assert numpy.array_equal(numpy.asarray(y), plain)
+
+
+def test_each_kind_of_small_step_finds_the_array_at_hand() -> None:
+    """Assignments, updates, elements, functions with `out`, and operators with NumPy's scalars and arrays."""
+    def steps(x: Any, module: Any) -> None:
+        for i in range(1, SIDE):
+            x[i] = x[i - 1]
+            x[:, i] -= 0.5 * x[:, 0]
+            x[i, 1:] *= numpy.float64(0.75)
+            x[i, 3] = x[i - 1, 3] + 1.0
+            module.add(x[i], x[0], out=x[i])
+            x[i] += numpy.ones(SIDE) * x[0, 0]
+            x[i] = numpy.float64(0.5) * x[i]
+            x[i].T[::-1][2:5] = 7.0
+            x[i][x[i] > 6.0] = 1.0
+
+    x, plain = busy(), PLAIN * 1.0
+    recorded, walks = counted(lambda: steps(x, np))
+    assert recorded <= 9 * TURNS and walks <= 1
+    steps(plain, numpy)
+    assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+def test_nothing_is_recorded_on_slices_of_an_array_at_hand() -> None:
+    x = busy()
+    float(x[0, 0])
+    assert counted(lambda: relaxed(x)) == (0, 0)
+    assert counted(lambda: [float(x[i, i]) for i in range(SIDE)]) == (0, 0)
+    y = x.T
+    assert counted(lambda: relaxed(y)) == (0, 0)
+
+
+def test_borders_between_large_operations_stay_recorded() -> None:
+    """The faces of three fields and a formula on one column: no wait, every turn the same tasks."""
+    def stepped(fields: list[Any], turns: int) -> None:
+        for _ in range(turns):
+            for x in fields:
+                x[1:-1, 1:-1] = 0.5 * (x[:-2, 1:-1] + x[2:, 1:-1])
+                for face in ((0, slice(None)), (-1, slice(None)), (slice(None), 0), (slice(None), -1)):
+                    x[face] = 0.25
+                x[:, 0] = x[:, 1] * 0.5 + x[:, 2] * 0.25 + x[:, 3] * 0.125 + x[:, 4] * 0.125 - x[:, 5] * 0.1
+    fields = [busy() for _ in range(3)]
+    each, _ = counted(lambda: stepped(fields, 1))
+    recorded, walks = counted(lambda: stepped(fields, 40))
+    assert (recorded, walks) == (40 * each, 0)
+    plain = [PLAIN * 1.0 for _ in range(3)]
+    stepped(plain, 41)
+    assert all(numpy.array_equal(numpy.asarray(x), y) for x, y in zip(fields, plain, strict=True))
+
+
+def test_lines_that_were_a_loop_once_are_trusted_for_a_while_only() -> None:
+    def rows(x: Any, n: int) -> None:
+        for i in range(n):
+            x[i] = 0.5 * x[i + 1]
+
+    x = busy()
+    assert counted(lambda: rows(x, SIDE - 1))[1] == 1
+
+    def large_and_a_row() -> None:
+        x[...] = x * 1.0
+        rows(x, 2)
+
+    walks = counted(lambda: [large_and_a_row() for _ in range(5 * TRUSTED)])[1]
+    assert 0 < walks <= 2 * TRUSTED
+
+
+def test_a_wait_of_a_loop_over_slices_is_told() -> None:
+    plans = current().plans
+    x = busy()
+    for i in range(1, SIDE):
+        x[i] += 2.0 * x[i - 1]
+    assert any("a loop over slices" in plan.reason for plan in plans)
+
+
+INDICES: list[Any] = [3, -1, slice(2, -2), slice(None, None, -1), (slice(None), 5), (7, 9), (..., 0), (None, 6),
+                      (slice(None), slice(1, 7)), (slice(None, None, 3), -2), (4, slice(None, None, -2))]
+
+
+def changed(x: Any, rng: Any) -> None:
+    """Random small and large steps on views of views, overlapping and reversed, read and written."""
+    views = [x, x.T, x[::-1], x[:, ::-1].T, x[1:], x[:-1, 2:], x.reshape(-1, 2 * x.shape[1])]
+    for _ in range(60):
+        target, source = (views[k] for k in rng.integers(len(views), size=2))
+        index, other = (INDICES[k] for k in rng.integers(len(INDICES), size=2))
+        kind = rng.integers(7)
+        if kind == 0:
+            target[index] = target[index]
+        elif kind == 1:
+            target[index] -= 0.25 * target[index]
+        elif kind == 2:
+            n = min(len(target), len(source)) - 1
+            target[1:n, 0] = 0.5 * target[:n - 1, 0] + 0.25
+        elif kind == 3:
+            target[2:, :] = target[:-2, :]
+        elif kind == 4:
+            target[index] = (0.5 * source[other]).min()
+        elif kind == 5:
+            part = target[5:20]
+            part[::-1][1:] += part[:-1] * 0.125
+            part.T[1] = part.T[0]
+        else:
+            x *= 0.75
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("small", [0, 150, 16384])
+def test_random_steps_on_views_of_one_array_are_numpys(small: int, seed: int) -> None:
+    for side in (12, 60 if small == 0 else 180):
+        plain = numpy.random.default_rng(seed).random((side * 2, side))
+        with using(small=small):
+            ours = np.array(plain) * 1.0
+            changed(ours, numpy.random.default_rng(seed + 100))
+            changed(plain, numpy.random.default_rng(seed + 100))
+            assert numpy.array_equal(numpy.asarray(ours), plain)
+
+
+def test_views_made_before_and_after_the_memory_is_known_show_the_same_elements() -> None:
+    x = busy()
+    early, column = x[3:7], x[:, 4]
+    early_row = early[1]
+    x[0] = 5.0
+    assert float(x[0, 0]) == 5.0  # the memory is known from here on
+    late, row = x[3:7], x[4]
+    row[:] = 1.0
+    assert float(early[1].sum()) == SIDE and float(early_row.max()) == 1.0 and float(column[4]) == 1.0
+    x += 1.0  # pending
+    early[0] = 9.0
+    late[3, :2] = 8.0
+    column[5] = 7.0
+    plain = PLAIN * 1.0
+    plain[0], plain[4] = 5.0, 1.0
+    plain += 1.0
+    plain[3], plain[6, :2], plain[5, 4] = 9.0, 8.0, 7.0
+    assert numpy.array_equal(numpy.asarray(x), plain)
+    assert row.base is x and late.base is x and early.base is x
+    assert not row.flags.owndata and row.flags.writeable and late[1:].base is x
+    assert late.strides == early.strides == plain[3:7].strides
+    y = np.asarray(late)
+    assert y is late or y.base is x
+
+
+def test_mistakes_raise_numpys_errors_and_change_nothing() -> None:
+    x = busy()
+    float(x[0, 0])
+    mistakes: list[Callable[[Any], Any]] = [
+        lambda v: v.__setitem__(0, numpy.ones(3)), lambda v: v[SIDE], lambda v: v[0, SIDE],
+        lambda v: v.__setitem__((0, SIDE), 1.0), lambda v: v[1] + numpy.ones(3),
+        lambda v: v.__setitem__((1, slice(3)), v[1, :4]),
+    ]
+    for wrong in mistakes:
+        with pytest.raises((ValueError, IndexError)) as theirs:
+            wrong(PLAIN.copy())
+        with pytest.raises(theirs.type) as ours:
+            wrong(x)
+        assert str(ours.value) == str(theirs.value)
+    x.flags.writeable = False
+    changes: list[Callable[[], Any]] = [lambda: x.__setitem__(0, 1.0), lambda: x.__setitem__((0, 0), 1.0),
+                                        lambda: x[0].__iadd__(1.0)]
+    for change in changes:
+        with pytest.raises(ValueError, match="read-only"):
+            change()
+    assert numpy.array_equal(numpy.asarray(x), PLAIN)
+
+
+def test_an_interrupt_where_a_loop_over_slices_begins_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = current()
+    done: list[str] = []
+    x = busy()
+    flush = engine.flush
+
+    def interrupted(reason: str = "the program waits") -> None:
+        if "loop over slices" in reason and not done:
+            done.append(reason)
+            raise KeyboardInterrupt
+        flush(reason)
+
+    monkeypatch.setattr(engine, "flush", interrupted)
+    plain, turn = PLAIN * 1.0, 0
+    with pytest.raises(KeyboardInterrupt):
+        for turn in range(1, SIDE):
+            x[turn] = 0.5 * x[turn - 1]
+    assert done
+    for i in range(1, turn):
+        plain[i] = 0.5 * plain[i - 1]
+    found = numpy.asarray(x)
+    for rows in (slice(turn), slice(turn + 1, None)):
+        assert numpy.array_equal(found[rows], plain[rows])
+    for i in range(turn, SIDE):
+        x[i] = 0.5 * x[i - 1]
+        plain[i] = 0.5 * plain[i - 1]
+    assert numpy.array_equal(numpy.asarray(x), plain)
