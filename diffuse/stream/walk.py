@@ -27,20 +27,20 @@ TRUSTED = 8
 class Walk:
     """The small tasks since the last large one, and the loops over slices that were found."""
 
-    __slots__ = ("begun", "_counts", "_found")
+    __slots__ = ("begun", "counts", "_found")
 
     def __init__(self) -> None:
         self.begun = False
         """Are small operations to be done at once, after one wait, until a large task comes?"""
-        self._counts: dict[tuple[str, Any], int] = {}
-        """By operation and line of the program."""
+        self.counts: dict[tuple[str, Any], int] = {}
+        """The small tasks since the last large one, by operation and line of the program."""
         self._found: dict[tuple[str, Any], int] = Bounded(1 << 10)
         """How often operations of loops over slices are still trusted to be in one."""
 
-    def small(self, task: Recorded) -> None:
+    def add(self, task: Recorded) -> None:
         """Note a task over few elements of a large store."""
-        name = task.template.operation, task.where
-        count = self._counts[name] = self._counts.get(name, 0) + 1
+        name = task[0].operation, task[3]
+        count = self.counts[name] = self.counts.get(name, 0) + 1
         if count == TURNS:
             self._found[name] = TRUSTED
             self.begun = True
@@ -50,8 +50,7 @@ class Walk:
                 self._found[name] = trusted - 1
                 self.begun = True
 
-    def large(self) -> None:
+    def end(self) -> None:
         """Note that a task over many elements came."""
-        if self._counts:
-            self._counts.clear()
-            self.begun = False
+        self.counts.clear()
+        self.begun = False
