@@ -17,6 +17,7 @@ from diffuse.kernels.build import small_folds
 from diffuse.numpy.arrays.core import scalar_class
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.observe import trace
+from diffuse.settings import using
 from diffuse.stream import engine
 from diffuse.stream.walk import TURNS, Walk
 
@@ -248,3 +249,31 @@ def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: 
         thread.join()
     assert len([storage for storage in attached if storage is x.storage]) == len(attached) == 1
     assert float(x.sum()) == 40000.0
+
+
+@pytest.mark.local_only("counts the allocations of Local")
+def test_small_stores_within_one_launch_share_an_allocation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(m: Any, x: Any) -> Any:
+        for shift in (1, -2, 3, -4):
+            x = m.roll(x, shift) * 1.5
+        return x
+
+    plain = numpy.random.default_rng(3).random(60_000)
+    runtime = engine.current().runtime
+    made: list[int] = []
+    create = runtime.create
+
+    def counted(nbytes: int, *store: Any) -> Any:
+        made.append(nbytes)
+        return create(nbytes, *store)
+
+    monkeypatch.setattr(runtime, "create", counted)
+    with using(min_chunk=1 << 20):
+        for _ in range(2):
+            x = np.array(plain)
+            engine.fence()
+            made.clear()
+            y = program(np, x)
+            engine.fence()
+            assert numpy.array_equal(numpy.asarray(y), program(numpy, plain))
+            assert len(made) == 2 and max(made) > 3 * plain.nbytes and min(made) == plain.nbytes

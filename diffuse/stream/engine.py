@@ -174,15 +174,14 @@ class Engine:
         with self._lock:
             if self._modes is not None:
                 self._report_other_modes()
-            out = self.stores.new(frame)
-            out.touched = out.written = one.touched = self.epoch
-            out.version = 1
+            one.touched = epoch = self.epoch
+            out = self.stores.new(frame, epoch, 1)
             if other is None:
                 self._add((made, (one.id, out.id), values, where(depth + 1)))
                 if one.exported:
                     self._expose((one,))
             else:
-                other.touched = out.touched
+                other.touched = epoch
                 self._add((made, (one.id, other.id, out.id), values, where(depth + 1)))
                 if one.exported or other.exported:
                     self._expose((one, other))

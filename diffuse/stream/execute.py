@@ -228,11 +228,12 @@ class Forwarder:
         if replay.donations and plan.kernel.native is not None:
             self._donate(replay, ids)
         create = stores.runtime.create
-        partials = [create(n) for n in replay.partials]
-        used = [stores.instance(ids[slot]) for slot in replay.used]
-        values = replay.values(group.recorded, [x.address for x in used], [p.address for p in partials])
-        launch = Launch(plan.kernel, values, replay.points, (*used, *partials), work=replay.work)
-        self._launch(launch, partials)
+        scratch = [create(n) for n in replay.partials]
+        partials = [x.address for x in scratch]
+        addresses, used = stores.places([ids[slot] for slot in replay.used], scratch)
+        values = replay.values(group.recorded, addresses, partials)
+        launch = Launch(plan.kernel, values, replay.points, (*used, *scratch), work=replay.work)
+        self._launch(launch, scratch)
 
     def _distribute(self, replay: Replay, group: Group) -> None:
         """Launch on a runtime that places memory itself, with offsets in the place of addresses."""

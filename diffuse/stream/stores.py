@@ -86,13 +86,24 @@ class Storage:
         return getattr(self, "_shown", ())
 
     def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
-        if not ending():  # modules are taken apart then, and the memory goes with the process
-            try:
-                stores = self._stores
-            except AttributeError:  # an interrupt came before it was made
-                return
-            stores.dropped(self.id)
+        if ending():  # modules are taken apart then, and the memory goes with the process
+            return
+        try:
+            stores = self._stores
+        except AttributeError:  # an interrupt came before it was made
+            return
+        store = self.id
+        stores.alive.discard(store)
+        if stores.users.get(store, 0) <= stores.taken and store not in stores.running:
+            stores.release(store)
 
+
+TOGETHER = 1 << 20
+"""Bytes of a store within one launch that shares an allocation with others, at most."""
+MOST_TOGETHER = 64 << 20
+"""Bytes of an allocation that no other store is added to."""
+LINE, STAGGER = 64, 320
+"""Bytes of a cache line, and between two such stores, which would else meet in the same sets of a cache."""
 
 Operand = tuple[Storage, View]
 
@@ -152,15 +163,15 @@ class Stores:
         """Create a store without contents; it is allocated when a launch first writes it."""
         return self.new(Frame(shape, dtype))
 
-    def new(self, frame: Frame) -> Storage:
-        """Create a store of this frame."""
+    def new(self, frame: Frame, epoch: int = -1, version: int = 0) -> Storage:
+        """Create a store of this frame, which a task of this epoch writes, if one does."""
         self._next = id = self._next + 1
         self.storages[id] = frame
         made = Storage()
         made.id = id
         made.frame = frame
-        made.touched = made.written = -1
-        made.version = 0
+        made.touched = made.written = epoch
+        made.version = version
         made.exported = False
         made._stores = self
         self.alive.add(id)
@@ -212,6 +223,35 @@ class Stores:
     def address(self, store: int) -> int:
         return self.instance(store).address
 
+    def places(self, ids: Sequence[int], scratch: list[Instance]) -> tuple[list[int], list[Instance]]:
+        """The addresses of the stores of a launch, and the instances of those that have one for themselves.
+
+        Small stores that nobody sees before or after the launch share one allocation, which joins `scratch`:
+        one for each would take as long as recording the operation.
+        """
+        addresses: list[int] = []
+        used: list[Instance] = []
+        shared: list[int] = []
+        room = 0
+        for place, store in enumerate(ids):
+            found = self.instances.get(store) or self.given.get(store)
+            if found is None:
+                size = nbytes(self.storages[store])
+                if size <= TOGETHER and room < MOST_TOGETHER and not self.seen(store):
+                    shared.append(place)
+                    addresses.append(room)
+                    room += -(-size // LINE) * LINE + STAGGER
+                    continue
+                found = self.instance(store)
+            addresses.append(found.address)
+            used.append(found)
+        if shared:
+            memory = self.runtime.create(room)
+            scratch.append(memory)
+            for place in shared:
+                addresses[place] += memory.address
+        return addresses, used
+
     def seen(self, store: int) -> bool:
         """Does the application or a pending task still refer to the store?"""
         return store in self.alive or self.awaited(store)
@@ -246,19 +286,21 @@ class Stores:
             if not self.seen(store):
                 self.release(store)
 
-    def dropped(self, store: int) -> None:
-        """The application's last handle of a store is gone."""
-        self.alive.discard(store)
-        if self.users.get(store, 0) <= self.taken and store not in self.running:
-            self.release(store)
-
     def forwarded(self) -> None:
         """After a launch: release the stores of its groups that nobody sees any more."""
         done, self.running = self.running, set()
         self.given.clear()
-        for store in done:
-            if not self.seen(store):
-                self.release(store)
+        users, taken = self.users, self.taken
+        gone = [store for store in done - self.alive if users.get(store, 0) <= taken]
+        for store in self.instances.keys() & gone:
+            self.runtime.release(self.instances.pop(store))
+        if self.lost:
+            for store in gone:
+                self.lost.pop(store, None)
+        for store in gone:
+            users.pop(store, None)
+        for store in gone:  # last, as in `release`
+            self.storages.pop(store, None)
 
     def take_back(self) -> None:
         """Undo the donations of a launch that did not begin."""

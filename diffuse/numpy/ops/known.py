@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffuse import library
-from diffuse.library import Bounded, Frame, view
+from diffuse.library import Bounded, Frame, again, again_into, view
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import ARRAYS, sliced
 from diffuse.numpy.arrays.forms import Form, Mirror
@@ -95,9 +94,9 @@ def binary(function: Any, a: Any, b: Any) -> Any:
             values = cast(number),
         except OverflowError:  # the computing type has no room for it
             return None
-        x.storage = library.again(known.template, known.frame, array.storage, None, values, DEPTH)
+        x.storage = again(known.template, known.frame, array.storage, None, values, DEPTH)
     else:
-        x.storage = library.again(known.template, known.frame, a.storage, b.storage, (), DEPTH)
+        x.storage = again(known.template, known.frame, a.storage, b.storage, (), DEPTH)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -117,7 +116,7 @@ def unary(function: Any, a: Any) -> Any:
         if found is not None:
             return found
     x = _new(core.array_class)
-    x.storage = library.again(known.template, known.frame, a.storage, None, (), DEPTH)
+    x.storage = again(known.template, known.frame, a.storage, None, (), DEPTH)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -153,7 +152,7 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any) -> bool:
         values = tuple([cast(operands[k]) for k, cast in known.casts])
     except OverflowError:
         return False
-    library.again_into(known.template, storages, storage, values, DEPTH)
+    again_into(known.template, storages, storage, values, DEPTH)
     return True
 
 
@@ -198,7 +197,7 @@ def call(operation: str, operands: Sequence[Any]) -> Any:
     except OverflowError:
         return None
     out = core.recorded(known.form)
-    library.again_into(known.template, storages, out.storage, values, DEPTH)
+    again_into(known.template, storages, out.storage, values, DEPTH)
     return out
 
 
@@ -213,7 +212,7 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
         return None
     out = core.recorded(known.form)
     for template in known.template:
-        library.again_into(template, (a.storage,), out.storage, (), DEPTH)
+        again_into(template, (a.storage,), out.storage, (), DEPTH)
     return out
 
 
