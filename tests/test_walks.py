@@ -249,3 +249,26 @@ def test_an_interrupt_where_a_loop_over_slices_begins_loses_nothing(monkeypatch:
         x[i] = 0.5 * x[i - 1]
         plain[i] = 0.5 * plain[i - 1]
     assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_a_small_output_of_a_function_is_written_at_once(wrong: bool) -> None:
+    x, plain = busy(), PLAIN * 1.0
+    float(x[0, 0])
+    if wrong:
+        for module, v in ((np, x), (numpy, plain)):
+            with pytest.raises(ValueError, match="non-broadcastable output|read-only"):
+                module.add(v[:2, :7], v[2, :7], out=v[2, :7])
+        x.flags.writeable = plain.flags.writeable = False
+        for module, v in ((np, x), (numpy, plain)):
+            with pytest.raises(ValueError, match="read-only"):
+                module.add(v[1], v[2], out=v[3])
+        return
+    for module, v in ((np, x), (numpy, plain)):
+        row = v[3, 1:]
+        before = trace.snapshot()["recorded"]
+        assert module.add(v[1, 1:], v[3, :-1], out=row) is row
+        module.multiply(v[:, 0], 2.0, out=v[:, 1])
+        module.sqrt(v[5], out=v[5])
+        assert trace.snapshot()["recorded"] == before
+    assert numpy.array_equal(numpy.asarray(x), plain)

@@ -27,6 +27,8 @@ from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Form, Mirror, addre
 from diffuse.settings import config, watch
 
 NDARRAY = numpy.ndarray
+ENGINE = library.current()
+_new = object.__new__
 
 NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIVE)}
 """Types of the numbers that operations take by value."""
@@ -182,7 +184,7 @@ def ready(x: Array) -> bool:
         if x.owner is None or x.owner.storage is None:
             return True
         storage = x.storage = x.owner.storage
-    return not library.busy(storage)
+    return bool(storage.touched != ENGINE.epoch)
 
 
 def host(x: Array) -> Mirror:
@@ -235,7 +237,7 @@ def at_hand(x: Array) -> Mirror | None:
         if owner is None or owner.storage is None:
             return x.memory
         storage = x.storage = owner.storage
-    if not library.busy(storage):
+    if storage.touched != ENGINE.epoch:
         known = x.memory
         return host(x) if known is None else known
     memory = library.look(storage)
@@ -249,6 +251,15 @@ def near(x: Array) -> Mirror | None:
 
     To be read only, as `at_hand`'s.
     """
+    memory = x.memory
+    if memory is not None:
+        storage = x.storage
+        if storage is None:
+            owner = x.owner
+            if owner is None or owner.storage is None:
+                return memory if memory.size < SMALL else None
+        elif storage.touched != ENGINE.epoch:
+            return memory if memory.size < SMALL else None
     size = x.meta.size
     if size >= SMALL:
         return None
@@ -296,11 +307,9 @@ def number_or_near(x: Any) -> Any:
 
 def spreads(left: Any, right: Any) -> bool:
     """Is the result of two arrays larger than small arrays are?"""
-    if type(left) is not NDARRAY or type(right) is not NDARRAY:
+    if type(left) is not NDARRAY or type(right) is not NDARRAY or left.shape == right.shape:
         return False
-    one = left.size
-    other = right.size
-    if one * other < SMALL or left.shape == right.shape:
+    if left.size * right.size < SMALL:
         return False
     try:
         return bool(numpy.broadcast(left, right).size >= SMALL)
@@ -315,7 +324,7 @@ def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
         left = number_or_near(a)
         if left is not None:
             right = number_or_near(b)
-            if right is not None and not spreads(left, right):
+            if right is not None and (type(right) is not NDARRAY or not spreads(left, right)):
                 found = function(left, right)
                 return hosted(found) if type(found) is NDARRAY else found
     return slow.known(function, a, b)
@@ -381,6 +390,21 @@ def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
             function(memory, right, memory)
             return True
     return slow.known_inplace(function, a, b)
+
+
+def into(function: Any, operands: tuple[Any, ...], target: Any) -> bool:
+    """NumPy's ufunc with an output array, if all are small and at hand; else False."""
+    memory = near_to_write(target)
+    if memory is None:
+        return False
+    values = []
+    for x in operands:
+        value = number_or_near(x)
+        if value is None:
+            return False
+        values.append(value)
+    function(*values, memory)
+    return True
 
 
 class Slow:
@@ -661,13 +685,24 @@ class Described(Operators):
 
     def __getitem__(self, index: Any) -> Any:
         memory = self.memory
-        if memory is not None and (SEES or memory is self.meta) and simple(index):
+        if memory is not None and (SEES or memory is self.meta) and (type(index) is int or simple(index)):
             found = memory[index]
             if type(found) is not NDARRAY:  # an element
+                storage = self.storage
+                if storage is not None and storage.touched != ENGINE.epoch:
+                    return memory[index]
                 memory = at_hand(self)
                 return slow.getitem(self, index) if memory is None else memory[index]
             if self.part is None or found.size < SMALL:
-                return looking(self, found)
+                x = _new(array_class)
+                owner = self.owner
+                if owner is None:
+                    owner = self
+                x.owner = owner
+                x.storage = owner.storage
+                x._form = x.part = None
+                x.meta = x.memory = found
+                return x
         if self.part is not None:
             key = sliced(self.part.token, index)
             if key is not None:
@@ -716,18 +751,17 @@ class Described(Operators):
 
     def __setitem__(self, index: Any, value: Any) -> None:
         memory: Any = self.memory
-        if memory is not None and simple(index):
-            right = number_or_near(value)
+        if memory is not None and (type(index) is int or simple(index)):
+            right = value if type(value) is float else number_or_near(value)
             if right is not None:
-                if memory.size >= SMALL:
-                    target = memory[index]
-                    if type(target) is not NDARRAY or target.size < SMALL:
-                        memory = mine(self)
+                target = memory if memory.size < SMALL else memory[index]
+                if type(target) is not NDARRAY or target.size < SMALL:
+                    storage = self.storage
+                    if SEES and storage is not None and storage.touched != ENGINE.epoch:
+                        storage.version += 1
                     else:
-                        memory = None
-                else:
-                    memory = mine(self)
-                if memory is not None:
-                    memory[index] = right
-                    return
+                        memory = mine(self)
+                    if memory is not None:
+                        memory[index] = right
+                        return
         slow.setitem(self, index, value)

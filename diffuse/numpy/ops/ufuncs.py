@@ -85,7 +85,8 @@ class ufunc:
                 return elementwise.first_unary(self, args[0]) if found is None else found
         elif len(kwargs) == 1 and len(args) == self.nin and self.nout == 1:
             target = kwargs.get("out")
-            if type(target) is core.array_class and known.into(("into", self.numpy), args, target):
+            if type(target) is core.array_class and (core.into(self.numpy, args, target) or
+                                                     known.into(("into", self.numpy), args, target)):
                 return target
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:
             if self.__name__ in EXTREMA:
