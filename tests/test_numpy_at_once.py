@@ -155,3 +155,16 @@ def test_moments_that_are_not_finite_warn_as_numpys_do(values: tuple[float, floa
     assert said[0] == said[1]
     with numpy.errstate(all="ignore"):
         numpy.testing.assert_allclose(found, plain.var(axis=axis))
+
+
+@pytest.mark.local_only("products are recorded where their data is")
+def test_products_of_matrices_at_hand_are_not_recorded() -> None:
+    plain = numpy.random.default_rng(4).random((200, 300))
+    matrix, vector = idle(plain), idle(plain[0])
+    before = counted()
+    for found, expected in ((matrix @ vector, plain @ plain[0]), (matrix @ matrix.T, plain @ plain.T),
+                            (np.dot(plain[:, 0], matrix), plain[:, 0] @ plain)):
+        assert type(found) is np.ndarray and numpy.asarray(found).tobytes() == expected.tobytes()
+    assert counted() == before
+    assert ((matrix * 2.0) @ vector)[0] == (plain * 2.0 @ plain[0])[0]
+    assert counted() == (before[0] + 2, before[1] + 2)

@@ -20,6 +20,7 @@ from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks
 from diffuse.numpy.ops.operands import foreign
+from diffuse.numpy.ops.single import MOST
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
 
 
@@ -56,9 +57,27 @@ def product(x: Any, y: Any) -> Any:
         batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
     except ValueError:
         return None
-    out = recorded(row_major((*batch, *rows[-1:], *columns), dtype))
+    form = row_major((*batch, *rows[-1:], *columns), dtype)
+    if form.size * form.itemsize <= MOST:
+        found = _at_once(x, y)
+        if found is not None:
+            return found
+    out = recorded(form)
     _submit(x, y, out)
     return out if out.ndim else core.scalar_class.of(out)
+
+
+def _at_once(x: Array, y: Array) -> Any:
+    """The product of two arrays at hand; None of others.  To put NumPy's call into the stream gains nothing
+    where it has to wait for no task."""
+    if not core.SMALL or not library.current().runtime.host_sees:
+        return None
+    one = core.at_hand(x)
+    other = core.at_hand(y) if one is not None else None
+    if one is None or other is None:
+        return None
+    found = numpy.matmul(one, other)
+    return core.hosted(found) if type(found) is numpy.ndarray else found
 
 
 def _submit(x: Any, y: Any, out: Any) -> None:
