@@ -31,6 +31,7 @@ def unknown() -> None:
     """Nothing is pending, and nothing was waited for."""
     engine.fence()
     KNOWN.clear()
+    single._places.clear()
     for template in engine.current().templates.known.values():
         template.alone = 0
 
@@ -59,6 +60,42 @@ def test_what_is_waited_for_alone_is_done_at_once_after_some_turns(call: Callabl
     for _, _, found in (first, turns[-1]):
         assert type(found) is np.ndarray and found.dtype == wanted.dtype and found.strides == wanted.strides
         assert numpy.asarray(found).tobytes() == wanted.tobytes()
+
+
+PLACES: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: x.copy(), lambda m, x: x.T.copy(), lambda m, x: x.astype("f4"), lambda m, x: x.T.astype(int),
+    lambda m, x: m.concatenate([x, x[:3]]), lambda m, x: m.vstack((x, x)),
+    lambda m, x: m.stack([x, x], axis=1),
+    lambda m, x: m.roll(x, 3, axis=1), lambda m, x: m.pad(x, 2), lambda m, x: m.clip(x, -0.1, 0.1),
+    lambda m, x: m.array_equal(x, x), lambda m, x: m.allclose(x, x), lambda m, x: m.diff(x, axis=0),
+    lambda m, x: m.full(SIZE, 2.5), lambda m, x: m.arange(SIZE), lambda m, x: m.eye(200),
+    lambda m, x: m.array(x), lambda m, x: m.ones((200, 200), dtype="f4"), lambda m, x: m.triu(x),
+    lambda m, x: x.flatten("F")]
+
+
+@pytest.mark.parametrize("call", PLACES)
+def test_functions_that_are_waited_for_alone_are_numpys(call: Callable[[Any, Any], Any]) -> None:
+    x = np.array(PLAIN)
+    engine.fence()
+    wanted: Any = numpy.asarray(call(numpy, PLAIN))
+    first = done(lambda: call(np, x))
+    turns = [done(lambda: call(np, x)) for _ in range(TURNS)]
+    assert first[0] > 0 == first[1] and turns[-1][:2] == (0, 1)
+    for _, _, found in (first, turns[-1]):
+        assert type(found) is (np.ndarray if wanted.ndim else bool)
+        found = numpy.asarray(found)
+        assert (found.dtype, found.strides) == (wanted.dtype, wanted.strides)
+        assert found.tobytes() == wanted.tobytes()
+
+
+def test_functions_in_chains_or_with_an_output_are_recorded() -> None:
+    x, out = np.array(PLAIN), np.empty((200, 200))
+    for _ in range(TURNS):
+        assert done(lambda: x.copy() + np.roll(x, 1, axis=0))[1] == 0
+        assert done(lambda: np.roll(x, 1, axis=0) + np.roll(x, -1, axis=0))[1] == 0
+    for _ in range(2 * TURNS):
+        assert done(lambda: np.clip(x, -0.1, 0.1, out))[1] == 0
+    assert numpy.array_equal(numpy.asarray(out), numpy.clip(PLAIN, -0.1, 0.1))
 
 
 def test_one_call_in_many_is_recorded_again() -> None:

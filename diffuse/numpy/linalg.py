@@ -22,7 +22,8 @@ from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
-            and vector.meta.flags.c_contiguous and vector.dtype.kind == "f" and vector.size >= _core.SMALL > 0):
+            and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
+            and vector.size >= _core.SMALL > 0):
         flat = vector.ravel()
         return _UFUNCS["sqrt"](_UFUNCS["matmul"](flat, flat))
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size:

@@ -31,6 +31,7 @@ from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
 from diffuse.stream.stores import Operand, Storage, Stores, nbytes
 from diffuse.stream.templates import Templates
+from diffuse.stream.waits import Waits
 from diffuse.stream.walk import Walk
 from diffuse.stream.window import LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
@@ -47,6 +48,7 @@ class Engine:
         self.epoch = 0
         """Times that the program waited for everything."""
         self.walk = Walk()
+        self.waits = Waits()
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
@@ -348,13 +350,18 @@ class Engine:
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
         with self._lock:
-            if self.window.held == 1 and not self.forwarder.unreported and self.runtime.host_sees:
-                self.window.waited_for_one()
+            if self.waits.calls or self.window.held == 1:
+                self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
             self.flush()
             self.runtime.fence()
             if self.runtime.host_sees:
                 self.epoch += 1
             self._report()
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing recorded or running, and the memory of stores the host's own?"""
+        return not self.window.held and not self.forwarder.unreported and self.runtime.host_sees
 
     def _report(self) -> None:
         modes, self._modes = self._modes, None

@@ -295,11 +295,6 @@ class Window:
             return self._begun()
         return group
 
-    def waited_for_one(self) -> None:
-        """Note that the program waits for the only task."""
-        if self.open.recorded:
-            self.open.recorded[0][0].alone += 1
-
     def mend(self) -> None:
         """Restore consistency after an exception at any moment: drop a task that had not joined the open
         group yet, and close the group."""

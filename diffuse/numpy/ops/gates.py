@@ -14,10 +14,13 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
+from diffuse.library import provenance, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import NUMBERS, Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.operands import wrap
 
 NDARRAY = numpy.ndarray
@@ -40,6 +43,12 @@ VIEWING = frozenset("""transpose permute_dims matrix_transpose swapaxes moveaxis
 OBJECTS = frozenset(("O", "object", "|O"))
 """Names of the element type that keeps arrays as objects."""
 
+EXACT = frozenset("""concatenate stack vstack hstack dstack column_stack append roll pad triu tril diff clip
+    array_equal array_equiv allclose ptp copy astype flatten conj conjugate array ones full arange
+    eye""".split())
+"""Functions and methods whose kernels have NumPy's bits, so that NumPy can do them where the program waits
+for each call (ops/single.py)."""
+
 DEEPEST = 4
 """Sequences within sequences that are looked into."""
 
@@ -47,12 +56,12 @@ FAR = object()
 """Stands for an argument that is no small array at hand."""
 
 
-def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
-    """An argument with memory in place of arrays, which are noted; FAR if one of them is not small, or if
-    NumPy might take the array itself for an element."""
+def lowered(value: Any, arrays: list[Array], depth: int = 0, look: Any = core.near) -> Any:
+    """An argument with memory in place of arrays, which are noted; FAR if `look` finds none (by default, if
+    one of them is not small), or if NumPy might take the array itself for an element."""
     kind = type(value)
     if kind is core.array_class:
-        memory = core.near(value)
+        memory = look(value)
         if memory is None:
             return FAR
         arrays.append(value)
@@ -63,7 +72,7 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
         items = []
         same = True
         for item in value:
-            plain = lowered(item, arrays, depth + 1)
+            plain = lowered(item, arrays, depth + 1, look)
             if plain is FAR:
                 return FAR
             if plain is not item:
@@ -71,7 +80,7 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0) -> Any:
             items.append(plain)
         return value if same else items if kind is list else tuple(items)
     if kind is core.scalar_class:
-        memory = core.near(value)
+        memory = look(value)
         return FAR if memory is None else memory[()]
     if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:
         return value
@@ -159,6 +168,8 @@ COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
 def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
     """NumPy's function `real` where it makes a small array, and `ours` else."""
     counted, as_it_is = name in COUNTED, name == "asarray"
+    if name in EXACT:
+        ours = watched(real, real, ours, None if count is listed else count)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and not kwargs:
@@ -191,6 +202,8 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         return created(name, real, ours, CREATING[name])
     spreading = name in SPREADING
     plain = getattr(real, "_implementation", real)  # which asks no class for its own version
+    if name in EXACT:
+        ours = watched(real, plain, ours)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         arrays: list[Array] = []
@@ -212,6 +225,44 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[..., int] | None = None
+            ) -> Callable[..., Any]:
+    """`ours`, or NumPy's function `real` where the program waited for each call of a line; `plain` is that,
+    too, and `count` says how many elements a function makes that takes no array."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        place = single.place(real, provenance.where(3))
+        if place.alone >= single.OFTEN:
+            found = at_once(place, args, kwargs)
+            if found is not FAR:
+                return found
+        engine = library.current()
+        before, epoch, idle = trace.counters["recorded"], engine.epoch, engine.idle
+        begun = len(engine.waits.calls)
+        found = ours(*args, **kwargs)
+        if engine.epoch != epoch:  # it waited itself, as a function that returns a number of Python's does
+            place.alone = place.alone + 1 if idle else 0
+        elif trace.counters["recorded"] > before:
+            engine.waits.called(place, trace.counters["recorded"] - before, begun)
+        return found
+
+    def at_once(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arrays: list[Array] = []
+        given = lowered(args, arrays, look=core.at_hand)
+        options: Any = lowered(tuple(kwargs.values()), arrays, look=core.at_hand) if kwargs else ()
+        if "out" in kwargs:
+            return FAR
+        if given is FAR or options is FAR or len(args) > 1 and len(args) > before_out(real):
+            return FAR
+        if (arrays if count is None else not arrays) and not elementwise.eager_errors:
+            size = sum([x.meta.nbytes for x in arrays]) if count is None else 8 * count(*given)
+            if size <= single.MOST and single.trusted(place):
+                found = plain(*given, **dict(zip(kwargs, options, strict=True)))
+                return raised(found, arrays)
+        return FAR
+
+    return run
+
+
 def _product(arrays: list[Array]) -> int:
     """Elements of the largest result, where the shapes differ."""
     shape, size, same = arrays[0].meta.shape, 1, True
@@ -226,6 +277,8 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     plain = getattr(numpy.ndarray, name)
     function = getattr(numpy, name, plain)
     fewest = 0 if isinstance(function, numpy.ufunc) else 1  # arguments of a method that may have an output
+    if name in EXACT:
+        ours = watched(function, plain, ours)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         memory = core.near(self)

@@ -28,14 +28,44 @@ TRUSTED = 60
 MOST = 3 << 20
 """Bytes of the elements of all operands and of the result, above which two threads are always faster."""
 
+_places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
+
 _suited: dict[Any, bool] = Bounded(1 << 12)
 """Whether a template is small enough, and exact."""
 
 
+class Place:
+    """A line of the program that calls a function."""
+
+    __slots__ = ("alone",)
+
+    def __init__(self) -> None:
+        self.alone = 0
+        """How often in a row the program waited for the call and nothing else, as `Template.alone`."""
+
+
+def place(function: Any, line: Any) -> Place:
+    """The place where a line of the program calls a function."""
+    found = _places.get((function, line))
+    if found is None:
+        found = _places[function, line] = Place()
+    return found
+
+
+def trusted(place: Any) -> bool:
+    """Count a call that NumPy is to do; False, from time to time, where it is to be recorded again."""
+    if place.alone >= OFTEN + TRUSTED:
+        place.alone = OFTEN - 1
+        return False
+    place.alone += 1
+    trace.counters["single"] += 1
+    return True
+
+
 def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """The result of NumPy's function on arrays and numbers; None where the operation is to be recorded."""
-    if template.alone >= OFTEN + TRUSTED or not suited(template):
-        template.alone = OFTEN - 1
+    if not suited(template):
+        template.alone = 0
         return None
     values = []
     for x in operands:
@@ -45,8 +75,8 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -
                 return None
             x = memory
         values.append(x)
-    template.alone += 1
-    trace.counters["single"] += 1
+    if not trusted(template):
+        return None
     found = function(*values)
     return core.hosted(found) if type(found) is core.NDARRAY else found
 
