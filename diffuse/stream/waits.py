@@ -34,8 +34,8 @@ class Waits:
     def note(self, window: Window, idle: bool) -> None:
         """Note that the program waits for what a window holds; `idle`: and for nothing else."""
         calls, self.calls = self.calls, []
-        for place, tasks, recorded in calls:
-            alone = idle and len(calls) == 1 and tasks == window.held and recorded == trace.counters["recorded"]
-            place.alone = place.alone + 1 if alone else 0
+        now = window.held, trace.counters["recorded"]
+        for place, *seen in calls:
+            place.alone = place.alone + 1 if idle and len(calls) == 1 and (*seen,) == now else 0
         if idle and window.held == 1 and window.open.recorded:
             window.open.recorded[0][0].alone += 1
