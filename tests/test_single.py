@@ -116,9 +116,23 @@ def test_a_chain_that_begins_like_a_single_operation_is_recorded_again() -> None
     for _ in range(TURNS):
         done(lambda: x * x)
     assert done(lambda: x * x)[:2] == (0, 1)
-    for _ in range(single.TRUSTED):
-        done(lambda: x * x + x)
-    assert done(lambda: x * x + x)[:2] == (2, 0)
+    assert done(lambda: x * x + x)[:2] == (1, 1)
+    for _ in range(2 * TURNS):
+        assert done(lambda: x * x + x)[:2] == (2, 0)
+
+
+def test_a_function_whose_result_a_task_uses_is_recorded_again() -> None:
+    x = np.array(PLAIN)
+
+    def rolled() -> Any:
+        return np.roll(x, 1, axis=0)
+
+    for _ in range(TURNS):
+        done(rolled)
+    assert done(rolled)[:2] == (0, 1)
+    assert done(lambda: rolled() - x)[:2] == (1, 1)
+    for _ in range(2 * TURNS):
+        assert done(lambda: rolled() - x)[1] == 0
 
 
 @pytest.mark.parametrize("call", [lambda x: np.exp(x), lambda x: x**3, lambda x: np.sin(x)])

@@ -147,6 +147,20 @@ def looking(parent: Array, memory: Mirror) -> Any:
     return x
 
 
+latest: tuple[int, Any] = 0, None
+"""The identity of the memory of the last large result that NumPy made at once, and what counts how often the
+program waited for that operation alone (ops/single.py)."""
+DOUBTED = 1 << 40
+"""A count that has the next call recorded."""
+
+
+def made_at_once(memory: Mirror, counted: Any) -> Any:
+    """A large result of NumPy's, which a task may use next: then the operation was not waited for alone."""
+    global latest
+    latest = id(memory), counted
+    return hosted(memory)
+
+
 _attaching = RLock()
 """Held while an array gets its store: one each for two threads would not wait for each other."""
 
@@ -159,6 +173,8 @@ def storage_of(x: Array) -> Any:
         with _attaching:
             if root.storage is None:
                 memory = root.meta
+                if id(memory) == latest[0]:
+                    latest[1].alone = DOUBTED
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)

@@ -72,11 +72,11 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     one: Any = type(a)
     other: Any = type(b)
     if one in ARRAYS:
-        if a.part is None and not located(a):
+        if a.part is None and (a.storage is None or not located(a)):
             return None
         one = a.part.token
     if other in ARRAYS:
-        if b.part is None and not located(b):
+        if b.part is None and (b.storage is None or not located(b)):
             return None
         other = b.part.token
     known = KNOWN.get((function, one, other))
@@ -106,7 +106,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation, likewise."""
-    if type(a) not in ARRAYS or a.part is None and not located(a):
+    if type(a) not in ARRAYS or a.part is None and (a.storage is None or not located(a)):
         return None
     known = KNOWN.get((function, a.part.token))
     if known is None or eager:

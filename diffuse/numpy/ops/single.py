@@ -3,8 +3,8 @@
 To record an operation, plan it, launch it and wait for it takes longer than NumPy takes for some 100,000
 elements; recording pays where operations fuse, or run while the program goes on.  Which of both is the case
 shows only afterwards: the engine counts how often in a row the program waited for an operation and nothing
-else (`Template.alone`).  After a few times the next calls are NumPy's, until one is recorded again to see
-whether the program still waits for it alone.
+else (`Template.alone`).  After a few times the next calls are NumPy's.  A call is recorded again, to see
+whether the program still waits for it alone, when a task uses the result of the last one, and once in many.
 
 No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.
 """
@@ -23,8 +23,8 @@ from diffuse.numpy.arrays.core import ARRAYS
 
 OFTEN = 4
 """Times in a row that the program has to wait for an operation alone."""
-TRUSTED = 60
-"""Calls that NumPy then does before one is recorded again."""
+TRUSTED = 1000
+"""Calls that NumPy then does, at most, before one is recorded again."""
 MOST = 3 << 20
 """Bytes of the elements of all operands and of the result, above which two threads are always faster."""
 
@@ -78,7 +78,7 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -
     if not trusted(template):
         return None
     found = function(*values)
-    return core.hosted(found) if type(found) is core.NDARRAY else found
+    return core.made_at_once(found, template) if type(found) is core.NDARRAY else found
 
 
 def suited(template: Any) -> bool:
