@@ -129,6 +129,18 @@ def test_the_kernel_of_a_group_has_a_bounded_number_of_loops(monkeypatch: pytest
     assert max(plan.loops for plan in engine.current().plans) > outline.MOST_LOOPS // 2
 
 
+def test_turns_of_ever_new_extents_make_groups_of_one_form() -> None:
+    """The loop comes back to its first call, though over other extents."""
+    x = np.ones(5000)
+    before = len(engine.current().plans)
+    for _ in range(100):
+        x = 0.5 * (x[1:] + x[:-1])
+        x = np.maximum(x, 0.25 * x.max())
+    engine.flush()
+    assert engine.current().window.memo.nodes < 3 * outline.MOST_LOOPS
+    assert len(engine.current().plans) <= before + 4
+
+
 def test_and_of_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(window, "LOOP", 1 << 40)
 
@@ -172,7 +184,7 @@ def test_loops_fuse_as_if_each_looked_at_all_before_it() -> None:
                                 found = True
             return found
 
-        fusion = LoopFusion(relation)
+        fusion = LoopFusion(relation, lambda slot, view: range(3))
         fused: list[tuple[int, Touched, bool]] = []
         for _ in range(rng.randint(1, 12)):
             space, alone = rng.randint(0, 2), rng.random() < 0.1

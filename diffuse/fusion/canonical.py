@@ -13,12 +13,15 @@ all that such a decision depends on, and no store id, scalar value, extent or of
              | (number, relations)                          seen before, and written for the first time
              | (number, dtype, classes, relations, frame, covers)                  new in its slot
 
-`relations` are those that can matter: of a view that is written, with every view of its slot so far, itself
-included; of a view that is read, with the written ones.  `frame` says whether its frame is the slot's first.
+`relations` are those that can matter, as pairs (view, relation): of a view that is written, with every view
+of its slot so far, itself included; of a view that is read, with the written ones.  Views that are apart are
+left out, so that a row is short however many parts of a store a program looks at.  `frame` says whether its
+frame is the slot's first.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from diffuse.ir import (
@@ -37,8 +40,10 @@ from diffuse.ir import (
 )
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.loops import flat, letters
+from diffuse.ir.spans import Spans
 
 Row = tuple[Any, ...]
+Relations = tuple[tuple[int, Relation], ...]
 
 _READ = Privilege.READ
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
@@ -51,12 +56,13 @@ _pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] 
 class _Slot:
     """The views of one store so far: first accesses, which are written, and where to find one again."""
 
-    __slots__ = ("number", "views", "written")
+    __slots__ = ("number", "views", "written", "spans")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.views: list[Access] = []
-        self.written: list[int] = []
+        self.written: set[int] = set()
+        self.spans = Spans()
+        self.views = self.spans.accesses
 
 
 class Numbering:
@@ -114,6 +120,11 @@ class Numbering:
         slot, view, *_ = self._seen[access.store.id, id(access.map), id(access.partition)]
         return slot.number, view
 
+    def near(self, slot: int, view: int) -> Sequence[int]:
+        """The views of a slot that may have elements in common with this one, in order."""
+        found = self._slots[slot]
+        return found.spans.near(found.views[view])
+
     def _space(self, shape: Point, decomposition: Decomposition) -> Any:
         splits = decomposition.splits
         number = self._numbers.get((shape, splits))
@@ -153,20 +164,26 @@ class Numbering:
                     return number, self._write(slot, known, access, domain)
         mine = len(views)
         self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
-        views.append(access)
+        slot.spans.add(access)
         if privilege is _READ:
-            relations = tuple([_relation(access, views[k], domain) for k in slot.written])
+            relations = _relations(slot, access, domain) if slot.written else ()
         else:
             relations = self._write(slot, mine, access, domain)[1]
         classes, covered = _form(access, shape, flat(shape, decomposition))
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 
-    def _write(self, slot: _Slot, view: int, access: Access, domain: Point
-               ) -> tuple[int, tuple[Relation, ...]]:
+    def _write(self, slot: _Slot, view: int, access: Access, domain: Point) -> tuple[int, Relations]:
         """Record the first write to a view; from now on its relations to all others matter."""
-        slot.written.append(view)
-        return view, tuple([_relation(access, other, domain) for other in slot.views])
+        slot.written.add(view)
+        return view, _relations(slot, access, domain, every=True)
+
+
+def _relations(slot: _Slot, access: Access, domain: Point, every: bool = False) -> Relations:
+    """How an access meets the written views of its slot, or `every` view."""
+    found = [(k, _relation(access, slot.views[k], domain)) for k in slot.spans.near(access)
+             if every or k in slot.written]
+    return tuple([pair for pair in found if pair[1] is not Relation.APART])
 
 
 def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:

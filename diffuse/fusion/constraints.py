@@ -24,6 +24,7 @@ from diffuse.ir import (
     relation,
     volume,
 )
+from diffuse.ir.spans import Spans
 from diffuse.ir.text import refusal_text
 
 Opaque = Callable[[IndexTask], bool]
@@ -50,7 +51,7 @@ class Refusal(NamedTuple):
 class Effects:
     """What the tasks of a group did so far: for each store, each distinct access and its first issuer."""
 
-    __slots__ = ("first", "reduces", "epilogue", "_touched")
+    __slots__ = ("first", "reduces", "epilogue", "_touched", "_known")
 
     def __init__(self, tasks: Iterable[IndexTask] = ()) -> None:
         self.first: IndexTask | None = None
@@ -58,7 +59,8 @@ class Effects:
         """Is there a result that is complete only when all points are done?"""
         self.epilogue: IndexTask | None = None
         """The task that began the epilogue."""
-        self._touched: dict[int, dict[tuple[Any, ...], tuple[Access, IndexTask]]] = {}
+        self._touched: dict[int, tuple[Spans, list[tuple[Access, IndexTask]]]] = {}
+        self._known: set[tuple[Any, ...]] = set()
         for task in tasks:
             self.add(task)
 
@@ -71,16 +73,21 @@ class Effects:
         for access in task.accesses:
             store, map, privilege, operator, partition = access
             self.reduces = self.reduces or privilege is Privilege.REDUCE
-            found = self._touched.get(store.id)
-            if found is None:
-                found = self._touched[store.id] = {}
             # by identity, for speed: equal views are interned, and a duplicate costs time only
-            found.setdefault((store, id(map), id(partition), privilege, operator), (access, task))
+            name = store, id(map), id(partition), privilege, operator
+            if name not in self._known:
+                self._known.add(name)
+                found = self._touched.get(store.id)
+                if found is None:
+                    found = self._touched[store.id] = Spans(), []
+                found[0].add(access)
+                found[1].append((access, task))
 
-    def on(self, store: Store) -> Iterable[tuple[Access, IndexTask]]:
-        """The group's accesses to this storage, through any frame, each with the first task to issue it."""
-        found = self._touched.get(store.id)
-        return found.values() if found is not None else ()
+    def near(self, access: Access) -> Iterable[tuple[Access, IndexTask]]:
+        """The group's accesses that may have elements in common with this one, through any frame, each with
+        the first task to issue it."""
+        found = self._touched.get(access.store.id)
+        return [found[1][number] for number in found[0].near(access)] if found is not None else ()
 
 
 def launch_domain_equivalence(effects: Effects, task: IndexTask) -> Refusal | None:
@@ -97,7 +104,7 @@ def true_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """What one point wrote, no other point may read or overwrite."""
     for access in task.accesses:
         if access.privilege.reads or access.privilege.writes:
-            for earlier, issuer in effects.on(access.store):
+            for earlier, issuer in effects.near(access):
                 if earlier.privilege.writes and relation(earlier, access, task.domain) is Relation.ALIAS:
                     return Refusal("true dependence", issuer, task, access)
     return None
@@ -107,7 +114,7 @@ def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
     """What one point read, no other point may overwrite."""
     for access in task.accesses:
         if access.privilege.writes:
-            for earlier, issuer in effects.on(access.store):
+            for earlier, issuer in effects.near(access):
                 if earlier.privilege.reads and relation(earlier, access, task.domain) is Relation.ALIAS:
                     return Refusal("anti-dependence", issuer, task, access)
     return None
@@ -122,7 +129,7 @@ def reduction(effects: Effects, task: IndexTask) -> Refusal | None:
     if volume(task.domain) <= 1:
         return None
     for access in task.accesses:
-        for earlier, issuer in effects.on(access.store):
+        for earlier, issuer in effects.near(access):
             if Privilege.REDUCE not in (earlier.privilege, access.privilege):
                 continue
             if earlier.privilege is access.privilege and earlier.operator == access.operator:

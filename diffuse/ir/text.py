@@ -106,13 +106,17 @@ def _view(view: Any) -> str:
     if isinstance(view, int):
         return str(view)
     if len(view) == 2:
-        return f"{view[0]}[{'/'.join(r.value for r in view[1])}]"
+        return f"{view[0]}[{_relations(*view)}]"
     number, dtype, classes, relations, first, covers = view
     words = [dtype, classes or "-"]
-    words += ["/".join(r.value for r in relations)] if relations else []
+    words += [_relations(number, relations)] if relations else []
     words += [] if first else ["frame"]
     words += ["covers"] if covers else []
     return f"{number}[{' '.join(words)}]"
+
+
+def _relations(number: int, relations: Iterable[tuple[int, Any]]) -> str:
+    return "/".join(r.value if k == number else f"{r.value} {k}" for k, r in relations)
 
 
 def _privilege(privilege: Privilege, operator: str | None) -> str:

@@ -31,14 +31,17 @@ Spilled = tuple["Spilled", tuple[int, ...]] | None
 class Node:
     """A prefix in canonical form.  `plans` maps liveness (papers/003, 5.1), one byte a slot, to plans."""
 
-    __slots__ = ("edges", "plans", "depth", "spilled", "name")
+    __slots__ = ("edges", "plans", "depth", "loops", "spilled", "name")
 
-    def __init__(self, depth: int, spilled: tuple[int, ...] = (), before: Spilled = None) -> None:
+    def __init__(self, depth: int, loops: int = 0, spilled: tuple[int, ...] = (), before: Spilled = None
+                 ) -> None:
         self.edges: dict[tuple[Any, ...], Node | Refusal] = {}
         self.plans: dict[bytes, Any] = {}
         self.depth = depth
+        self.loops = loops
+        """Loops of its kernel (outline.py)."""
         self.spilled: Spilled = (before, spilled) if spilled else before
-        """The slots that need memory although the prefix makes them (outline.py)."""
+        """The slots that need memory although the prefix makes them."""
         self.name = 0
         """A hash of its rows."""
 
@@ -50,10 +53,11 @@ Chain = tuple["Chain", Template] | None
 class Trail:
     """A prefix as it was recorded.  An edge is (template, slot of each store), slots counted by first use."""
 
-    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "name")
+    __slots__ = ("edges", "node", "replays", "templates", "domain", "beside", "spilled", "weight",
+                 "name")
 
     def __init__(self, node: Node, templates: Chain = None, domain: Point = (),
-                 beside: Decomposition | None = None, spilled: int = 0) -> None:
+                 beside: Decomposition | None = None, spilled: int = 0, weight: int = 0) -> None:
         self.edges: dict[tuple[Any, ...], Trail | Refusal] = {}
         self.node = node
         """The same in canonical form."""
@@ -67,6 +71,8 @@ class Trail:
         """How the last of its tasks is cut that several points share by rows."""
         self.spilled = spilled
         """Bytes of the slots that need memory although the prefix makes them."""
+        self.weight = weight
+        """The same, and something for loops: see `window.Group.room`."""
         self.name = 0
         """A hash of the operations, views and slots of its tasks."""
 
@@ -96,9 +102,10 @@ class Memo:
         self.start.edges.clear()
         self.trails = 0
 
-    def joined(self, node: Node, row: tuple[Any, ...], spilled: tuple[int, ...]) -> Node:
-        """Remember that the task of `row` joins the prefix `node`, and which slots need memory since then."""
-        child = Node(node.depth + 1, spilled, node.spilled)
+    def joined(self, node: Node, row: tuple[Any, ...], loops: int, spilled: tuple[int, ...]) -> Node:
+        """Remember that the task of `row` joins the prefix `node`, how many loops the kernel has then, and
+        which slots need memory since then."""
+        child = Node(node.depth + 1, loops, spilled, node.spilled)
         child.name = hash((node.name, row))
         node.edges[row] = child
         self.nodes += 1

@@ -26,7 +26,7 @@ class Outline:
         self.cost = 0
         """Operations, weighted by their costs."""
         self._numbering = numbering
-        self._fusion = LoopFusion(numbering.relations)
+        self._fusion = LoopFusion(numbering.relations, numbering.near)
         self._homes: dict[int, int] = {}
         """The first loop that uses each slot; -1 if the slot is not made here or known to need memory."""
 

@@ -36,6 +36,9 @@ BORDER = 64
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
+MANY_LOOPS = MOST_LOOPS // 4
+"""Loops of a kernel from which on its group is closed where the stream comes back to the call that began it,
+over whatever extents."""
 SPARE = 64 << 20
 """Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
 has run, are more than this and more than half of what the program holds.  When they are half of that, it is
@@ -46,7 +49,8 @@ class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
     __slots__ = ("number", "recorded", "slots", "trail", "numbering", "effects", "outline", "numbered",
-                 "analysed", "first", "reason", "calls", "shapes", "long", "room", "_tasks", "_chain")
+                 "analysed", "first", "reason", "calls", "shape", "shapes",
+                 "long", "room", "_tasks", "_chain")
 
     def __init__(self, number: int, start: Trail) -> None:
         self.number = number
@@ -61,7 +65,9 @@ class Group:
         self.numbered = self.analysed = 0
         """Tasks that `numbering` knows of, and `effects` and `outline`."""
         self.first: tuple[Any, ...] | None = None
-        """Operation, line and shape of its first task."""
+        """Operation and line of its first task."""
+        self.shape: Point = ()
+        """The iteration space of its first task."""
         self.calls: tuple[Any, ...] | None = None
         """The user's calls that led to its first task; None if nobody looked."""
         self.reason: Any = ""
@@ -71,7 +77,7 @@ class Group:
         self.long = LOOP
         """Tasks from which on it is closed where the stream comes back to its first call."""
         self.room = SPARE // 2
-        """Bytes of stores that need memory at which to look again how many of them the program dropped."""
+        """The weight at which to look again how many of the stores that need memory the program dropped."""
         self._tasks: list[IndexTask] = []
         self._chain: Chain = None
         """The templates that these were made of."""
@@ -91,6 +97,11 @@ class Group:
         self._tasks += [template.task(self.recorded[begun + k]) for k, template in enumerate(reversed(new))]
         self._chain = self.trail.templates
         return self._tasks
+
+    def made(self, task: IndexTask, trail: Trail) -> None:
+        """Keep the index task of the operation that makes this trail of the group's own."""
+        self._tasks.append(task)
+        self._chain = trail.templates
 
     def forget(self) -> None:
         """Restart numbering and dependence analysis, because the tasks were decomposed anew."""
@@ -132,8 +143,8 @@ class Window:
         """Add a task to the open group, or close that and begin the next one with the task."""
         template, stores, _, where = recorded
         shape, group = template.shape, self.open
-        if (len(group.recorded) >= group.long and group.first == (template.operation, where, shape)
-                and self._comes_back(group)):
+        if (len(group.recorded) >= group.long and group.first == (template.operation, where)
+                and (shape == group.shape or group.long == 1) and self._comes_back(group)):
             group = self.close("the loop comes back to its first call")
         if shape not in group.shapes:
             if group.recorded and group.slots.keys().isdisjoint(stores) and self._large(template):
@@ -147,31 +158,31 @@ class Window:
             group.shapes.add(shape)
             edge = self._edge(group, recorded)
         if not group.recorded:
-            group.first = (template.operation, where, shape)
+            group.first, group.shape = (template.operation, where), shape
             group.calls = calls() if group.first in self.loop_heads else None
         group.recorded.append(recorded)
         group.trail = edge
         self.held += 1
-        if edge.spilled > group.room:
-            self._spilled(group)
+        if edge.weight > group.room:
+            self._weigh(group)
 
-    def _spilled(self, group: Group) -> None:
-        """Close a group that would hold much memory of stores that the program has dropped, or prepare to
-        close it when the loop comes back."""
-        stores, ids = self.stores, list(group.slots)
-        dropped, spilled = 0, group.trail.node.spilled
+    def _weigh(self, group: Group) -> None:
+        """Close a group that would hold much memory of stores that the program has dropped; prepare to close
+        one that would hold half as much, or has many loops, when the loop comes back."""
+        stores, ids, node = self.stores, list(group.slots), group.trail.node
+        dropped, spilled = 0, node.spilled
         while spilled is not None:
             spilled, slots = spilled
             dropped += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
                             if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
-        held = sum([nbytes(stores.storages[store]) for store in list(stores.alive)])
-        most = max(SPARE, held // 2)
+        held = [stores.storages.get(store) for store in list(stores.alive)]
+        most = max(SPARE, sum([nbytes(frame) for frame in held if frame is not None]) // 2)
         if dropped > most:
             self.close("it holds as much memory of dropped stores as it may")
             return
-        if dropped > most // 2:
+        if dropped > most // 2 or node.loops >= MANY_LOOPS:
             group.long = 1
-        group.room = group.trail.spilled + max(most // (1 if dropped > most // 2 else 2) - dropped, 1)
+        group.room = group.trail.weight + max((most if dropped > most // 2 else most // 2) - dropped, 1)
 
     def _large(self, template: Template) -> bool:
         """Would several points share the task by itself?"""
@@ -240,21 +251,25 @@ class Window:
                 refusal = Refusal("size of the kernel", tasks[0], task)
             if refusal is None:
                 group.effects.add(task)
-                edge = self.memo.joined(node, row, group.outline.add(task))
+                slots = group.outline.add(task)
+                edge = self.memo.joined(node, row, group.outline.loops, slots)
                 group.analysed += 1
             else:
                 edge = self.memo.refused(node, row, refusal)
         if isinstance(edge, Refusal):
-            found = self._recut(group, recorded, template, edge)
-            if found is not None:
-                return found
+            again = self._recut(group, recorded, template, edge)
+            if again is not None:
+                return again
             trace.count("refusals")
             trace.event("refusal", lambda: str(edge))
             return edge
         assert template.decomposition is not None
         beside = template.decomposition if leading(template.decomposition) else group.trail.beside
-        return Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
-                     group.trail.spilled + _spilled(edge, node, group.numbering, task))
+        spilled = group.trail.spilled + _spilled(edge, node, group.numbering, task)
+        found = Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
+                      spilled, _weight(spilled, edge))
+        group.made(task, found)
+        return found
 
     def _recut(self, group: Group, recorded: Recorded, template: Template, refusal: Refusal) -> Trail | None:
         """Cut the small tasks before a large one like that one, so that borders fuse with the interior that
@@ -277,11 +292,12 @@ class Window:
         for one, task in zip(templates, tasks, strict=True):
             row, before = group.numbering.row(task), node
             slots, following = group.outline.add(task), node.edges.get(row)
-            node = following if isinstance(following, Node) else self.memo.joined(node, row, slots)
+            node = following if isinstance(following, Node) else self.memo.joined(
+                node, row, group.outline.loops, slots)
             spilled += _spilled(node, before, group.numbering, task)
             chain = chain, one
         group.forget()
-        return Trail(node, chain, template.domain, beside, spilled)
+        return Trail(node, chain, template.domain, beside, spilled, _weight(spilled, node))
 
     def close(self, reason: Any) -> Group:
         """Close the open group for this reason; returns the new open group."""
@@ -343,6 +359,11 @@ def _spilled(node: Node, before: Node, numbering: Numbering, task: IndexTask) ->
         return 0
     sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
     return sum([sizes[slot] for slot in node.spilled[1]])
+
+
+def _weight(spilled: int, node: Node) -> int:
+    """What a group weighs that would hold so many bytes: from `MANY_LOOPS` on it is heavy in any case."""
+    return spilled + (SPARE if node.loops >= MANY_LOOPS else 0)
 
 
 def opaque(task: IndexTask | Template) -> bool:

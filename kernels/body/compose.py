@@ -11,8 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Split, relation, volume
+from diffuse.ir import IndexTask, Point, Privilege, Relation, Split, relation, volume
 from diffuse.ir.loops import flat, letters
+from diffuse.ir.spans import Spans
 from diffuse.kernels.body import operations, passes
 from diffuse.kernels.body.check import check
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
@@ -43,7 +44,8 @@ class _Names:
         self.tasks = tasks
         self.slots: dict[int, int] = {}
         self.views: list[dict[tuple[object, ...], int]] = []
-        self.accesses: list[list[Access]] = []
+        self.spans: list[Spans] = []
+        """Per slot: the first access of each view."""
         self.spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
         self.owners: list[int] = []
         """Per space: the first task that iterates over it."""
@@ -70,11 +72,11 @@ class _Names:
         slot = self.slots.setdefault(access.store.id, len(self.slots))
         if slot == len(self.views):
             self.views.append({})
-            self.accesses.append([])
+            self.spans.append(Spans())
         key = (access.store, access.map, access.partition)
         view = self.views[slot].setdefault(key, len(self.views[slot]))
-        if view == len(self.accesses[slot]):
-            self.accesses[slot].append(access)
+        if view == len(self.spans[slot].accesses):
+            self.spans[slot].add(access)
         found = self.numbers.setdefault((slot, view, space), len(self.numbers))
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         if found == len(self.arguments):
@@ -89,9 +91,13 @@ class _Names:
         """How two views of a slot meet."""
         key = (slot, min(a, b), max(a, b))
         if key not in self._relations:
-            first, second = self.accesses[slot][key[1]], self.accesses[slot][key[2]]
+            first, second = self.spans[slot].accesses[key[1]], self.spans[slot].accesses[key[2]]
             self._relations[key] = relation(first, second, self.tasks[0].domain)
         return self._relations[key]
+
+    def near(self, slot: int, view: int) -> Sequence[int]:
+        """The views of a slot that may have elements in common with this one."""
+        return self.spans[slot].near(self.spans[slot].accesses[view])
 
 
 def alike(tasks: Sequence[IndexTask], before: Mapping[Source, Source] | None = None
@@ -130,7 +136,7 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
     names = _Names(tasks)
     body = _written(names, equal)
     gone = frozenset([names.slots[i] for i in temporaries if i in names.slots])
-    facts = passes.Facts(names.relation, gone)
+    facts = passes.Facts(names.relation, names.near, gone)
     if config.check:
         check(body, "composition")
     for name, step in passes.PASSES.items():

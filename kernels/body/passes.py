@@ -22,6 +22,9 @@ Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
 """By slot: the views that are touched, each with "load", "store" or "reduce"."""
 
+FEW = 4
+"""Views of a slot that are looked at one by one, rather than through an index."""
+
 _op = tuple.__new__
 # Ops are made by their base's constructor: half the cost of calling the class.
 
@@ -31,6 +34,8 @@ class Facts(NamedTuple):
 
     relation: Callable[[int, int, int], Relation]
     """How the elements of two views of a slot meet: (slot, view, view)."""
+    near: Callable[[int, int], Iterable[int]]
+    """The views of a slot that may have elements in common with one: (slot, view)."""
     temporaries: frozenset[int]
     """Slots that nobody sees after the body."""
 
@@ -42,15 +47,16 @@ class LoopFusion:
     The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
     """
 
-    def __init__(self, relation: Callable[[int, int, int], Relation]) -> None:
+    def __init__(self, relation: Callable[[int, int, int], Relation],
+                 near: Callable[[int, int], Iterable[int]]) -> None:
         self.count = 0
         """Fused loops so far."""
-        self._relation = relation
+        self._relation, self._near = relation, near
+        """As in `Facts`."""
         self._last: dict[Any, int] = {}
         """The last fused loop over each space that others may join."""
-        self._loads: dict[int, dict[tuple[int, str], int]] = {}
-        self._stores: dict[int, dict[tuple[int, str], int]] = {}
-        """By slot: the last fused loop that loads each view, and that stores or reduces to it."""
+        self._users: dict[str, dict[int, dict[int, int]]] = {"load": {}, "store": {}, "reduce": {}}
+        """By kind of access and slot: the last fused loop that accesses each view so."""
 
     def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
         """The number of the fused loop that a loop over this space joins; the next number if it is a new
@@ -63,22 +69,25 @@ class LoopFusion:
             if not alone:
                 self._last[space] = home
         for slot, accesses in touched.items():
-            for access in accesses:
-                found = (self._loads if access[1] == "load" else self._stores).setdefault(slot, {})
-                found[access] = max(found.get(access, -1), home)
+            for view, kind in accesses:
+                found = self._users[kind].setdefault(slot, {})
+                found[view] = max(found.get(view, -1), home)
         return home
 
     def _barrier(self, touched: Touched) -> tuple[int, bool]:
         """The last fused loop that a loop depends on, or -1; and is that dependence within an iteration?"""
         barrier, same = -1, True
         for slot, accesses in touched.items():
-            loads, stores = self._loads.get(slot), self._stores.get(slot)
-            if loads is None and stores is None:
-                continue
-            for view, kind in accesses:
-                for before in (stores, loads if kind != "load" else None):
-                    for (other, earlier), loop in before.items() if before else ():
-                        if loop < barrier or (loop == barrier and not same):
+            for earlier, users in self._users.items():
+                found = users.get(slot)
+                if not found:
+                    continue
+                for view, kind in accesses:
+                    if kind == earlier == "load":
+                        continue
+                    for other in self._near(slot, view) if len(found) > FEW else found:
+                        loop = found.get(other, -1)
+                        if loop < barrier or loop < 0 or (loop == barrier and not same):
                             continue
                         relation = Relation.SAME if view == other else self._relation(slot, other, view)
                         if relation is not Relation.APART:
@@ -89,7 +98,7 @@ class LoopFusion:
 
 def fuse_loops(body: Body, facts: Facts) -> Body:
     """Move each loop into the last loop before it that it may join, but past none that it depends on."""
-    fusion = LoopFusion(facts.relation)
+    fusion = LoopFusion(facts.relation, facts.near)
     fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
         alone = any(op.kind == "scan" for op in loop.ops)
