@@ -36,13 +36,12 @@ class Past:
         when a quarter of the bits are set, the filter begins anew."""
         name ^= name >> 23
         at, bit = name >> 3 & (self.BITS >> 3) - 1, 1 << (name & 7)
-        if self._bits[at] & bit:
-            return True
+        found = bool(self._bits[at] & bit)
         self._bits[at] |= bit
-        self._count += 1
+        self._count += not found
         if self._count > self.BITS >> 2:
             self._clear()
-        return False
+        return found
 
 
 class Size:
