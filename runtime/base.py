@@ -93,6 +93,10 @@ class Division(Protocol):
 class Divisible(Kernel, Protocol):
     """A kernel that can cut its launches into smaller points."""
 
+    def interpretable(self) -> bool:
+        """Can it be interpreted at once, with nothing to compile for that?"""
+        ...
+
     def divide(self, values: tuple[Any, ...]) -> Division | None:
         """The smaller points; None where only whole points make sense."""
         ...

@@ -181,3 +181,44 @@ def test_a_process_that_hangs_is_killed(tmp_path: Path) -> None:
         assert client.process not in (0, first) and client.deaths == 1 and not warned, warned
         print(first)
     """, tmp_path) != "0\n"
+
+
+def test_an_interrupt_ends_the_waiting_for_a_process_that_hangs(tmp_path: Path) -> None:
+    """Whether a task waits for its kernel or for a routine of the interpreter; and nothing is lost."""
+    assert run("""
+        import threading
+        import numpy, diffuse.numpy as np
+        results([3])
+        client_module.LIMIT = 20
+        os.kill(client.process, signal.SIGSTOP)
+        x = numpy.linspace(0.0, 1.0, 40000)
+        for compile in ("background", "off"):
+            settings.config.compile = compile
+            y = np.exp(np.array(x)) + np.sin(np.array(x))
+            try:
+                threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+                numpy.array(y)
+            except KeyboardInterrupt:
+                print(compile, client.deaths)  # before the process was given up
+        os.kill(client.process, signal.SIGCONT)
+        numpy.testing.assert_allclose(numpy.array(y), numpy.exp(x) + numpy.sin(x), rtol=1e-15)
+        assert not warned, warned
+    """, tmp_path) == "background 0\noff 0\n"
+
+
+def test_where_warnings_are_errors_no_task_is_lost(tmp_path: Path) -> None:
+    """The warning comes as an exception when the engine is in order again."""
+    assert run("""
+        import warnings
+        import numpy, diffuse.numpy as np
+        warnings.simplefilter("error")
+        sys.executable = ""
+        x = numpy.arange(40000.0)
+        y = np.array(x) * 3 - np.sqrt(np.array(x))
+        try:
+            numpy.array(y)
+        except RuntimeWarning as error:
+            print("runs interpreted" in str(error))
+        numpy.testing.assert_array_equal(numpy.array(y), x * 3 - numpy.sqrt(x))
+        numpy.testing.assert_array_equal(numpy.array(np.array(x) + 1), x + 1)
+    """, tmp_path, DIFFUSE_COMPILE="background") == "True\n"

@@ -19,12 +19,12 @@ import signal
 import sys
 import threading
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from diffuse.ir.bounded import Bounded
+from diffuse.observe import notices
 from diffuse.service import fingerprint
 
 if TYPE_CHECKING:
@@ -323,7 +323,7 @@ class Client:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
+            notices.give(text)
 
     def _reap(self) -> None:
         """Reap the child that forked the server."""

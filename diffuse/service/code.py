@@ -135,11 +135,20 @@ def _from_another(key: str, names: Sequence[str], seconds: float | None) -> Load
 
 def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any]) -> Loaded:
     """Load code from the cache, or request it and wait."""
-    while (found := stored(key, names)) is None:
-        ask(key, kind, content)
-        if (found := arrived(key, names, None)) is not None:
-            break
+    while (found := within(None, key, names, kind, content)) is None:
+        pass
     return found
+
+
+def within(seconds: float | None, key: str, names: Sequence[str], kind: str, content: Callable[[], Any]
+           ) -> Loaded | None:
+    """Load code from the cache, or request it, and load it if it arrives within so many seconds."""
+    if not asked(key):
+        found = stored(key, names)
+        if found is not None:
+            return found
+        ask(key, kind, content)
+    return arrived(key, names, seconds)
 
 
 def text_key(text: str) -> str:

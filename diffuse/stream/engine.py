@@ -22,7 +22,7 @@ from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
-from diffuse.observe import trace
+from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.observe.provenance import where
 from diffuse.runtime.base import Exchange, Runtime
@@ -346,6 +346,8 @@ class Engine:
             except BaseException:
                 self._torn = True
                 raise
+            if notices.waiting and not self.forwarder.busy:
+                notices.report()
 
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
@@ -402,6 +404,7 @@ def _missing(held: Storage | None) -> str:
 
 
 _engine = Engine()
+notices.inside = _engine.entered
 create = _engine.stores.create
 new = _engine.stores.new
 attach = _engine.stores.attach

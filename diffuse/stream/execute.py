@@ -17,6 +17,7 @@ from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
+from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair
@@ -26,14 +27,10 @@ from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Group, Window, opaque
 
 READ = Privilege.READ
-INTERPRETED = 1e-9
-"""Seconds that interpreting takes, at least, per operation and element."""
 MOST_SITES = 16
 """Places of the program that a plan remembers."""
 MOST_PLANS = 4096
 """Plans that are remembered."""
-WORTH_WAITING = 0.01
-"""Seconds.  A task that would be interpreted for longer waits for its kernel, but no longer than that."""
 
 
 class Forwarder:
@@ -158,16 +155,20 @@ class Forwarder:
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """Have a plan's machine code made, and wait for it: until it is there where the runtime needs it,
-        else as long as interpreting would take, if that is worth it at all."""
+        else as long as is worth it (`patience`); then for what the interpreter needs.  An interrupt ends the
+        waiting, while none may cut the interpreter in two."""
         assert plan.kernel is not None
         compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
         code = self.stores.runtime.code
         if code is CodeUse.NEEDED:
             plan.kernel.wait(None)
         elif code is CodeUse.PREFERRED:
-            seconds = plan.work(tasks) * INTERPRETED
-            if seconds > WORTH_WAITING:
-                plan.kernel.wait(seconds)
+            kernel = plan.kernel
+            seconds = patience(plan.work(tasks), kernel.operations, kernel.interpretable())
+            if seconds != 0:
+                kernel.wait(seconds)
+            if kernel.native is None:
+                kernel.prepare()
 
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
         """Make a plan.  `before` is one whose equal scalars differ now: the new kernel keeps those apart."""
@@ -335,8 +336,10 @@ class Forwarder:
         if shape is None:
             return False
         try:
-            driver = pipeline.driver()
+            driver = pipeline.driver(patience(0, 0, True))  # two kernels can do without
         except Unavailable:
+            return False
+        if driver is None:
             return False
         self._begins((one, two))
         scratch: list[Instance] = []

@@ -176,8 +176,8 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     domain, extents = values[:many], values[begin:end]
     extent, unit = extents[axis], SEGMENT if axis == rank - 1 else 1
     work = prod(extents) * len(body.loops[0].ops)
-    pieces = max(prod(domain), min(PIECES, work // PIECE))
-    tile = max(unit, extent // pieces // unit * unit)
+    pieces = max(1, min(PIECES, work // PIECE))  # the interpreter has one thread
+    tile = max(unit, extent // pieces // unit * unit) if pieces > 1 else extent
     points = -(-extent // tile)
     small = (points, *[1] * (many - 1), tile, *[extents[d] for d in axes[1:]], *values[begin:])
 

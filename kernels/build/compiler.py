@@ -10,7 +10,6 @@ import os
 import struct
 import sys
 import threading
-import warnings
 import weakref
 from typing import Any
 
@@ -19,6 +18,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.abi import Division
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build import jit
+from diffuse.observe import notices
 from diffuse.observe.floaterrors import KINDS
 from diffuse.service.client import Unavailable
 
@@ -32,7 +32,8 @@ FLAGS = {kind.words: flag for flag, kind in KINDS.items()}
 class Kernel:
     """The code of one body."""
 
-    __slots__ = ("body", "native", "layout", "failed", "compilation", "__weakref__")
+    __slots__ = ("body", "native", "layout", "failed", "compilation", "operations", "_prepared",
+                 "__weakref__")
 
     def __init__(self, body: Body) -> None:
         self.body = body
@@ -41,6 +42,27 @@ class Kernel:
         self.layout: struct.Struct = abi.layout(body)
         self.failed = False
         self.compilation = jit.Compilation(body)
+        self.operations = sum(len(loop.ops) for loop in body.loops)
+        self._prepared = False
+        """Is there all that the interpreter needs?"""
+
+    def interpretable(self) -> bool:
+        """Can it be interpreted at once, with no routine to compile first?"""
+        if not self._prepared:
+            from diffuse.kernels.meaning import interpret
+
+            if not interpret.ready(self.body):
+                return False
+            self.prepare()
+        return True
+
+    def prepare(self) -> None:
+        """Wait for the routines that the interpreter needs."""
+        if not self._prepared:
+            from diffuse.kernels.meaning import interpret
+
+            interpret.prepare(self.body)
+            self._prepared = True
 
     def pack(self, values: tuple[Any, ...]) -> bytes:
         return self.layout.pack(*values)
@@ -85,10 +107,8 @@ class Kernel:
 
             self.failed = True
             first = traceback.format_exception_only(error)[-1].strip()
-            size = sum(len(loop.ops) for loop in self.body.loops)
-            warnings.warn(f"a kernel of {size} operations did not compile ({first}); "
-                          "it runs interpreted, with the same results",
-                          RuntimeWarning, stacklevel=2)
+            notices.give(f"a kernel of {self.operations} operations did not compile ({first}); "
+                         "it runs interpreted, with the same results")
 
     def wait(self, seconds: float | None) -> None:
         """Wait for machine code that was requested, at most so many seconds."""

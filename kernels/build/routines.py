@@ -8,7 +8,6 @@ calls it on its blocks and the array library on arrays too small to be worth rec
 from __future__ import annotations
 
 import ctypes
-import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
@@ -23,6 +22,7 @@ from diffuse.kernels.build import jit
 from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array
 from diffuse.memory import address
+from diffuse.observe import notices
 from diffuse.observe.floaterrors import KINDS, STATUS
 from diffuse.service.client import Unavailable
 
@@ -114,9 +114,8 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
         return Routine(name, dtypes, result)
     except Exception as error:
         if not isinstance(error, Unavailable):  # a warning has said so
-            warnings.warn(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
-                          f"place from compiled code: {type(error).__name__}: {error}", RuntimeWarning,
-                          stacklevel=2)
+            notices.give(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
+                         f"place from compiled code: {type(error).__name__}: {error}")
         if operations.find(name).body is None:
             return functions.function(name)
         return Interpreted(body(name, dtypes, result))

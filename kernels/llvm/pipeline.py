@@ -42,12 +42,26 @@ class Driver(NamedTuple):
     keep: Any
 
 
+_drivers: list[Driver] = []
+
+
+def driver(seconds: float | None) -> Driver | None:
+    """The driver, loaded once a process; None if it does not arrive within so many seconds.  `Unavailable` if
+    it cannot be compiled."""
+    if not _drivers:
+        key, source = _source()
+        found = code.within(seconds, key, ("drive", "finish"), code.TEXT, lambda: source)
+        if found is None:
+            return None
+        _drivers.append(Driver(found.addresses["drive"], found.addresses["finish"], found))
+    return _drivers[0]
+
+
 @cache
-def driver() -> Driver:
-    """The driver, loaded once a process."""
+def _source() -> tuple[str, str]:
+    """The key and the text of the driver."""
     source = text()
-    found = code.fetch(code.text_key(source), ("drive", "finish"), code.TEXT, lambda: source)
-    return Driver(found.addresses["drive"], found.addresses["finish"], found)
+    return code.text_key(source), source
 
 
 def text() -> str:

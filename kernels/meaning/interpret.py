@@ -139,6 +139,12 @@ def ready(body: Body) -> bool:
         for dtypes in [tuple(loop.ops[a].dtype for a in op.args)])
 
 
+def prepare(body: Body) -> None:
+    """Make the recipes of the loops, and wait for the routines in them."""
+    for number in range(len(body.loops)):
+        recipe_of(body, number)
+
+
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
     """Combine the partial results of a launch of several points and store the results; then the epilogue.
     `errors` is told of floating point errors."""
@@ -245,7 +251,9 @@ class Frame:
         """Elements of a block."""
         widest = max((np.dtype(op.dtype).itemsize for op in self.loop.ops), default=1)
         arrays = len(self.recipe.registers) + len(self.views)
-        size = max(2, min(16, CACHE_BYTES // (max(1, arrays) * widest) // SEGMENT)) * SEGMENT
+        if len(self.recipe.steps) < 2 and not self.recipe.natural:  # nothing is read twice
+            return prod(b - a for a, b in self.box)
+        size = max(2, min(64, CACHE_BYTES // (max(1, arrays) * widest) // SEGMENT)) * SEGMENT
         return 4 * size if self.recipe.natural else size  # a fold does many small steps a block
 
     def blocks(self) -> Iterator[tuple[Ranges, list[int]]]:

@@ -18,16 +18,14 @@ import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
-from diffuse import settings, worker
+from diffuse import worker
 from diffuse.observe.floaterrors import raised
 from diffuse.runtime.local import native
 from diffuse.service import code
-from diffuse.service.client import Unavailable
+from diffuse.service.loader import Loaded
 
 FAULTS = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 """Synchronous signals, which a thread raises itself."""
@@ -36,19 +34,17 @@ SLICE = 50_000_000
 """Nanoseconds that a wait sleeps at most before Python checks for signals."""
 
 
-def loaded(text: str, names: Sequence[str]) -> Mapping[str, int]:
-    """The addresses of these functions of LLVM IR.  The code is never unloaded: threads may execute it until
-    the process ends."""
-    found = code.fetch(code.text_key(text), names, code.TEXT, lambda: text)
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(found))
-    return found.addresses
+NAMES = "submit", "wait", "stop", "empty", "pauses", "worker"
+"""The entry points of the pool's machine code."""
 
 
 class Entry:
-    """The entry points of the pool's machine code."""
+    """The entry points of the pool's machine code, which is never unloaded: threads may execute it until the
+    process ends."""
 
-    def __init__(self, portable: bool = False) -> None:
-        found = loaded(native.text(portable), ("submit", "wait", "stop", "empty", "pauses", "worker"))
+    def __init__(self, loaded: Loaded) -> None:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(loaded))
+        found = loaded.addresses
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
         self.submit = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)(
@@ -64,18 +60,34 @@ class Entry:
         self.worker: int = found["worker"]
 
 
+_entries: dict[bool, Entry] = {}
+
+
 @cache
+def _text(portable: bool) -> tuple[str, str]:
+    """The key and the text of the machine code."""
+    text = native.text(portable)
+    return code.text_key(text), text
+
+
 def entry(portable: bool = False) -> Entry:
-    """Load the entry points, once a process; `Unavailable` if they are not cached and cannot be compiled."""
-    return Entry(portable)
+    """Load the entry points, once a process, and wait for them; `Unavailable` if they are not cached and
+    cannot be compiled."""
+    while not ready(portable, None):
+        pass
+    return _entries[portable]
 
 
-def prepare() -> None:
-    """Request the compilation of the entry points ahead of their first use, if the cache lacks them."""
-    text = native.text()
-    if settings.config.compile != "off" and not code.cached(key := code.text_key(text)):
-        with suppress(Unavailable):  # a warning has said so
-            code.ask(key, code.TEXT, lambda: text)
+def ready(portable: bool = False, seconds: float | None = 0.0) -> bool:
+    """Are the entry points loaded, or do they arrive within so many seconds?  The first call requests them
+    where the cache lacks them."""
+    if portable not in _entries:
+        key, text = _text(portable)
+        found = code.within(seconds, key, NAMES, code.TEXT, lambda: text)
+        if found is None:
+            return False
+        _entries[portable] = Entry(found)
+    return True
 
 
 class Threads:

@@ -16,12 +16,15 @@ from diffuse.interrupts import deferred
 from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime import machine
-from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Launch
+from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch
+from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
 from diffuse.runtime.local.allocator import MAPPED, Allocator, MemoryBlock, Usage
-from diffuse.runtime.local.pool import Pool, prepare
+from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
+from diffuse.service.patience import patience
+from diffuse.settings import config
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -104,7 +107,8 @@ class Local:
         spin = 200.0 if self.points <= machine.processors() else 10.0
         self._pool = Pool(self.points - 1, spin=spin)
         self._allocator = Allocator(self._pool)
-        self._submit = self._pool.submit
+        self._submit: Callable[..., int] | None = None
+        """The pool's, once its code is there."""
         self._submitted = self._pool.threads.submitted
         self._ahead = Ahead(self._pool)
         self._flags = 0
@@ -112,17 +116,11 @@ class Local:
         """How many launches were interpreted and how many host functions called."""
         self._unfinished = -1
         """The mark at which the last of these began; -1 once it has ended."""
-        self._prepared = False
-        """Was the code of the thread pool requested, ahead of the first kernel that is compiled?"""
 
     @property
     def pipelines(self) -> bool:
         """True unless the thread pool's native code is missing: a pipeline cannot be interpreted."""
-        try:
-            self._pool.start()
-        except Unavailable:
-            return False
-        return True
+        return self._submit is not None or self._starts(patience(0, 0, True))
 
     def scratch(self, nbytes: int) -> LocalInstance:
         return self.create(nbytes)
@@ -148,25 +146,35 @@ class Local:
 
     def launch(self, launch: Launch) -> None:
         kernel, values, points, keep, _, _, work = launch
-        native = kernel.native
-        if native is None:
+        native, submit = kernel.native, self._submit
+        if native is not None and submit is None and self._starts(_patience(kernel, work)):
+            submit = self._submit
+        if native is None or submit is None:
             self._interpret(launch)
             return
         # a single point combines its own reductions
         finish = native.finish if points > 1 else 0
-        try:
-            sequence = self._submit(native.address, finish, points, kernel.pack(values), (native, keep))
-        except Unavailable:  # the kernel is compiled; the thread pool is not, and cannot be
-            self._interpret(launch)
-            return
+        sequence = submit(native.address, finish, points, kernel.pack(values), (native, keep))
         if work:
             self._ahead.add(sequence, work)
 
+    def _starts(self, seconds: float | None) -> bool:
+        """Is the code of the thread pool there, or does it arrive within so many seconds?  It is requested by
+        the first call."""
+        try:
+            if seconds is None:
+                pool.entry()
+            elif not pool.ready(seconds=seconds):
+                return False
+        except Unavailable:  # a warning has said so
+            return False
+        self._submit = self._pool.submit
+        return True
+
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch; if its machine code is ready before the end, that runs the rest."""
-        if not self._prepared:
-            self._prepared = True
-            prepare()
+        if self._submit is None and config.compile != "off":
+            self._starts(0.0)  # ahead of the first kernel that is compiled
         self._pool.fence()
         deferred(lambda: self._turn(lambda: self._by_points(launch)))
 
@@ -237,3 +245,9 @@ class Local:
     def close(self) -> None:
         """Wait for everything and end the threads; a later launch starts them again."""
         self._pool.close()
+
+
+def _patience(kernel: Kernel, work: int) -> float | None:
+    """How long a launch waits for the thread pool's code; as long as it takes if it cannot be interpreted."""
+    interpretable = hasattr(kernel, "divide") and cast(Divisible, kernel).interpretable()
+    return patience(work, 0, interpretable)

@@ -1,0 +1,30 @@
+"""Warnings about Diffuse itself, such as that a kernel did not compile.
+
+Where the program has warnings raised as errors, one in the middle of a launch would lose the tasks at hand.
+So what comes up inside of the engine waits until that is in order again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+
+inside: Callable[[], bool] = bool
+"""Is this thread inside the engine?  The engine says how that is found out."""
+
+waiting: deque[str] = deque()
+
+
+def give(text: str) -> None:
+    """Warn, now or when the engine is in order."""
+    if inside():
+        waiting.append(text)
+    else:
+        warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def report() -> None:
+    """Give the warnings that waited."""
+    while waiting:
+        warnings.warn(waiting.popleft(), RuntimeWarning, stacklevel=2)
