@@ -88,6 +88,14 @@ def test_functions_that_are_waited_for_alone_are_numpys(call: Callable[[Any, Any
         assert found.tobytes() == wanted.tobytes()
 
 
+def test_results_that_other_code_gets_are_done_at_once_the_next_time() -> None:
+    x = np.array(PLAIN)
+    for turn in range(3 * TURNS):
+        recorded, singles, found = done(lambda: x / 3.0)
+        assert numpy.asarray(found).tobytes() == (PLAIN / 3.0).tobytes()
+        assert (recorded, singles) == ((1, 0) if turn < single.OFTEN else (0, 1))
+
+
 def test_functions_in_chains_or_with_an_output_are_recorded() -> None:
     x, out = np.array(PLAIN), np.empty((200, 200))
     for _ in range(TURNS):
@@ -96,6 +104,39 @@ def test_functions_in_chains_or_with_an_output_are_recorded() -> None:
     for _ in range(2 * TURNS):
         assert done(lambda: np.clip(x, -0.1, 0.1, out))[1] == 0
     assert numpy.array_equal(numpy.asarray(out), numpy.clip(PLAIN, -0.1, 0.1))
+
+
+WRITES: list[Callable[[Any, Any, Any], Any]] = [
+    lambda m, x, y: x.__iadd__(y), lambda m, x, y: x.__imul__(0.5), lambda m, x, y: m.subtract(x, y, out=x),
+    lambda m, x, y: m.add(y, 1.5, out=x), lambda m, x, y: x.__setitem__(slice(None), 0.25),
+    lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]), lambda m, x, y: x[1:].__iadd__(y[1:])]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_written_and_waited_for_alone_is_written_at_once(write: Callable[[Any, Any, Any], Any]
+                                                                 ) -> None:
+    plain, other = PLAIN.copy(), PLAIN.T.copy()
+    x, y = np.array(plain), np.array(other)
+    engine.fence()
+    for turn in range(2 * TURNS):
+        write(numpy, plain, other)
+        tasks, singles, _ = done(lambda: write(np, x, y))
+        assert (tasks, singles) == (1, 0) if not turn else tasks + singles == 1
+        assert numpy.asarray(x + 0.0).tobytes() == (plain + 0.0).tobytes()
+    assert (tasks, singles) == (0, 1)
+    pending = y * 2.0
+    assert done(lambda: write(np, x, pending))[0] == 1 or write in (WRITES[1], WRITES[4])
+    write(numpy, plain, other * 2.0)
+    assert numpy.asarray(x).tobytes() == plain.tobytes()
+
+
+def test_writing_to_what_cannot_be_written_raises() -> None:
+    x = np.array(PLAIN)
+    for _ in range(TURNS):
+        done(lambda: x.__iadd__(1.0))
+    x.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        x += 1.0
 
 
 def test_one_call_in_many_is_recorded_again() -> None:

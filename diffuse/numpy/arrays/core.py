@@ -161,6 +161,13 @@ def made_at_once(memory: Mirror, counted: Any) -> Any:
     return hosted(memory)
 
 
+def doubt(x: Array) -> None:
+    """Note that a task uses an array for the first time."""
+    memory = x.meta if x.owner is None else x.owner.meta
+    if id(memory) == latest[0]:
+        latest[1].alone = DOUBTED
+
+
 _attaching = RLock()
 """Held while an array gets its store: one each for two threads would not wait for each other."""
 
@@ -173,8 +180,6 @@ def storage_of(x: Array) -> Any:
         with _attaching:
             if root.storage is None:
                 memory = root.meta
-                if id(memory) == latest[0]:
-                    latest[1].alone = DOUBTED
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)

@@ -124,9 +124,10 @@ def unary(function: Any, a: Any) -> Any:
     return x if known.plain else core.scalar_class.of(x)
 
 
-def into(key: Sequence[Any], operands: Sequence[Any], out: Any) -> bool:
-    """Record an operation that writes (part of) an array, if it was recorded on these views before; False
-    else, and where the array may be written before an operand is read that shares memory with it."""
+def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = None) -> bool:
+    """Record an operation that writes an array (of an assignment: the part that `index` selects), if it was
+    recorded on these views before; False else, and where the array may be written before an operand is read
+    that shares memory with it."""
     if eager or out.part is None and not located(out):
         return False
     target, storage, storages = out.part, out.storage, []
@@ -148,11 +149,13 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any) -> bool:
     known = KNOWN.get(tuple(names))
     if known is None or not out.meta.flags.writeable:
         return False
+    if known.template.alone >= OFTEN and single.written(known.template, key, operands, out, index):
+        return True
     try:
         values = tuple([cast(operands[k]) for k, cast in known.casts])
     except OverflowError:
         return False
-    again_into(known.template, storages, storage, values, DEPTH)
+    again_into(known.template, storages, storage, values, DEPTH - 1)  # a ufunc may call this by itself
     return True
 
 
@@ -174,7 +177,7 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
     key = sliced(x.part.token, index)
     if key is None or type(value) in ARRAYS and value.storage is x.storage:
         return False
-    return into(("assign", *key), (value,), x)
+    return into(("assign", *key), (value,), x, index)
 
 
 def call(operation: str, operands: Sequence[Any]) -> Any:

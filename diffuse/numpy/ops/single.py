@@ -64,6 +64,30 @@ def trusted(place: Any) -> bool:
 
 def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
     """The result of NumPy's function on arrays and numbers; None where the operation is to be recorded."""
+    values = readable(template, operands)
+    if values is None or not trusted(template):
+        return None
+    found = function(*values)
+    return core.made_at_once(found, template) if type(found) is core.NDARRAY else found
+
+
+def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any) -> bool:
+    """Have NumPy write to an array: by the ufunc in `key`, or to the part that `index` selects.  False where
+    the operation is to be recorded."""
+    values = readable(template, operands)
+    memory: Any = None if values is None else core.mine(out)
+    if values is None or memory is None or not trusted(template):
+        return False
+    if index is None:
+        key[1](*values, memory)
+    else:
+        memory[index] = values[0]
+    return True
+
+
+def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
+    """The operands of an operation that NumPy may do, with memory in place of arrays; None if one of them is
+    not at hand."""
     if not suited(template):
         template.alone = 0
         return None
@@ -75,10 +99,7 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -
                 return None
             x = memory
         values.append(x)
-    if not trusted(template):
-        return None
-    found = function(*values)
-    return core.made_at_once(found, template) if type(found) is core.NDARRAY else found
+    return values
 
 
 def suited(template: Any) -> bool:
