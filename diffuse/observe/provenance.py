@@ -23,16 +23,19 @@ _known: dict[int, tuple[CodeType, dict[int, Where] | None]] = Bounded()
 
 def where(depth: int = 2) -> Where:
     """The user's line that led here, starting `depth` frames up."""
+    global _last
     frame: Any = sys._getframe(depth)
-    known = _known
-    while frame is not None:
-        entry = known.get(id(frame.f_code)) or _look(frame)
-        lines = entry[1]
-        if lines is not None:
-            break
-        frame = frame.f_back
-    else:
-        return NOWHERE
+    code, lines = _last
+    if frame.f_code is not code:
+        while frame is not None:
+            code, found_lines = _known.get(id(frame.f_code)) or _look(frame)
+            if found_lines is not None:
+                lines = found_lines
+                break
+            frame = frame.f_back
+        else:
+            return NOWHERE
+        _last = code, lines
     instruction = frame.f_lasti  # to ask for the line takes a walk through the code's table of lines
     found = lines.get(instruction)
     if found is None:
@@ -49,6 +52,10 @@ def caller(*packages: str) -> Where:
             return Where(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
     return NOWHERE
+
+
+_last: tuple[CodeType, dict[int, Where]] = where.__code__, {}
+"""The user's code that called last, and its places: in a loop most calls come from the same code."""
 
 
 def calls(depth: int = 2) -> tuple[CodeType | int, ...]:

@@ -85,9 +85,7 @@ class Storage:
     def _holders(self) -> tuple[Callable[[], object], ...]:
         return getattr(self, "_shown", ())
 
-    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
-        if ending():  # modules are taken apart then, and the memory goes with the process
-            return
+    def __del__(self) -> None:
         try:
             stores = self._stores
         except AttributeError:  # an interrupt came before it was made
@@ -309,10 +307,10 @@ class Stores:
             for fresh in [s for s, held in self.instances.items() if held is instance and s != old]:
                 del self.instances[fresh]
 
-    def release(self, store: int) -> None:
+    def release(self, store: int, ending: Callable[[], bool] = is_finalizing) -> None:
         # the frame goes last: as long as it is there, an interrupt leaves the rest to `mend`
         instance = self.instances.pop(store, None)
-        if instance is not None:
+        if instance is not None and not ending():  # then the process gives it back
             self.runtime.release(instance)
         self.lost.pop(store, None)
         self.users.pop(store, None)

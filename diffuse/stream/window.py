@@ -64,7 +64,7 @@ class Group:
         self.outline = Outline(self.numbering)
         self.numbered = self.analysed = 0
         """Tasks that `numbering` knows of, and `effects` and `outline`."""
-        self.first: tuple[Any, ...] | None = None
+        self.first: tuple[Any, ...] = ()
         """Operation and line of its first task."""
         self.shape: Point = ()
         """The iteration space of its first task."""
@@ -140,7 +140,39 @@ class Window:
         return group
 
     def add(self, recorded: Recorded) -> None:
-        """Add a task to the open group, or close that and begin the next one with the task."""
+        """Add a task to the open group, or close that and begin the next one with the task.
+
+        One that joins the same group as before is found on the group's trail, whatever else is looked at the
+        first time.
+        """
+        template, stores, _, where = recorded
+        group = self.open
+        held = group.recorded
+        if held and (len(held) < group.long or group.first[1] != where):
+            slots, users, number = group.slots, self.stores.users, group.number
+            known = len(slots)
+            key: list[Any] = [template]
+            for store in stores:
+                slot = slots.get(store)
+                if slot is None:
+                    slot = slots[store] = len(slots)
+                    users[store] = number
+                key.append(slot)
+            edge = group.trail.edges.get(tuple(key))
+            if edge.__class__ is Trail:
+                group.shapes.add(template.shape)
+                held.append(recorded)
+                group.trail = edge
+                self.held += 1
+                if edge.weight > group.room:
+                    self._weigh(group)
+                return
+            for store in list(slots)[known:]:
+                del slots[store]
+        self._join(recorded)
+
+    def _join(self, recorded: Recorded) -> None:
+        """The same for a task of which it is not known that it joins the open group."""
         template, stores, _, where = recorded
         shape, group = template.shape, self.open
         if (len(group.recorded) >= group.long and group.first == (template.operation, where)
@@ -223,7 +255,6 @@ class Window:
         if group.calls is None:
             if len(self.loop_heads) >= LARGEST_SIZE:
                 self.loop_heads.clear()
-            assert group.first is not None
             self.loop_heads.add(group.first)
             return True
         return group.calls == calls(3)

@@ -34,6 +34,9 @@ NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIV
 """Types of the numbers that operations take by value."""
 
 
+_new = object.__new__
+
+
 class Array:
     """The common part of `ndarray` and the lazy scalar."""
 
@@ -651,15 +654,19 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
     return tuple(bounds)
 
 
-def part_of(x: Array, index: Any, key: tuple[Any, ...]) -> Any:
-    """A slice of an array; looked up if the same view was sliced before."""
+def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
+    """A slice of an array; looked up if the same view was sliced before.  `memory` is the same slice of its
+    memory, if that is known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
     if known is not None and (hosted_there or known[3] is x.meta):
-        meta = x.meta[index] if hosted_there else known[2]
-        part = viewing(x, meta)
-        part._form = known[0]
-        part.part = known[1]
+        part = _new(array_class)  # as `viewing` makes them
+        part._form, part.part, part.meta, _ = known
+        part.memory = None
+        if hosted_there:
+            part.meta = part.memory = memory
+        part.storage = x.storage
+        part.owner = x if x.owner is None else x.owner
         return part
     part = viewing(x, x.meta[index])
     if part.meta.size >= SMALL and slow.locate(part):
@@ -705,8 +712,9 @@ class Described(Operators):
         return len(self.meta)
 
     def __getitem__(self, index: Any) -> Any:
-        memory = self.memory
-        if memory is not None and (SEES or memory is self.meta) and (type(index) is int or simple(index)):
+        memory, found, kind = self.memory, None, type(index)
+        if (memory is not None and (SEES or memory is self.meta)
+                and (kind is int or kind is slice or simple(index))):
             found = memory[index]
             if type(found) is not NDARRAY:  # an element
                 storage = self.storage
@@ -727,7 +735,7 @@ class Described(Operators):
         if self.part is not None:
             key = sliced(self.part.token, index)
             if key is not None:
-                return part_of(self, index, key)
+                return part_of(self, index, key, found)
         if type(index) is int and self.meta.ndim == 1:
             memory = at_hand(self)
             if memory is not None:
