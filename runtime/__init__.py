@@ -6,7 +6,11 @@ A runtime gets kernels as opaque objects (`base.Kernel`) and does not know what 
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from diffuse.runtime.base import Runtime
+from diffuse.service.client import Unavailable
+from diffuse.settings import config
 
 RUNTIMES = ("local", "reference", "legate")
 
@@ -35,6 +39,21 @@ def prepare(name: str) -> None:
         from diffuse.runtime.legate import ranks
 
         ranks.settle_in_early()
+
+
+_foreseen = False
+
+
+def foresee(name: str) -> None:
+    """Request the native code of a runtime, if the cache lacks it, as soon as a large array appears: the
+    compile server then starts while the program goes on.  Programs of small arrays never need it."""
+    global _foreseen
+    if not _foreseen and name == "local" and config.compile != "off":
+        _foreseen = True
+        from diffuse.runtime.local import pool
+
+        with suppress(Unavailable):  # a warning has said so
+            pool.ready()
 
 
 def start(name: str) -> None:

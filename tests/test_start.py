@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.service import run
+
 ROOT = Path(__file__).parent.parent
 
 STANDARD = 30
@@ -62,3 +64,15 @@ import diffuse
 diffuse.fence()
 """, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_first_large_array_starts_the_server(tmp_path: Path) -> None:
+    """The server takes a while to start, which the program may use to make its other arrays."""
+    assert run("""
+        import diffuse.numpy as np
+        rng = np.random.default_rng(1)
+        x = rng.random(100)
+        print(client._end is not None)
+        x = rng.random(100_000)
+        print(client._end is not None)
+    """, tmp_path, DIFFUSE_SMALL="16384") == "False\nTrue\n"

@@ -15,6 +15,7 @@ from diffuse.numpy.arrays.forms import NATIVE, form_of
 from diffuse.numpy.arrays.lending import borrow, held
 from diffuse.numpy.bridge import legate
 from diffuse.numpy.ops import elementwise
+from diffuse.settings import config
 
 PLAIN = {*elementwise.WEAK, *elementwise.STRONG, numpy.ndarray, list, tuple}
 """Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
@@ -28,6 +29,8 @@ def wrap(array: Any) -> Any:
     """
     if type(array) is not numpy.ndarray or array.dtype not in NATIVE or not array.flags.aligned:
         return array
+    if array.size >= core.SMALL:
+        library.foresee(config.runtime)
     known = form_of(array)
     return hosted(array, known) if known.packed else spanned(array)
 
