@@ -23,7 +23,7 @@ from diffuse.ir import template
 from diffuse.kernels.build import compiler as compiling
 from diffuse.kernels.build import jit
 from diffuse.service import code
-from diffuse.stream import engine, execute, memo, replay, stores, window, zeros
+from diffuse.stream import engine, execute, memo, queue, replay, stores, templates, window, zeros
 from tests import interrupts
 from tests.moments import interrupted
 
@@ -287,9 +287,9 @@ def test_an_interrupt_loses_what_was_running_and_nothing_else(monkeypatch: pytes
     works()
 
 
-STREAM = {module.__file__ for module in (canonical, engine, execute, memo, template, replay, stores, window,
-                                         zeros)}
-FINAL = {"__del__", "__init__", "dropped", "release", "runtime", "current", "entered"}
+STREAM = {module.__file__ for module in (canonical, engine, execute, memo, queue, template, templates, replay,
+                                         stores, window, zeros)}
+FINAL = {"__del__", "__init__", "release", "runtime", "current", "entered"}
 """What a finalizer runs, in which Python swallows exceptions; what makes a store, which then has one; and
 what NumPy's error state asks in the middle of a task that is interpreted, where an interrupt waits."""
 

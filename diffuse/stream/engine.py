@@ -1,8 +1,8 @@
 """The stream: operations come in as index tasks, fused tasks go out to the runtime.
 
-`record`, `submit` and `call` find the template of a task (ir/template.py) and add the task to the window
-(window.py); when the window is full, or the program wants a value, groups of tasks are forwarded
-(execute.py).  The functions of this module are those of the one engine that a program has.
+`record`, `submit` and `call` find the template of a task (ir/template.py) and add the task to the queue
+(queue.py), of which groups are forwarded when it is full or the program wants a value (execute.py).  The
+functions of this module are those of the one engine that a program has.
 
 Locks are taken in this order, each while those before it may be held: the engine's, the forwarder's, the
 compiler's table of kernels, the compile client's, the allocator's.  `_attaching` (numpy/arrays/core.py) and
@@ -13,57 +13,24 @@ where that is free.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
 from typing import Any
 
 from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
-from diffuse.ir.template import Recorded, Template
+from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
-from diffuse.observe import notices, trace
-from diffuse.observe.floaterrors import geterr
+from diffuse.observe import notices
 from diffuse.observe.provenance import where
-from diffuse.runtime.base import Exchange, Runtime
-from diffuse.settings import config, watch
-from diffuse.stream.execute import Forwarder
-from diffuse.stream.plan import Plan
-from diffuse.stream.stores import Operand, Storage, Stores, nbytes
-from diffuse.stream.templates import Templates
-from diffuse.stream.waits import Waits
-from diffuse.stream.walk import Walk
-from diffuse.stream.window import LARGEST_SIZE, Window, opaque
-from diffuse.stream.zeros import Zeros
+from diffuse.runtime.base import Exchange
+from diffuse.settings import watch
+from diffuse.stream.queue import Queue
+from diffuse.stream.stores import Operand, Storage, nbytes
 
 
-class Engine:
+class Engine(Queue):
     """One program's stream over one runtime."""
-
-    def __init__(self) -> None:
-        self.stores = Stores()
-        self.window = Window(self.stores)
-        self.forwarder = Forwarder(self.stores, self.window)
-        self.zeros = Zeros(self.stores, self.window)
-        self.epoch = 0
-        """Times that the program waited for everything."""
-        self.walk = Walk()
-        self.waits = Waits()
-        self._lock = threading.RLock()
-        self._torn = False
-        """Did an exception end a call at a moment when something was half done?"""
-        self.templates = Templates()
-        self._modes: dict[str, Any] | None = None
-        """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
-        self._adapt()
-
-    @property
-    def runtime(self) -> Runtime:
-        return self.stores.runtime
-
-    @property
-    def plans(self) -> list[Plan]:
-        return self.forwarder.plans
 
     def busy(self, storage: Storage) -> bool:
         """Was a task on this store recorded since the program last waited?  Where the host sees copies of
@@ -273,123 +240,6 @@ class Engine:
                 for storage in shown:
                     self.fetch(storage)
                     self.stores.own(storage)
-
-    def _add(self, task: Recorded) -> None:
-        """Add a task to the window, and forward what the window has no room for."""
-        trace.counters["recorded"] += 1
-        made = task[0]
-        if made.elements >= self._small:
-            if self.walk.counts:
-                self.walk.end()
-        elif made.reach >= self._small:
-            self.walk.add(task)
-        if self._checks and not opaque(task[0]):
-            check(task[0].task(task))
-        if self._torn:
-            self._mend()
-        window = self.window
-        try:
-            held = self.zeros.held
-            if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
-                    and self.zeros.hold(task)):
-                return
-            window.add(task)
-            if self._size is not None:
-                if window.held >= self._size:
-                    self.flush("the window is full")
-            elif window.held >= window.size:
-                self._forward()
-        except BaseException:  # an interrupt at any moment, or no stack or memory left
-            self._torn = True
-            raise
-
-    def _forward(self) -> None:
-        """Forward the oldest groups, or let the window grow."""
-        window = self.window
-        while window.full():
-            self.forwarder.forward()
-        if window.held >= window.size:
-            if window.size < LARGEST_SIZE and not window.heavy:
-                window.size *= 2
-            else:
-                self.flush("the window is full")
-
-    def _adapt(self) -> None:
-        """Note the settings that every recorded task is subject to: to ask for one takes time."""
-        self._checks = config.check
-        self._small = config.small
-        self._size = None if config.window == "auto" else int(config.window)
-
-    def _mend(self) -> None:
-        """Restore consistency after an exception: window, stores and zeros are counted anew.
-
-        Not while a group is forwarded whose host function records: that finishes first.
-        """
-        if not self.forwarder.busy:
-            self.forwarder.mend()
-            self.window.mend()
-            self.stores.mend([(group.number, group.slots) for group in self.window.closed])
-            self.zeros.mend()
-            self._torn = False
-
-    def flush(self, reason: str = "the program waits") -> None:
-        """Forward every task that is held."""
-        with self._lock:
-            if self._torn:
-                self._mend()
-            try:
-                if self.zeros.held:
-                    self.zeros.release()
-                self.window.close(reason)
-                while self.window.closed:
-                    self.forwarder.forward()
-            except BaseException:
-                self._torn = True
-                raise
-            if notices.waiting and not self.forwarder.busy:
-                notices.report()
-
-    def fence(self) -> None:
-        """Forward everything and wait until it is done."""
-        with self._lock:
-            if self.waits.calls or self.window.held == 1:
-                self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
-            self.flush()
-            self.runtime.fence()
-            if self.runtime.host_sees:
-                self.epoch += 1
-            self._report()
-
-    @property
-    def idle(self) -> bool:
-        """Is nothing recorded or running, and the memory of stores the host's own?"""
-        return not self.window.held and not self.forwarder.unreported and self.runtime.host_sees
-
-    def _report(self) -> None:
-        modes, self._modes = self._modes, None
-        self.forwarder.report_flags(modes)
-
-    @property
-    def unreported(self) -> bool:
-        """Is there anything whose floating-point errors were not asked for yet?"""
-        return bool(self.window.held or self._torn or self.forwarder.unreported)
-
-    def entered(self) -> bool:
-        """Is this thread inside the engine: recording, running a host function, reporting?"""
-        lock: Any = self._lock
-        return bool(lock._is_owned())
-
-    def modes_change(self) -> None:
-        """Keep NumPy's error modes for what is not reported yet, because they are about to change."""
-        if self._modes is None and self.unreported:
-            self._modes = geterr()
-
-    def _report_other_modes(self) -> None:
-        """Before a task is recorded: report what was recorded under other error modes than now."""
-        if self._modes == geterr():
-            self._modes = None
-        else:
-            self.fence()
 
     def use_runtime(self) -> None:
         """Switch to the runtime that the settings name."""

@@ -1,0 +1,171 @@
+"""The queue: tasks are added to the window, forwarded when it is full, and waited for.
+
+An exception may end any step: an interrupt at any moment, a failing task, no memory left.  What was half done
+then is mended before the next step.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from diffuse.ir.check import check
+from diffuse.ir.template import Recorded
+from diffuse.observe import notices, trace
+from diffuse.observe.floaterrors import geterr
+from diffuse.runtime.base import Runtime
+from diffuse.settings import config
+from diffuse.stream.execute import Forwarder
+from diffuse.stream.plan import Plan
+from diffuse.stream.stores import Stores
+from diffuse.stream.templates import Templates
+from diffuse.stream.waits import Waits
+from diffuse.stream.walk import Walk
+from diffuse.stream.window import LARGEST_SIZE, Window, opaque
+from diffuse.stream.zeros import Zeros
+
+
+class Queue:
+    """The tasks of one program, from their recording to the end of their launch."""
+
+    def __init__(self) -> None:
+        self.stores = Stores()
+        self.window = Window(self.stores)
+        self.forwarder = Forwarder(self.stores, self.window)
+        self.zeros = Zeros(self.stores, self.window)
+        self.epoch = 0
+        """Times that the program waited for everything."""
+        self.walk = Walk()
+        self.waits = Waits()
+        self._lock = threading.RLock()
+        self._torn = False
+        """Did an exception end a call at a moment when something was half done?"""
+        self.templates = Templates()
+        self._modes: dict[str, Any] | None = None
+        """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
+        self._adapt()
+
+    @property
+    def runtime(self) -> Runtime:
+        return self.stores.runtime
+
+    @property
+    def plans(self) -> list[Plan]:
+        return self.forwarder.plans
+
+    def _add(self, task: Recorded) -> None:
+        """Add a task to the window, and forward what the window has no room for."""
+        trace.counters["recorded"] += 1
+        made = task[0]
+        if made.elements >= self._small:
+            if self.walk.counts:
+                self.walk.end()
+        elif made.reach >= self._small:
+            self.walk.add(task)
+        if self._checks and not opaque(task[0]):
+            check(task[0].task(task))
+        if self._torn:
+            self._mend()
+        window = self.window
+        try:
+            held = self.zeros.held
+            if ((task[0].fills or (held and not held.keys().isdisjoint(task[1])))
+                    and self.zeros.hold(task)):
+                return
+            window.add(task)
+            if self._size is not None:
+                if window.held >= self._size:
+                    self.flush("the window is full")
+            elif window.held >= window.size:
+                self._forward()
+        except BaseException:  # an interrupt at any moment, or no stack or memory left
+            self._torn = True
+            raise
+
+    def _forward(self) -> None:
+        """Forward the oldest groups, or let the window grow."""
+        window = self.window
+        while window.full():
+            self.forwarder.forward()
+        if window.held >= window.size:
+            if window.size < LARGEST_SIZE and not window.heavy:
+                window.size *= 2
+            else:
+                self.flush("the window is full")
+
+    def _adapt(self) -> None:
+        """Note the settings that every recorded task is subject to: to ask for one takes time."""
+        self._checks = config.check
+        self._small = config.small
+        self._size = None if config.window == "auto" else int(config.window)
+
+    def _mend(self) -> None:
+        """Restore consistency after an exception: window, stores and zeros are counted anew.
+
+        Not while a group is forwarded whose host function records: that finishes first.
+        """
+        if not self.forwarder.busy:
+            self.forwarder.mend()
+            self.window.mend()
+            self.stores.mend([(group.number, group.slots) for group in self.window.closed])
+            self.zeros.mend()
+            self._torn = False
+
+    def flush(self, reason: str = "the program waits") -> None:
+        """Forward every task that is held."""
+        with self._lock:
+            if self._torn:
+                self._mend()
+            try:
+                if self.zeros.held:
+                    self.zeros.release()
+                self.window.close(reason)
+                while self.window.closed:
+                    self.forwarder.forward()
+            except BaseException:
+                self._torn = True
+                raise
+            if notices.waiting and not self.forwarder.busy:
+                notices.report()
+
+    def fence(self) -> None:
+        """Forward everything and wait until it is done."""
+        with self._lock:
+            if self.waits.calls or self.window.held == 1:
+                self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
+            self.flush()
+            self.runtime.fence()
+            if self.runtime.host_sees:
+                self.epoch += 1
+            self._report()
+
+    @property
+    def idle(self) -> bool:
+        """Is nothing recorded or running, and the memory of stores the host's own?"""
+        return not self.window.held and not self.forwarder.unreported and self.runtime.host_sees
+
+    def _report(self) -> None:
+        modes, self._modes = self._modes, None
+        self.forwarder.report_flags(modes)
+
+    @property
+    def unreported(self) -> bool:
+        """Is there anything whose floating-point errors were not asked for yet?"""
+        return bool(self.window.held or self._torn or self.forwarder.unreported)
+
+    def entered(self) -> bool:
+        """Is this thread inside the engine: recording, running a host function, reporting?"""
+        lock: Any = self._lock
+        return bool(lock._is_owned())
+
+    def modes_change(self) -> None:
+        """Keep NumPy's error modes for what is not reported yet, because they are about to change."""
+        if self._modes is None and self.unreported:
+            self._modes = geterr()
+
+    def _report_other_modes(self) -> None:
+        """Before a task is recorded: report what was recorded under other error modes than now."""
+        if self._modes == geterr():
+            self._modes = None
+        else:
+            self.fence()
