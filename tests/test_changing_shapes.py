@@ -12,7 +12,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.fusion import canonical
 from diffuse.ir import view
-from diffuse.ir.bounded import FIRST, LIMIT, Bounded, Past, Size
+from diffuse.ir.bounded import FACTOR, FIRST, LIMIT, Bounded, Past, Size
 from diffuse.observe import trace
 from diffuse.stream import engine
 from diffuse.stream.memo import Memo, Trail
@@ -91,7 +91,7 @@ def test_keys_that_come_back_let_it_grow_until_it_holds_them(keys: int) -> None:
                 missed += 1
                 table["key", key] = key
     assert missed == 0
-    assert table.limit <= 4 * keys
+    assert table.limit <= FACTOR * keys
 
 
 def test_a_table_has_a_limit() -> None:

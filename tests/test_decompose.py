@@ -97,6 +97,37 @@ def test_borders_join_the_interior(program: Callable[[Any, Any, Any], Any]) -> N
     assert "[2]" in diffuse.explain().plans[-1].text and "[1]" not in diffuse.explain().plans[-1].text
 
 
+def wide_before(m: Any, x: Any, row: Any) -> Any:
+    row = row * 2.0 + 1.0
+    return row * x + 1.0
+
+
+def wide_after(m: Any, x: Any, row: Any) -> Any:
+    y = x * 0.5
+    y[1] = row * 2.0 + 1.0
+    return y + 1.0
+
+
+def stacked(m: Any, x: Any, row: Any) -> Any:
+    return x + 0.01 * m.stack([x[1] * row, -x[0] * row])
+
+
+@pytest.mark.parametrize("program", [wide_before, wide_after, stacked])
+def test_rows_join_a_short_and_wide_array(program: Callable[[Any, Any, Any], Any]) -> None:
+    """Rows that are too small for several points by themselves, beside an array of which only columns are
+    many."""
+    plain, row = numpy.arange(3600.0).reshape(2, 1800), numpy.arange(1800.0)
+    x, r = np.array(plain), np.array(row)
+    engine.fence()
+    for _ in range(2):  # analysed, then replayed
+        launched = trace.counters["launched"]
+        found = program(np, x, r)
+        engine.fence()
+        assert trace.counters["launched"] == launched + 1
+        numpy.testing.assert_array_equal(numpy.array(found), program(numpy, plain, row))
+    assert "[2]" in diffuse.explain().plans[-1].text and "[1]" not in diffuse.explain().plans[-1].text
+
+
 def test_what_ran_before_does_not_show() -> None:
     """The same group has the same launch domain, whatever the program did before it."""
     x, e = np.array(numpy.ones((600, 40))), np.array(numpy.ones(600))

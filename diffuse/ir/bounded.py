@@ -14,6 +14,9 @@ LIMIT = 1 << 16
 FIRST = 1 << 11
 """Entries of a table before it is known that the program comes back to more."""
 
+FACTOR = 4
+"""By which a table grows."""
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -45,7 +48,7 @@ class Past:
 
 
 class Size:
-    """How many entries a table may hold: twice as many, up to `most`, when most new ones were there once."""
+    """How many entries a table may hold: more, up to `most`, when most of the new ones were there before."""
 
     __slots__ = ("limit", "most", "_past", "_new", "_again")
 
@@ -60,11 +63,11 @@ class Size:
         self._again += self._past.seen(name)
 
     def grows(self) -> bool:
-        """May there be more entries than `limit`, which is doubled then?  Else the entries are forgotten."""
+        """May there be more entries than `limit`, which is raised then?  Else the entries are forgotten."""
         again, self._new, self._again = 2 * self._again > self._new, 0, 0
         if not again or self.limit >= self.most:
             return False
-        self.limit = min(2 * self.limit, self.most)
+        self.limit = min(FACTOR * self.limit, self.most)
         return True
 
 

@@ -3,7 +3,8 @@
 Chosen when the task stands behind others in the window, from what they are.  One rule, mostly a function of
 extents, so that operations over equal spaces are cut alike and can fuse: small spaces stay whole; others are
 cut along the first dimension long enough to give every processor a share.  A small task whose rows are those
-of a large task beside it is cut as that one is, so that borders fuse with the interior.
+of a large task beside it (or whose columns, where that is short and wide) is cut as that one is, so that
+borders fuse with the interior.
 
 Launches that are chosen here have one dimension.  A task that brings its own decomposition may have any
 number: a grid of tiles.
@@ -24,7 +25,7 @@ def decompose(template: Template, beside: Decomposition | None, processors: int,
               gaps: bool = False) -> Template:
     """The template with the decomposition of a task that follows others.
 
-    `beside` is how the last task before it was cut that several points share by rows, in the same group;
+    `beside` is how the tasks before it in the same group were cut that several points share (`followed`);
     a point is worth `chunk` elements at least; `gaps` is part of the decomposition.  ValueError if the task
     brings a decomposition that no kernel can follow.
     """
@@ -44,8 +45,8 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
     found = alone(template, processors, chunk)
     if found != ONE and not template.under(found).valid:
         return ONE
-    if found == ONE and beside is not None and adapts(template, beside) and template.under(beside).valid:
-        return beside
+    if found == ONE and beside is not None:
+        return adapted(template, beside) or ONE
     return found
 
 
@@ -88,13 +89,26 @@ def leading(decomposition: Decomposition) -> bool:
     return all(axis == d for d, (axis, _) in enumerate(decomposition.splits))
 
 
-def adapts(template: Template, beside: Decomposition) -> bool:
-    """Has an elementwise task as many rows as `beside` cuts?"""
-    if not operations.find(template.operation).elementwise or not leading(beside):
-        return False
-    return len(beside.domain) <= len(template.shape) and all(
-        (points - 1) * tile < size <= points * tile
-        for points, (_, tile), size in zip(beside.domain, beside.splits, template.shape, strict=False))
+def followed(decomposition: Decomposition, before: Decomposition | None) -> Decomposition | None:
+    """How the small tasks behind this one are to be cut: as it is, if it cuts rows, or if nothing `before`
+    does and it cuts one dimension."""
+    if leading(decomposition) or (before is None and len(decomposition.splits) == 1
+                                  and decomposition.splits[0].axis >= 0):
+        return decomposition
+    return before
+
+
+def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
+    """The decomposition of a small elementwise task that cuts as many rows as `beside` does; or, where that
+    cuts another dimension than rows, as long a last dimension: a row of a short, wide array."""
+    if not operations.find(template.operation).elementwise or len(beside.domain) > len(template.shape):
+        return None
+    found = beside
+    if not leading(beside):
+        found = beside._replace(splits=(Split(len(template.shape) - 1, beside.splits[0].tile),))
+    fits = all([(points - 1) * tile < template.shape[axis] <= points * tile
+                for points, (axis, tile) in zip(found.domain, found.splits, strict=True)])
+    return found if fits and template.under(found).valid else None
 
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:

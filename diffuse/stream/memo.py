@@ -68,7 +68,7 @@ class Trail:
         self.domain = domain
         """The launch domain of its tasks, but of those of an epilogue."""
         self.beside = beside
-        """How the last of its tasks is cut that several points share by rows."""
+        """How small tasks that follow are to be cut (decompose.py)."""
         self.spilled = spilled
         """Bytes of the slots that need memory although the prefix makes them."""
         self.weight = weight

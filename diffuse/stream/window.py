@@ -21,7 +21,7 @@ from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
-from diffuse.stream.decompose import decompose, leading
+from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, Outline
 from diffuse.stream.stores import Stores, nbytes
@@ -295,7 +295,7 @@ class Window:
             trace.event("refusal", lambda: str(edge))
             return edge
         assert template.decomposition is not None
-        beside = template.decomposition if leading(template.decomposition) else group.trail.beside
+        beside = followed(template.decomposition, group.trail.beside)
         spilled = group.trail.spilled + _spilled(edge, node, group.numbering, task)
         found = Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
                       spilled, _weight(spilled, edge))
