@@ -101,6 +101,7 @@ def test_elements_that_are_not_aligned_are_copied() -> None:
 
 def test_the_tree_is_interpreted_while_a_reduction_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(small_folds, "_folds", {})
+    monkeypatch.setattr(small_folds, "_laid_out", {})
     compiler.forget()
     array = numbers("d", (50,))
     with settings.using(compile="off"):

@@ -24,8 +24,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
             and vector.size >= _core.SMALL > 0):
-        flat = vector.ravel()
-        return _UFUNCS["sqrt"](_UFUNCS["matmul"](flat, flat))
+        flat = vector if vector.meta.ndim == 1 else vector.ravel()
+        square = _UFUNCS["matmul"].general((flat, flat))
+        return _numpy.sqrt(square) if isinstance(square, _numpy.generic) else _UFUNCS["sqrt"](square)
     if not _is_array(vector) or vector.dtype.kind not in "fc" or not vector.size:
         return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
     if vector.size < _core.SMALL:  # the bits of small arrays are NumPy's

@@ -9,9 +9,9 @@ on it, NumPy's functions compute the same tree.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,8 @@ differences."""
 FEW = 32
 """Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
 
-SHAPES = 256
-"""Shapes and strides that a reduction remembers."""
+SHAPES = 1 << 12
+"""Shapes and strides that are remembered."""
 
 Key = tuple[str, str, tuple[int, ...], tuple[str, ...]]
 
@@ -74,40 +74,14 @@ class SmallFold:
         self.axes = axes
         self.reduction, = abi.reductions(source)
         self.source = source
-        self.shapes: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(SHAPES)
-        self._run: Any = None
-        """The machine code.  A call keeps Python's lock, so that all calls can share the memory of
-        partials."""
 
     def ready(self) -> bool:
         """Is there machine code by now?"""
-        if self._run is None:
-            compiler.request(self.kernel)
-            if self.kernel.native is None:
-                return False
-            call = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
-            self._run = call(self.kernel.native.address)
-        return True
+        compiler.request(self.kernel)
+        return self.kernel.native is not None
 
-    def __call__(self, arrays: tuple[Array, ...]) -> Array:
-        """Reduce arrays of one shape."""
-        first = arrays[0]
-        key = (first.shape, *[array.strides for array in arrays])
-        known = self.shapes.get(key)
-        if known is None:
-            known = self.shapes[key] = self._lay_out(arrays)
-        result, words, places, target = known
-        out = np.empty(result, first.dtype)
-        values = words.copy()
-        for array, place in zip(arrays, places, strict=True):
-            values[place] = address(array)
-        values[target] = address(out)
-        self._run(self.kernel.pack(tuple(values)), 0)
-        return out
-
-    def _lay_out(self, arrays: tuple[Array, ...]) -> tuple[Any, ...]:
-        """The shape of the result, the words of the block, and where the addresses of the arrays and of the
-        result stand in it."""
+    def laid_out(self, arrays: Sequence[Array]) -> LaidOut:
+        """Lay out the call for arrays of this shape and these strides."""
         shape, dtype = arrays[0].shape, arrays[0].dtype
         result = tuple([n for d, n in enumerate(shape) if d not in self.axes])
         steps = iter(np.empty(result, dtype).strides)
@@ -116,8 +90,29 @@ class SmallFold:
         for array in arrays:
             words += (0, *array.strides)
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
+        # A call keeps Python's lock, so that all calls can share the memory of partials.
+        call = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
         *places, target = abi.words(self.source).arguments
-        return result, words, tuple(places), target
+        return LaidOut(call(self.kernel.native.address), self.kernel.layout.pack, result, dtype,
+                       dtype.alignment - 1, words, tuple(places), target, self.kernel)
+
+
+class LaidOut(NamedTuple):
+    """A compiled reduction with all that it is called with but addresses."""
+
+    run: Callable[[bytes, int], None]
+    pack: Callable[..., bytes]
+    shape: tuple[int, ...]
+    """Of the result."""
+    dtype: Any
+    odd: int
+    """Bits that are not set in the address of an aligned array."""
+    words: list[int]
+    places: tuple[int, ...]
+    """Where in the words the addresses of the arrays stand."""
+    target: int
+    """And that of the result."""
+    kernel: Any
 
 
 _memory: list[Array] = [np.empty(1 << 12, np.uint8)]
@@ -132,6 +127,7 @@ def _partials(nbytes: int) -> int:
 
 
 _folds: dict[Key, SmallFold] = {}
+_laid_out: dict[tuple[Any, ...], LaidOut] = Bounded(SHAPES)
 
 
 def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Array:
@@ -162,17 +158,40 @@ _dtype = cache(np.dtype)
 def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     """A reduction over `axes` of arrays of one shape and element type; None where it is not compiled."""
     first = arrays[0]
+    key = (operator, axes, first.dtype.char, first.shape, *[array.strides for array in arrays])
+    known = _laid_out.get(key)
+    if known is None:
+        fold = _fold(operator, axes, arrays)
+        if fold is None:
+            return None
+        known = _laid_out[key] = fold.laid_out(arrays)
+    run, pack, shape, dtype, odd, words, places, target, _ = known
+    out = np.empty(shape, dtype)
+    values = words.copy()
+    for array, place in zip(arrays, places, strict=True):
+        values[place] = start = address(array)
+        if start & odd:
+            return fold_copies(operator, axes, arrays)
+    values[target] = address(out)
+    run(pack(*values), 0)
+    return out
+
+
+def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:
+    """The same of copies, which are aligned."""
+    return fold(operator, axes, *[array.copy() for array in arrays])
+
+
+def _fold(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> SmallFold | None:
+    """The compiled reduction of such arrays, if there is one by now."""
+    first = arrays[0]
     if first.dtype.char not in TYPES.get(operator, "") or not first.size:
         return None
     key = operator, first.dtype.char, axes, tuple([classes_of(array) for array in arrays])
     found = _folds.get(key)
     if found is None:
         found = _folds[key] = SmallFold(body(operator, first.dtype.name, axes, key[-1]), axes)
-    if not found.ready():
-        return None
-    if all([array.flags.aligned for array in arrays]):
-        return found(arrays)
-    return fold(operator, axes, *[array.copy() for array in arrays])
+    return found if found.ready() else None
 
 
 def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) -> Array:

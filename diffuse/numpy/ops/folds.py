@@ -56,11 +56,14 @@ def immediate(x: Array) -> Any:
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
     """One of the six folds, with all of NumPy's arguments."""
-    if (axis is None and dtype is None and out is None and where is True and initial is _NoValue
-            and (keepdims is False or keepdims is _NoValue) and type(a) is core.array_class
-            and a.form.size >= core.SMALL):
-        if immediate(a) is not None:
-            found = total(operator, a)
+    if ((axis is None or type(axis) is int) and dtype is None and out is None and where is True
+            and initial is _NoValue and (keepdims is False or keepdims is _NoValue)
+            and type(a) is core.array_class and a.meta.size >= core.SMALL):
+        memory = immediate(a)
+        if memory is not None:
+            found = total(operator, memory) if axis is None else along(operator, memory, axis)
+        elif axis is not None:
+            found = None
         else:
             found = glance(operator, a) if operator in ("any", "all") else None
         if found is not None:
@@ -104,21 +107,54 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
     return operator not in ("any", "all") or wanted == numpy.bool_
 
 
-def total(operator: str, x: Array) -> Any:
-    """The reduction of all elements of an array at hand, or None where NumPy may have to warn."""
-    name = x.form.name
-    if elementwise.eager_errors or name in ("complex64", "complex128", "float16"):
+def total(operator: str, memory: Any) -> Any:
+    """The reduction of all elements in memory, or None where NumPy may have to warn."""
+    char = memory.dtype.char
+    if elementwise.eager_errors or char in "FDe":
         return None
-    memory = core.at_hand(_arranged(x))
-    if memory is None:
-        return None
-    if operator in ("sum", "prod"):
-        if name[0] == "f":
-            found = small_folds.reduce(operator, memory, _ALL[memory.ndim], name)[()]
+    if memory.ndim > 1:  # in the order of memory, as `_arranged`
+        order = _memory_order(memory.strides)
+        memory = memory if order is None else memory.transpose(order)
+        if memory.shape[-1] < _FLAT and memory.flags.c_contiguous:
+            memory = memory.reshape(-1)
+    if operator == "sum" or operator == "prod":
+        if char in "fd":
+            found = small_folds.fold(operator, _ALL[memory.ndim], memory)
+            if found is None:
+                found = small_folds.reduce(operator, memory, _ALL[memory.ndim], memory.dtype.name)
+            found = found[()]
             return found if isfinite(found) else None
-        if name == "bool" and operator == "sum":
+        if char == "?" and operator == "sum":
             return numpy.intp(numpy.count_nonzero(memory))
-    return _NUMPYS[operator](memory, axis=None)
+    return _NUMPYS[operator](memory, None)
+
+
+def along(operator: str, memory: Any, axis: int) -> Any:
+    """The reduction over one axis of an array in C's order, likewise."""
+    rank, char = memory.ndim, memory.dtype.char
+    if not -rank <= axis < rank or char in "FDe" or not memory.flags.c_contiguous:
+        return None
+    if rank == 1:
+        return total(operator, memory)
+    if elementwise.eager_errors:
+        return None
+    if operator in FUNCTIONS and char in "fd":
+        found = small_folds.fold(operator, (axis % rank,), memory)
+        if found is None or not numpy.isfinite(found).all():
+            return None
+    else:
+        found = _NUMPYS[operator](memory, axis)
+    return hosted(found)
+
+
+def dot(x: Any, y: Any) -> Any:
+    """The product of two vectors of floats at hand; None of other arrays, or where NumPy may have to warn."""
+    one = immediate(x)
+    other = one if x is y else immediate(y)
+    if one is None or other is None or one.dtype is not other.dtype or one.shape != other.shape:
+        return None
+    found = None if elementwise.eager_errors else small_folds.fold("dot", (0,), one, other)
+    return found[()] if found is not None and isfinite(found) else None
 
 
 _ALL = [tuple(range(rank)) for rank in range(65)]

@@ -44,7 +44,7 @@ OBJECTS = frozenset(("O", "object", "|O"))
 """Names of the element type that keeps arrays as objects."""
 
 EXACT = frozenset("""concatenate stack vstack hstack dstack column_stack append roll pad triu tril diff clip
-    array_equal array_equiv allclose ptp copy astype flatten conj conjugate array ones full arange
+    array_equal array_equiv allclose copy astype flatten conj conjugate array ones full arange
     eye""".split())
 """Functions and methods whose kernels have NumPy's bits, so that NumPy can do them where the program waits
 for each call (ops/single.py)."""

@@ -60,8 +60,9 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
             where: Any = True) -> Any:
     if (axis is None and dtype is None and out is None and where is True and type(a) is core.array_class
             and (keepdims is False or keepdims is _NoValue) and a.form.name in ("float32", "float64")
-            and a.form.size >= core.SMALL and folds.immediate(a) is not None):
-        total = folds.total("sum", a)
+            and a.form.size >= core.SMALL):
+        memory = folds.immediate(a)
+        total = None if memory is None else folds.total("sum", memory)
         if total is not None:
             return total / total.dtype.type(a.form.size)
     x = _plain(a, axis, dtype, where)

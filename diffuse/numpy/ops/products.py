@@ -98,6 +98,11 @@ class Matmul(ufunc):
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
         if len(args) == 2 and out is None and not options:
             x, y = args
+            if (type(x) is core.array_class and type(y) is core.array_class and x.meta.ndim == 1
+                    and x.meta.size >= core.SMALL and x.meta.dtype.char in "fd"):
+                found = folds.dot(x, y)
+                if found is not None:
+                    return found
             if not isinstance(x, Array) or not isinstance(y, Array):
                 if foreign(x) or foreign(y):  # it may answer itself
                     return super().general(args)

@@ -60,6 +60,8 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> 
         return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
     high = folds.reduce("max", a, axis, None, out, keepdims)
     low = folds.reduce("min", a, axis, None, None, keepdims)
+    if out is None and isinstance(high, numpy.generic) and isinstance(low, numpy.generic):
+        return numpy.subtract(high, low)
     return UFUNCS["subtract"](high, low, out=out)
 
 

@@ -274,7 +274,7 @@ class ufunc:
         if operator is None or foreign(array) or type(target) is tuple:
             return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
                                 initial=initial, where=where)
-        axis, where = 0 if axis is _NoValue else axis, True if where is _NoValue else where
+        axis, where = (0 if axis is _NoValue else axis), (True if where is _NoValue else where)
         dtype = None if dtype is _NoValue else dtype
         return folds.reduce(operator, array, axis, dtype, target, keepdims, initial, where)
 
