@@ -57,7 +57,7 @@ class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone", "elements", "reach")
+                 "chosen", "alone", "elements", "reach", "met")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -80,6 +80,8 @@ class Template:
         """What it becomes under each decomposition."""
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """What `stream.decompose` chose, by all that this depends on."""
+        self.met = False
+        """Did a library note that it recorded such a task?"""
         self.alone = 0
         """How often in a row the program waited for this operation and no other, or a library did it without
         the stream because of that."""

@@ -44,6 +44,15 @@ def where(depth: int = 2) -> Where:
     return found
 
 
+def instruction(depth: int = 2) -> tuple[int, int]:
+    """The user's instruction that led here, starting `depth` frames up: code, by its identity, and offset."""
+    frame: Any = sys._getframe(depth)
+    known = _known
+    while frame is not None and (known.get(id(frame.f_code)) or _look(frame))[1] is None:
+        frame = frame.f_back
+    return (0, 0) if frame is None else (id(frame.f_code), frame.f_lasti)
+
+
 def caller(*packages: str) -> Where:
     """The line of the nearest frame that belongs neither to array libraries nor to these packages."""
     frame: Any = sys._getframe(1)

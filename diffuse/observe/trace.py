@@ -27,6 +27,7 @@ COUNTERS = {
     "compilations": "kernels compiled",
     "cache hits": "kernels read from disk",
     "single": "operations on large arrays done at once, because the program waited for each alone",
+    "moving": "operations done at once, because they come with other extents or offsets every turn",
     "walks": "waits that came because small operations in a row are done at once",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }

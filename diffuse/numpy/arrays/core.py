@@ -329,6 +329,11 @@ def number_or_near(x: Any) -> Any:
     return x if kind is NDARRAY and x.dtype in NATIVE and x.size < SMALL else None
 
 
+MOVING: set[Any] = set()
+"""NumPy's ufuncs that some place of the program calls on other views every turn (ops/moving.py): these look
+there first."""
+
+
 def spreads(left: Any, right: Any) -> bool:
     """Is the result of two arrays larger than small arrays are?"""
     if type(left) is not NDARRAY or type(right) is not NDARRAY or left.shape == right.shape:
@@ -351,7 +356,7 @@ def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
             if right is not None and (type(right) is not NDARRAY or not spreads(left, right)):
                 found = function(left, right)
                 return hosted(found) if type(found) is NDARRAY else found
-    return slow.known(function, a, b)
+    return None if function in MOVING else slow.known(function, a, b)
 
 
 def product(a: Any, b: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy
@@ -135,6 +136,14 @@ core.slow.forward, core.slow.reflected, core.slow.equality = forward, reflected,
 core.slow.alone, core.slow.power, core.slow.update = alone, power, update
 
 
+@cache
+def _interop() -> Any:
+    """The module of NumPy's protocols, which imports all others."""
+    from diffuse.numpy.bridge import interop
+
+    return interop
+
+
 class Protocols:
     """`divmod`, and NumPy's protocols for operands of other libraries."""
 
@@ -151,11 +160,7 @@ class Protocols:
             found = core.called(ufunc, inputs, kwargs)
             if found is not None:
                 return found
-        from diffuse.numpy.bridge import interop
-
-        return interop.array_ufunc(ufunc, method, inputs, kwargs)
+        return _interop().array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from diffuse.numpy.bridge import interop
-
-        return interop.array_function(func, types, args, kwargs)
+        return _interop().array_function(func, types, args, kwargs)

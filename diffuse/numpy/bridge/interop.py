@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import numpy
@@ -65,8 +66,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
             return NotImplemented
     if overrides.answer((*inputs, *out, kwargs.get("where"))):
         return NotImplemented
-    from diffuse.numpy.ops import ufuncs
-
+    ufuncs = _ufuncs()
     if isinstance(ufunc, ufuncs.ufunc):
         ufunc = ufunc.numpy
     elif not isinstance(ufunc, numpy.ufunc):
@@ -79,6 +79,14 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     if method == "__call__":
         return ours(*inputs, **kwargs)
     return getattr(ours, method)(*inputs, **kwargs)
+
+
+@cache
+def _ufuncs() -> Any:
+    """The module of ufuncs, which imports this one."""
+    from diffuse.numpy.ops import ufuncs
+
+    return ufuncs
 
 
 def _is_numpys(ufunc: numpy.ufunc) -> bool:

@@ -17,7 +17,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
-from diffuse.numpy.ops import known, single
+from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
 from diffuse.numpy.ops.single import OFTEN
 from diffuse.settings import watch
@@ -195,6 +195,12 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 
 def first_binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on operands that are not small and at hand, and on views that are new to it."""
+    if function.moving:
+        found = moving.done(function, (a, b)) if moving.moves(function) else None
+        if found is None:
+            found = known.binary(function.numpy, a, b)
+        if found is not None:
+            return found
     ka, kb = type(a), type(b)
     rule = RULES.get((function.numpy, a.form if ka in ARRAYS else ka, b.form if kb in ARRAYS else kb))
     if rule is None or eager_errors:
@@ -218,6 +224,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     out = recorded(form)
     template = rule.template = record(function.operation, rule.signature, shape, (first, second),
                                       ((out.storage, out.part),))
+    moving.note(function, template)
     if type(first) is not Scalar and type(second) is not Scalar:
         KNOWN[function.numpy, a.part.token, b.part.token] = Known(template, form)
     elif to_b is not None and type(first) is not Scalar or to_a is not None and type(second) is not Scalar:
@@ -242,6 +249,10 @@ def unary(function: Any, a: Any) -> Any:
 
 def first_unary(function: Any, a: Any) -> Any:
     """A one-input operation on a view that it was not called with."""
+    if function.moving and moving.moves(function):
+        found = moving.done(function, (a,))
+        if found is not None:
+            return found
     rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
     if rule is None or eager_errors:
         return function.general((a,))
@@ -261,6 +272,7 @@ def first_unary(function: Any, a: Any) -> Any:
     out = recorded(form)
     template = rule.template = record(function.operation, rule.signature, form.shape, (source,),
                                       ((out.storage, out.part),))
+    moving.note(function, template)
     KNOWN[function.numpy, a.part.token] = Known(template, form)
     return out if form.shape else core.scalar_class.of(out)
 
@@ -269,6 +281,10 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
     if core.inplace(function.numpy, a, b):
         return a
+    if function.moving and moving.moves(function):
+        found = moving.done(function, (a, b), a)
+        if found is not None:
+            return found
     kb = type(b)
     rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
     if rule is None or eager_errors or not a.meta.flags.writeable:
@@ -289,6 +305,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (a,), (a,), {})
     template = record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    moving.note(function, template)
     if a.form.size >= core.SMALL:
         remember_into(("into", function.numpy), (a, b), a, (mine, other), template, rule.casts)
     return a

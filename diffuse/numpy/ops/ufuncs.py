@@ -51,6 +51,8 @@ class ufunc:
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
         self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
         self.signature = function.signature
+        self.moving = False
+        """Is there a place in the program that calls it on other views every turn (moving.py)?"""
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))

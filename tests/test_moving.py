@@ -1,0 +1,99 @@
+"""Loops whose arrays have other extents or offsets every turn: what is recorded of them, and the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.library import fence
+from diffuse.numpy.ops.moving import REPEATS, TURNS
+from diffuse.observe import trace
+
+PLAIN = numpy.random.default_rng(8).random(30_000)
+
+pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
+
+
+def recorded(run: Callable[[], Any]) -> int:
+    """Tasks recorded while a function runs, to its end."""
+    before = trace.snapshot()["recorded"]
+    run()
+    fence()
+    return trace.snapshot()["recorded"] - before
+
+
+def shrunk(x: Any, least: int) -> Any:
+    """A binomial tree's way to its root."""
+    while x.size > least:
+        x = 0.25 * x[1:] + 0.75 * x[:-1]
+    return x
+
+
+def test_arrays_that_shrink_are_done_at_once_after_a_few_turns() -> None:
+    x = np.array(PLAIN)
+    assert recorded(lambda: shrunk(x, PLAIN.size - 500)) <= 3 * TURNS
+    assert recorded(lambda: shrunk(x, PLAIN.size - 500)) <= 3 * TURNS  # those that are known from before
+    found = numpy.asarray(shrunk(x, PLAIN.size - 500))
+    assert numpy.array_equal(found, shrunk(PLAIN, PLAIN.size - 500))
+
+
+def test_windows_that_move_over_a_busy_array_are_done_at_once() -> None:
+    def windows(x: Any, y: Any) -> list[Any]:
+        found = []
+        for k in range(300):
+            found.append(numpy.negative(x[k:k + 20_000]))
+            y[k:k + 20_000] += x[k:k + 20_000]
+        return found
+
+    ours: list[Any] = []
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) * 2.0
+    assert recorded(lambda: ours.extend(windows(x, y))) <= 2 * TURNS + 2
+    plain = PLAIN * 2.0
+    theirs = windows(PLAIN, plain)
+    assert all(numpy.array_equal(numpy.asarray(a), b) for a, b in zip(ours, theirs, strict=True))
+    assert numpy.array_equal(numpy.asarray(y), plain)
+
+
+def test_what_comes_again_and_again_is_recorded() -> None:
+    def turn(x: Any) -> list[Any]:
+        return [x[k:] - 1.0 for k in range(2 * TURNS)]
+
+    x = np.array(PLAIN)
+    turns = [recorded(lambda: turn(x)) for _ in range(REPEATS + 3)]
+    assert turns[0] == TURNS and turns[1] == 0 and turns[-1] == 2 * TURNS
+    assert numpy.array_equal(numpy.asarray(turn(x)[-1]), turn(PLAIN)[-1])
+
+
+def test_a_few_extents_stay_recorded() -> None:
+    x = np.array(PLAIN)
+
+    def turn() -> list[Any]:
+        return [x[k:] - 2.0 for k in range(TURNS - 1)]
+
+    assert [recorded(turn) for _ in range(4)] == [TURNS - 1] * 4
+
+
+@pytest.mark.parametrize("function", [np.exp, np.sin], ids=["exp", "sin"])
+def test_functions_with_bits_of_their_own_are_always_recorded(function: Any) -> None:
+    x = np.array(PLAIN)
+    assert recorded(lambda: [function(x[k:]) for k in range(4 * TURNS)]) == 4 * TURNS
+
+
+def test_large_arrays_are_always_recorded() -> None:
+    x = np.zeros(200_000) + 1.0
+    assert recorded(lambda: [x[k:] - 3.0 for k in range(4 * TURNS)]) == 4 * TURNS
+
+
+def test_mistakes_of_moving_operands_raise_numpys_errors() -> None:
+    x, small = np.array(PLAIN), np.arange(30_000)
+    for k in range(2 * TURNS):
+        with pytest.raises(ValueError, match="could not be broadcast together with shapes"):
+            x[k:] + x[k + 1:]
+        with pytest.raises(numpy._core._exceptions._UFuncOutputCastingError):
+            small[k:] += x[k:]
+        x[k:] + x[:x.size - k]
+        x[k:] += small[k:]
