@@ -5,7 +5,8 @@ some 100,000 elements; that pays when it comes again.  Where a place of the prog
 that were new that it seems to bring new ones always (windows that move, arrays that shrink), its operations
 wait for their operands and are NumPy's, until they come with the same views so often that it pays.
 
-No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.
+Small operations have a rule of their own (stream/walk.py).  No bit depends on either: only operations whose
+kernels have NumPy's bits are done by NumPy.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def moves(function: Any) -> bool:
 
 def note(function: Any, template: Any) -> None:
     """Count a task that was recorded of a function, if none was on these views before."""
-    if not template.met:
+    if not template.met and template.elements >= core.SMALL:
         template.met = True
         name = function, provenance.instruction(3)
         count = _places[name] = _places.get(name, 0) + 1
@@ -66,7 +67,7 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
             return None
     else:
         size = metas[0].size
-    if sum([x.nbytes for x in metas]) + size * max([x.itemsize for x in metas]) > MOST:
+    if size < core.SMALL or sum([x.nbytes for x in metas]) + size * max([x.itemsize for x in metas]) > MOST:
         return None
     if not exact(function, operands):
         return None
