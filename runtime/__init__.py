@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from diffuse.observe import notices
 from diffuse.runtime.base import Runtime
 from diffuse.service.client import Unavailable
 from diffuse.settings import config
@@ -52,7 +53,7 @@ def foresee(name: str) -> None:
         _foreseen = True
         from diffuse.runtime.local import pool
 
-        with suppress(Unavailable):  # a warning has said so
+        with notices.postponed(), suppress(Unavailable):
             pool.ready()
 
 

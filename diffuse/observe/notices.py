@@ -8,17 +8,30 @@ from __future__ import annotations
 
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 inside: Callable[[], bool] = bool
 """Is this thread inside the engine?  The engine says how that is found out."""
 
 waiting: deque[str] = deque()
+_postponed = 0
+
+
+@contextmanager
+def postponed() -> Iterator[None]:
+    """Give warnings later: for what is done ahead of its need, which may never come."""
+    global _postponed
+    _postponed += 1
+    try:
+        yield
+    finally:
+        _postponed -= 1
 
 
 def give(text: str) -> None:
     """Warn, now or when the engine is in order."""
-    if inside():
+    if _postponed or inside():
         waiting.append(text)
     else:
         warnings.warn(text, RuntimeWarning, stacklevel=2)
