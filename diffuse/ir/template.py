@@ -137,7 +137,8 @@ class Template:
 
 Recorded = tuple[Template, tuple[int, ...], tuple[Any, ...], Any]
 """One operation of the program: its template, the ids of its stores in the order of the template's uses, the
-values of its scalars, and its place in the program.  A plain tuple, which costs a fourth of a named one."""
+values of its scalars, and its place in the program: the same object for equal places.  A plain tuple, which
+costs a fourth of a named one."""
 
 
 def template(task: IndexTask) -> Template:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from diffuse.ir import ONE, IndexTask, Point, Privilege, Scalar
@@ -24,6 +25,8 @@ class Templates:
         """By all that they depend on; views by their tokens."""
         self._verified: set[tuple[str, tuple[str, ...]]] = set()
         """Operations and element types whose bodies were found to be well formed."""
+        self._places: dict[Any, Any] = Bounded()
+        """The places in the program that tasks were submitted with."""
         self._overlaps: dict[tuple[int, int], str] = Bounded()
         """How two views of one store meet, by their tokens."""
 
@@ -51,6 +54,8 @@ class Templates:
         own = recorded(task, self.known.get(key) or made)
         self._verify(own)
         self.known[key] = own[0]
+        with suppress(TypeError):  # a place may be anything that can be printed
+            return (*own[:3], self._places.setdefault(own[3], own[3]))
         return own
 
     def _verify(self, task: Recorded) -> None:

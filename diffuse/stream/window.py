@@ -148,7 +148,7 @@ class Window:
         template, stores, _, where = recorded
         group = self.open
         held = group.recorded
-        if held and (len(held) < group.long or group.first[1] != where):
+        if held and (len(held) < group.long or held[0][3] is not where):
             slots, users, number = group.slots, self.stores.users, group.number
             known = len(slots)
             key: list[Any] = [template]
