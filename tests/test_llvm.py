@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -356,3 +357,31 @@ BODIES = {
 @pytest.mark.parametrize("name", list(BODIES))
 def test_text(name: str, golden: Callable[[str], None]) -> None:
     golden(f"{BODIES[name]}\n\n{nest.emit(BODIES[name], MACHINE)}")
+
+
+def compared(letter: str = "1", dtype: str = "uint8") -> Body:
+    ops = (Op("load", dtype, (), 0), Op("load", dtype, (), 1), Op("add", dtype, (0, 1)),
+           Op("maximum", dtype, (2, 1)), put(3, 2, dtype))
+    return build(*ops, views=[f"R{letter}", f"R{letter}", f"W{letter}"], dtype=dtype)
+
+
+def test_loops_over_bytes_take_wide_steps_where_bytes_are_masked() -> None:
+    masks = replace(MACHINE, features="+avx512f,+avx512bw")
+    assert "<64 x i8>" in nest.emit(compared(), masks) and "<64 x i8>" in nest.emit(compared("s1"), masks)
+    for body, machine in ((compared(), MACHINE), (compared("s"), masks), (compared(dtype="int16"), masks)):
+        assert "<64 x" not in nest.emit(body, machine)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool"])
+@pytest.mark.parametrize("count", [1, 7, 63, 64, 65, 127, 130, 1000])
+@pytest.mark.parametrize("letter", ["1", "s1"])
+def test_loops_over_bytes_write_their_elements_and_no_others(dtype: str, count: int, letter: str) -> None:
+    pick = np.random.default_rng(count)
+    shape = (count,) if letter == "1" else (3, count)
+    most = 2 if dtype == "bool" else 120
+    one, other, out = pick.integers(0, most, (3, *shape[:-1], count + 70)).astype(dtype)
+    expected = out.copy()
+    parts = [x[..., 3:count + 3] for x in (one, other, out)]
+    expected[..., 3:count + 3] = np.maximum(parts[0] + parts[1], parts[1])
+    run(compared(letter, dtype), shape, parts, points=2, tile=-(-shape[0] // 2))
+    np.testing.assert_array_equal(out, expected)

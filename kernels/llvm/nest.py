@@ -30,6 +30,11 @@ from diffuse.kernels.targets.host import Target
 
 HEAD, ROW, INNER = range(3)
 
+OF_BYTES = frozenset("""load store scalar const cast copy add subtract multiply negative positive absolute
+    bitwise_and bitwise_or bitwise_xor invert left_shift right_shift logical_and logical_or logical_xor
+    logical_not equal not_equal less less_equal greater greater_equal maximum minimum where clip""".split())
+"""Kinds of ops that have instructions for vectors of bytes."""
+
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
 
@@ -132,8 +137,7 @@ class _Nest:
         self.reductions = {op: r for op, r in reduce.of_loop(body, number)}
 
     def write(self) -> None:
-        scans = any(op.kind == "scan" for op in self.loop.ops)
-        with with_lanes(self.code, 1 if scans or not self.order else self.code.module.target.lanes):
+        with with_lanes(self.code, self._lanes()):
             if self.number >= len(self.body.loops) - self.body.epilogue:
                 self._bounded([])
                 return
@@ -141,6 +145,19 @@ class _Nest:
             along = [p for p, axis in zip(point, self.space.axes, strict=True) if axis < 0]
             with self._at_origin(along) if along else nullcontext():
                 self._bounded(point)
+
+    def _lanes(self) -> int:
+        """How many elements a step takes: of bytes, eight times as many as of others, which are up to eight
+        bytes wide, where the processor loads vectors of bytes under a mask."""
+        target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
+        if "scan" in kinds or not self.order:
+            return 1
+        if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
+            return target.lanes
+        beside = all(self.body.arguments[a].classes[self.inner] in "01"
+                     for op in self.loop.ops for a in op.arguments)
+        wide = beside and all(ITEMSIZE[op.dtype] == 1 for op in self.loop.ops)
+        return 8 * target.lanes if wide else target.lanes
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Enter where these coordinates of the point are all 0."""

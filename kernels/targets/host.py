@@ -20,6 +20,10 @@ class Target(Protocol):
         """Elements that a loop without scans computes at once."""
 
     @property
+    def masks_bytes(self) -> bool:
+        """Does it load and store vectors of bytes under a mask?"""
+
+    @property
     def quiet(self) -> bool:
         """Has it orderings of vectors of floats that are false for NaN and raise no flag?"""
 
@@ -56,6 +60,10 @@ class Host:
     @property
     def sse(self) -> bool:
         return self.triple.startswith("x86_64")
+
+    @property
+    def masks_bytes(self) -> bool:
+        return "+avx512bw" in self.features.split(",")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return vectormath.call(code, self.sets, self.symbols, name, dtype, values)
