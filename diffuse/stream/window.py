@@ -39,7 +39,7 @@ calls of the user's functions, so that every turn of the user's loop makes the s
 MANY_LOOPS = MOST_LOOPS // 4
 """Loops of a kernel from which on its group is closed where the stream comes back to the call that began it,
 over whatever extents."""
-SPARE = 64 << 20
+SPARE = 16 << 20
 """Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
 has run, are more than this and more than half of what the program holds.  When they are half of that, it is
 closed where the stream comes back to the call that began it."""
