@@ -12,7 +12,7 @@ from collections import deque
 from typing import Any
 
 from diffuse.fusion.canonical import Numbering
-from diffuse.fusion.constraints import Effects, Refusal, admit, prefix
+from diffuse.fusion.constraints import Refusal, admit, prefix
 from diffuse.ir import ONE, Decomposition, IndexTask, Point, volume
 from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template
@@ -21,9 +21,10 @@ from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
+from diffuse.stream.analysis import Analysis
 from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
-from diffuse.stream.outline import MOST_COST, MOST_LOOPS, Outline
+from diffuse.stream.outline import MOST_COST, MOST_LOOPS
 from diffuse.stream.stores import Stores, nbytes
 
 FIRST_SIZE = 64
@@ -48,9 +49,8 @@ closed where the stream comes back to the call that began it."""
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
-    __slots__ = ("number", "recorded", "slots", "trail", "numbering", "effects", "outline", "numbered",
-                 "analysed", "first", "reason", "calls", "shape", "shapes",
-                 "long", "room", "_tasks", "_chain")
+    __slots__ = ("number", "recorded", "slots", "trail", "analysis", "numbered", "analysed", "first",
+                 "reason", "calls", "shape", "shapes", "long", "room", "_tasks", "_chain")
 
     def __init__(self, number: int, start: Trail) -> None:
         self.number = number
@@ -59,11 +59,9 @@ class Group:
         self.slots: dict[int, int] = {}
         """Its stores, numbered by first use."""
         self.trail = start
-        self.numbering = Numbering()
-        self.effects = Effects()
-        self.outline = Outline(self.numbering)
+        self.analysis: Analysis | None = None
         self.numbered = self.analysed = 0
-        """Tasks that `numbering` knows of, and `effects` and `outline`."""
+        """Tasks that the analysis has numbered, and whose effects and outline it knows."""
         self.first: tuple[Any, ...] = ()
         """Operation and line of its first task."""
         self.shape: Point = ()
@@ -103,11 +101,11 @@ class Group:
         self._tasks.append(task)
         self._chain = trail.templates
 
-    def forget(self) -> None:
-        """Restart numbering and dependence analysis, because the tasks were decomposed anew."""
-        self.numbering, self.effects = Numbering(), Effects()
-        self.outline = Outline(self.numbering)
+    def begin(self) -> Analysis:
+        """Begin the analysis, or begin it anew because the tasks were decomposed anew."""
+        analysis = self.analysis = Analysis()
         self.numbered = self.analysed = 0
+        return analysis
 
     @property
     def domain(self) -> Point:
@@ -140,14 +138,10 @@ class Window:
         return group
 
     def add(self, recorded: Recorded) -> None:
-        """Add a task to the open group, or close that and begin the next one with the task.
-
-        One that joins the same group as before is found on the group's trail, whatever else is looked at the
-        first time.
-        """
+        """Add a task to the open group, or close that and begin the next one with the task.  One that joins
+        as it did before is found on the group's trail, whatever else is looked at the first time."""
         template, stores, _, where = recorded
-        group = self.open
-        held = group.recorded
+        group, held = self.open, self.open.recorded
         if held and (len(held) < group.long or held[0][3] is not where):
             slots, users, number = group.slots, self.stores.users, group.number
             known = len(slots)
@@ -266,24 +260,25 @@ class Window:
         tasks, task = group.tasks, template.task(recorded)
         if config.check and not opaque(template):
             check(task)
+        analysis = group.analysis or group.begin()
         for earlier in tasks[group.numbered:]:
-            group.numbering.row(earlier)
-        row = group.numbering.row(task)
+            analysis.numbering.row(earlier)
+        row = analysis.numbering.row(task)
         group.numbered = len(tasks) + 1
         node = group.trail.node
         edge = node.edges.get(row)
         if edge is None:
             for earlier in tasks[group.analysed:]:
-                group.effects.add(earlier)
-                group.outline.add(earlier)
+                analysis.effects.add(earlier)
+                analysis.outline.add(earlier)
             group.analysed = len(tasks)
-            refusal = admit(group.effects, task, opaque)
-            if refusal is None and (group.outline.loops >= MOST_LOOPS or group.outline.cost >= MOST_COST):
+            refusal, outline = admit(analysis.effects, task, opaque), analysis.outline
+            if refusal is None and (outline.loops >= MOST_LOOPS or outline.cost >= MOST_COST):
                 refusal = Refusal("size of the kernel", tasks[0], task)
             if refusal is None:
-                group.effects.add(task)
-                slots = group.outline.add(task)
-                edge = self.memo.joined(node, row, group.outline.loops, slots)
+                analysis.effects.add(task)
+                slots = outline.add(task)
+                edge = self.memo.joined(node, row, outline.loops, slots)
                 group.analysed += 1
             else:
                 edge = self.memo.refused(node, row, refusal)
@@ -296,7 +291,7 @@ class Window:
             return edge
         assert template.decomposition is not None
         beside = followed(template.decomposition, group.trail.beside)
-        spilled = group.trail.spilled + _spilled(edge, node, group.numbering, task)
+        spilled = group.trail.spilled + _spilled(edge, node, analysis.numbering, task)
         found = Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
                       spilled, _weight(spilled, edge))
         group.made(task, found)
@@ -316,18 +311,18 @@ class Window:
             return None
         trace.event("decompose", lambda: f"{len(tasks) - 1} tasks are cut like the one behind them, "
                                          f"{task_text(tasks[-1])}")
-        group.forget()
+        analysis = group.begin()
         node = self.memo.root
         chain: Chain = None
         spilled = 0
         for one, task in zip(templates, tasks, strict=True):
-            row, before = group.numbering.row(task), node
-            slots, following = group.outline.add(task), node.edges.get(row)
+            row, before = analysis.numbering.row(task), node
+            slots, following = analysis.outline.add(task), node.edges.get(row)
             node = following if isinstance(following, Node) else self.memo.joined(
-                node, row, group.outline.loops, slots)
-            spilled += _spilled(node, before, group.numbering, task)
+                node, row, analysis.outline.loops, slots)
+            spilled += _spilled(node, before, analysis.numbering, task)
             chain = chain, one
-        group.forget()
+        group.begin()
         return Trail(node, chain, template.domain, beside, spilled, _weight(spilled, node))
 
     def close(self, reason: Any) -> Group:
