@@ -53,8 +53,12 @@ class Field:
 
     @staticmethod
     def of(values: Any) -> Field:
-        """The field over the elements of an array, which are not copied if they are float64."""
-        return Field(*np.asarray(values, dtype=TYPE).__diffuse__())
+        """The field over the elements of an array, which are not copied if they are float64 and not few: an
+        array of few elements is NumPy's own."""
+        array = np.asarray(values, dtype=TYPE)
+        if hasattr(array, "__diffuse__"):
+            return Field(*array.__diffuse__())
+        return Field(library.attach(array.copy()))
 
     @property
     def inside(self) -> Field:

@@ -124,6 +124,8 @@ SETTINGS: dict[str, Setting] = {
         # temporaries back each time, or not), 560 to 790 at 32768
         ("small", "DIFFUSE_SMALL", 16384, integer(0),
          "Elements below which an operation is computed at once by NumPy."),
+        ("compiled", "DIFFUSE_COMPILED", True, FLAG,
+         "Take the extension for small arrays, where installing the package could build it; read at import."),
         ("min_chunk", "DIFFUSE_MIN_CHUNK", 16384, integer(1),
          "Elements per launch point below which a task keeps to one point."),
         ("memory", "DIFFUSE_MEMORY", None, SIZE,
@@ -159,6 +161,7 @@ class Config:
     cache_dir: str
     cache_size: int
     small: int
+    compiled: bool
     min_chunk: int
     memory: int | None
     check: bool

@@ -11,6 +11,7 @@ import scipy.sparse
 
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
+from tests.kinds import is_ours
 
 VALUES = [[1.0, 2.0], [0.0, 4.0]]
 OPERATORS = ["add", "sub", "mul", "truediv", "matmul", "eq", "ne", "lt", "ge"]
@@ -66,7 +67,7 @@ def test_a_number_has_a_real_part_that_is_a_number() -> None:
         for name in ("real", "imag"):
             found, expected = getattr(np, name)(value), getattr(numpy, name)(value)
             assert type(found) is type(expected) and found == expected
-    assert type(np.real([1.0, 2.0])) is np.ndarray
+    assert is_ours(np.real([1.0, 2.0]))
 
 
 @pytest.mark.parametrize("symbol", OPERATORS)
@@ -127,7 +128,7 @@ class Answering:
 
 
 def test_who_knows_our_arrays_gets_them() -> None:
-    a = np.ones(3)
+    a = np.ones(300)
     assert a + Answering() == ("radd", np.ndarray)
     assert Answering() + a == ("add", np.ndarray)
     assert (a < Answering()) == ("gt", np.ndarray)

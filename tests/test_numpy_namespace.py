@@ -21,6 +21,7 @@ import pytest
 
 import diffuse.numpy as ours
 from diffuse.settings import using
+from tests.kinds import is_ours
 from tests.numpy_calls import CALLS, ELSEWHERE, lines
 
 
@@ -52,10 +53,6 @@ def same(found: Any, expected: Any) -> None:
         assert repr(found) == repr(expected)
     else:
         assert found == expected
-
-
-def is_ours(value: Any) -> bool:
-    return type(value) is ours.ndarray
 
 
 @pytest.fixture(autouse=True)

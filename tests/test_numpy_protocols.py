@@ -15,6 +15,7 @@ import pytest
 import diffuse.numpy as dnp
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.interface import Interface
+from tests.kinds import is_ours
 from tests.test_numpy_same_code import outcome
 
 pytestmark = pytest.mark.usefixtures("threshold")
@@ -47,15 +48,15 @@ def test_objects_whose_array_method_gives_diffuse_arrays(code: str) -> None:
 
 
 def test_what_an_array_method_gives_is_passed_on() -> None:
-    q = Answering(dnp.arange(3.0) * 2)
+    q = Answering(dnp.arange(300.0) * 2)
     assert dnp.asarray(q) is q.values and dnp.array(q, copy=False) is q.values
     assert dnp.array(q) is not q.values
     dnp.asarray(q, dtype="f4")
     assert q.asked[-2:] == [(numpy.dtype("f4"), None)] * 2 and (None, True) in q.asked
-    x = dnp.zeros(3)
+    x = dnp.zeros(300)
     x[:] = q
     x += q
-    assert x.tolist() == [0.0, 4.0, 8.0]
+    assert x[:3].tolist() == [0.0, 4.0, 8.0]
 
 
 @pytest.mark.parametrize("count", [5, 20000])
@@ -126,16 +127,16 @@ def test_creation_like_an_array_of_a_derived_class() -> None:
 
     like = numpy.zeros(2).view(Mine)
     assert type(dnp.zeros(3, like=like)) is Mine and type(dnp.asarray([1], like=like)) is Mine
-    assert type(dnp.zeros(3, like=dnp.zeros(1))) is dnp.ndarray
+    assert is_ours(dnp.zeros(3, like=dnp.zeros(1)))
 
 
 def test_the_namespace_and_the_wrapper_of_an_array() -> None:
-    x = dnp.arange(3.0)
+    x = dnp.arange(300.0)
     assert x.__array_namespace__(api_version="2023.12") is dnp
     with pytest.raises(ValueError):
         x.__array_namespace__(api_version="1900.01")
-    assert type(x.__array_wrap__(numpy.ones(3))) is dnp.ndarray
-    assert x.__array_wrap__(dnp.ones(3)).tolist() == [1.0, 1.0, 1.0]
+    assert is_ours(x.__array_wrap__(numpy.ones(3)))
+    assert x.__array_wrap__(dnp.ones(300)).tolist() == [1.0] * 300
 
 
 def test_truth_of_arrays_of_derived_classes() -> None:
@@ -250,19 +251,19 @@ def test_classes_derived_from_the_array_override_ufuncs() -> None:
 
 def test_operators_leave_the_word_to_refusing_classes() -> None:
     q = in_a_program(OVERRIDING)["Refusing"]()
-    x = dnp.ones(3)
+    x = dnp.ones(300)
     assert x.__add__(q) is NotImplemented and x + q is dnp.ndarray
     other = in_a_program(OVERRIDING)["Other"]()
-    square = dnp.ones((2, 2))
+    square = dnp.ones((20, 20))
     assert square.__array_ufunc__(dnp.add, "__call__", square, other) is NotImplemented
     square @= other
-    assert square[0] is dnp.matmul and square[3]["out"][0].shape == (2, 2)
+    assert square[0] is dnp.matmul and square[3]["out"][0].shape == (20, 20)
 
 
 def test_the_method_of_the_array_runs_any_function() -> None:
-    x = dnp.array([1, 2])
+    x = dnp.array([1, 2] * 100)
     found = x.__array_function__(func=lambda v: v * 2, types=(dnp.ndarray,), args=(x,), kwargs={})
-    assert found.tolist() == [2, 4]
+    assert found.tolist() == [2, 4] * 100
     with pytest.raises(TypeError, match="args must be a tuple"):
         x.__array_function__(dnp.reshape, (dnp.ndarray,), x, {})
     with pytest.raises(TypeError, match="kwargs must be a dict"):

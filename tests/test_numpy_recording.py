@@ -216,16 +216,16 @@ def test_a_small_array_that_pending_tasks_only_read_is_computed_with_at_once(tas
 
 @pytest.mark.local_only("a task that reads a store leaves it with the runtime, small or not")
 def test_what_pending_tasks_write_is_waited_for(tasks: list[Task]) -> None:
-    x, p = np.ones((40, 50, 26)), np.array(numpy.arange(26.0))
+    x, p = np.ones((4, 30, 260)), np.array(numpy.arange(260.0))
     first = x * p               # a pending task reads p ...
     p += 1.0                    # ... so this cannot overwrite it yet
     second = p * 2.0            # and a pending task writes it
-    assert [space for _, space, _, _ in tasks[-2:]] == [(26,), (26,)]
+    assert [space for _, space, _, _ in tasks[-2:]] == [(260,), (260,)]
     view = p[3:]
     third = view * 2.0
-    assert numpy.array_equal(numpy.asarray(first)[0, 0], numpy.arange(26.0))
-    assert numpy.array_equal(numpy.asarray(second), 2 * numpy.arange(1.0, 27.0))
-    assert numpy.array_equal(numpy.asarray(third), 2 * numpy.arange(4.0, 27.0))
+    assert numpy.array_equal(numpy.asarray(first)[0, 0], numpy.arange(260.0))
+    assert numpy.array_equal(numpy.asarray(second), 2 * numpy.arange(1.0, 261.0))
+    assert numpy.array_equal(numpy.asarray(third), 2 * numpy.arange(4.0, 261.0))
 
 
 def test_threads_that_write_to_rows_of_one_array_give_it_one_store(monkeypatch: pytest.MonkeyPatch) -> None:

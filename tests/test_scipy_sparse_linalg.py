@@ -23,6 +23,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
+from tests.kinds import is_ours
 
 sparse: Any = importlib.import_module("diffuse.scipy.sparse")
 
@@ -63,7 +64,7 @@ def both(name: str, A: Any, b: Any, mine: Any = None, **options: Any) -> tuple[A
 
 
 def agree(theirs: Any, mine: Any, close: float = 1e-8) -> None:
-    assert type(mine[0]) is core.array_class
+    assert is_ours(mine[0])
     assert mine[0].dtype == theirs[0].dtype and mine[0].shape == theirs[0].shape
     assert (mine[1] == 0) == (theirs[1] == 0) and (mine[1] < 0) == (theirs[1] < 0)
     assert abs(mine[2] - theirs[2]) <= 1
@@ -315,7 +316,7 @@ def test_other_solvers_record_large_systems(name: str, kind: str) -> None:
     options = {"qmr": {"M1": M, "M2": M}, "tfqmr": {"M": M}, "lsmr": {"x0": side(kind, n, 1)}}[name]
     before = trace.counters["launched"], trace.counters["fallbacks"]
     theirs, mine = getattr(scipys, name)(A, b, **options), getattr(ours, name)(A, np.array(b), **options)
-    assert type(mine[0]) is core.array_class and mine[1] == theirs[1]
+    assert is_ours(mine[0]) and mine[1] == theirs[1]
     numpy.testing.assert_allclose(numpy.asarray(mine[0]), theirs[0], rtol=1e-4, atol=1e-6)
     assert trace.counters["launched"] > before[0] + 10 and trace.counters["fallbacks"] == before[1]
 
@@ -521,7 +522,7 @@ def test_expressions_of_operators(kind: str) -> None:
         assert repr(got).replace("MatrixLinearOperator", "") == repr(want).replace("MatrixLinearOperator", "")
         for method, operand in (("matvec", v), ("rmatvec", v), ("matmat", V), ("rmatmat", V)):
             value = getattr(got, method)(np.array(operand))
-            assert type(value) is core.array_class
+            assert is_ours(value)
             numpy.testing.assert_allclose(numpy.asarray(value), getattr(want, method)(operand), rtol=1e-12)
         numpy.testing.assert_allclose(numpy.asarray(np.array(v) @ got), v @ want, rtol=1e-12)
 
@@ -612,11 +613,11 @@ def test_what_scipy_computes_comes_back_as_ours() -> None:
               ours.splu(mine).solve(np.array(b)), ours.qmr(mine, np.array(b), rtol=1e-12)[0],
               ours.tfqmr(mine, np.array(b), rtol=1e-12)[0],
               ours.lgmres(mine, np.array(b), rtol=1e-12)[0], ours.gcrotmk(mine, np.array(b), rtol=1e-12)[0]):
-        assert type(x) is core.array_class
+        assert is_ours(x)
         numpy.testing.assert_allclose(numpy.asarray(x), exact, rtol=1e-8)
     values, vectors = ours.eigsh(ours.aslinearoperator(mine), k=3)
     numpy.testing.assert_allclose(numpy.sort(numpy.asarray(values)), numpy.linalg.eigvalsh(A.toarray())[-3:])
-    assert type(vectors) is core.array_class
+    assert is_ours(vectors)
     for found, want in ((ours.expm(mine), scipys.expm(A.tocsc())), (ours.inv(mine), scipys.inv(A.tocsc()))):
         assert type(found) is sparse.csc_array
         numpy.testing.assert_allclose(numpy.asarray(found.toarray()), want.toarray(), rtol=1e-8, atol=1e-12)
@@ -636,4 +637,4 @@ def test_a_fallback_warns_once_and_can_be_forbidden(monkeypatch: pytest.MonkeyPa
     with pytest.raises(NotImplementedError, match="spsolve"):
         ours.spsolve(A, np.ones(n))
     small = matrix("d")
-    assert type(ours.spsolve(small.tocsc(), side("d"))) is core.array_class
+    assert is_ours(ours.spsolve(small.tocsc(), side("d")))

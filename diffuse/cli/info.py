@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 def gathered() -> dict[str, Any]:
     """Everything that `diffuse info` shows, as plain data."""
+    from diffuse.numpy import small
     from diffuse.runtime import machine
 
     settings.check_environment()
@@ -32,6 +33,7 @@ def gathered() -> dict[str, Any]:
                      for name, setting in settings.SETTINGS.items()},
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
         "legate": legate(),
+        "small arrays": {"extension": small.state()},
         "versions": versions(),
     }
 
@@ -106,7 +108,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    for part in ("legate", "versions"):
+    for part in ("legate", "small arrays", "versions"):
         lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
     return "\n".join(lines)
 

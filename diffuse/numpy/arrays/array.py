@@ -129,9 +129,6 @@ class ndarray(Methods, metaclass=Kind):
 
     # -- elements ----------------------------------------------------------------------------------------
 
-    def __delitem__(self, key: Any) -> None:
-        raise ValueError("cannot delete array elements")
-
     def __iter__(self) -> Iterator[Any]:
         if not self.form.shape:
             raise TypeError("iteration over a 0-d array")

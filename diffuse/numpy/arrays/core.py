@@ -8,6 +8,9 @@ when the first task touches it).
 An array of fewer than DIFFUSE_SMALL elements that nothing pending writes behaves as NumPy's, bits, warnings
 and errors included, and costs little more: no form is looked up, nothing is recorded.  So does a small view
 of a large array: what happens while tasks on that are pending, walks.py decides.
+
+Where the extension is there (../small/), its classes and functions take the place of those of the same names
+here: what changes in one has to change in the other.
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ from diffuse import library
 from diffuse.library import Bounded, view
 from diffuse.numpy.arrays import walks
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Form, Mirror, address, form_of
+from diffuse.numpy.small import native
 from diffuse.settings import config, watch
 
 NDARRAY = numpy.ndarray
 ENGINE = library.current()
-_new = object.__new__
 
 NUMBERS: set[type] = {float, int, complex, bool, *(dtype.type for dtype in NATIVE)}
 """Types of the numbers that operations take by value."""
@@ -82,15 +85,23 @@ def set_classes(array: Any, scalar: Any) -> None:
     global array_class, scalar_class
     array_class, scalar_class = array, scalar
     ARRAYS.update((array, scalar))
+    if native is not None:
+        native.set_classes(array, scalar)
 
 SMALL = config.small
 """Elements of an array below which it behaves as NumPy's: what is at hand is computed at once, by NumPy."""
 
+TINY = min(128, SMALL)
+"""Elements of an array below which a result that NumPy computed stays NumPy's array: Python's operators and
+methods on it are NumPy's own.  Two such arrays never broadcast to a large one, which NumPy would keep."""
+
 
 def set_small(elements: int) -> None:
     """Change which arrays are small."""
-    global SMALL
-    SMALL = elements
+    global SMALL, TINY
+    SMALL, TINY = elements, min(128, elements)
+    if native is not None:
+        native.set_sizes(SMALL, TINY)
 
 
 watch("small", set_small)
@@ -100,8 +111,14 @@ SEES = False
 
 
 def _look_again(_: Any) -> None:
+    _see(False)
+
+
+def _see(sees: bool) -> None:
     global SEES
-    SEES = False
+    SEES = sees
+    if native is not None:
+        native.set_sees(sees)
 
 
 watch("runtime", _look_again)
@@ -125,6 +142,11 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
     x._form = known
     x.storage = x.part = x.owner = None
     return x
+
+
+def given(found: Mirror) -> Any:
+    """What the program gets of a new array of NumPy's that is packed and owns its elements."""
+    return found if found.size < TINY or found.dtype not in NATIVE else hosted(found)
 
 
 def viewing(parent: Array, meta: Mirror) -> Any:
@@ -228,8 +250,7 @@ def host(x: Array) -> Mirror:
 
 def remember(x: Array, memory: Mirror) -> Mirror:
     """Note where the elements of an array are in `memory` (a store's bytes), and first those of its owner."""
-    global SEES
-    SEES = library.current().runtime.host_sees
+    _see(library.current().runtime.host_sees)
     root = x.owner
     if root is not None and root.memory is None:
         root.memory = over(root, memory)
@@ -355,7 +376,7 @@ def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
             right = number_or_near(b)
             if right is not None and (type(right) is not NDARRAY or not spreads(left, right)):
                 found = function(left, right)
-                return hosted(found) if type(found) is NDARRAY else found
+                return given(found) if type(found) is NDARRAY else found
     return None if function in MOVING else slow.known(function, a, b)
 
 
@@ -372,7 +393,7 @@ def product(a: Any, b: Any) -> Any:
         if right.ndim > 2 or prod(rows) * prod(columns) >= SMALL:
             return None
     found = numpy.matmul(left, right)
-    return hosted(found) if type(found) is NDARRAY else found
+    return given(found) if type(found) is NDARRAY else found
 
 
 UFUNCS: set[Any] = {found for found in vars(numpy).values()
@@ -396,7 +417,7 @@ def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
         out = options["out"][0] if options.keys() == {"out"} else None
         return function(*values, out) if type(out) is NDARRAY and out.size < SMALL else None
     found = function(*values)
-    return hosted(found) if type(found) is NDARRAY else found
+    return given(found) if type(found) is NDARRAY else found
 
 
 def unary(function: Callable[[Any], Any], a: Any) -> Any:
@@ -405,7 +426,7 @@ def unary(function: Callable[[Any], Any], a: Any) -> Any:
         memory = number_or_near(a)
         if memory is not None:
             found = function(memory)
-            return hosted(found) if type(found) is NDARRAY else found
+            return given(found) if type(found) is NDARRAY else found
     return slow.known_unary(function, a)
 
 
@@ -454,17 +475,19 @@ class Slow:
     locate: Callable[[Any], bool]
     set_shape: Callable[[Any, Any], None]
     set_dtype: Callable[[Any, Any], None]
+    form_of: Callable[[Mirror], Form]
+    subscript: Callable[[Any, Any], Any]
+    assign: Callable[[Any, Any, Any], None]
 
 
 slow = Slow()
+slow.form_of = form_of
 
 
 class Operators(Array):
     """Arithmetic, comparison and bitwise operators."""
 
     __slots__ = ()
-
-    __array_priority__ = 0.0
 
     def __add__(self, other: Any) -> Any:
         found = binary(numpy.add, self, other)
@@ -679,6 +702,61 @@ def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
     return part
 
 
+def subscript(x: Array, index: Any) -> Any:
+    """`x[index]`."""
+    memory, found, kind = x.memory, None, type(index)
+    if (memory is not None and (SEES or memory is x.meta)
+            and (kind is int or kind is slice or simple(index))):
+        found = memory[index]
+        if type(found) is not NDARRAY:  # an element
+            storage = x.storage
+            if storage is not None and storage.touched != ENGINE.epoch:
+                return memory[index]
+            memory = at_hand(x)
+            return slow.getitem(x, index) if memory is None else memory[index]
+        if x.part is None or found.size < SMALL:
+            part = _new(array_class)
+            owner = x.owner
+            if owner is None:
+                owner = x
+            part.owner = owner
+            part.storage = owner.storage
+            part._form = part.part = None
+            part.meta = part.memory = found
+            return part
+    if x.part is not None:
+        key = sliced(x.part.token, index)
+        if key is not None:
+            return part_of(x, index, key, found)
+    if type(index) is int and x.meta.ndim == 1:
+        memory = at_hand(x)
+        if memory is not None:
+            return memory[index]
+    return slow.getitem(x, index)
+
+
+def assign(x: Array, index: Any, value: Any) -> None:
+    """`x[index] = value`."""
+    memory: Any = x.memory
+    if memory is not None and (type(index) is int or simple(index)):
+        right = value if type(value) is float else number_or_near(value)
+        if right is not None:
+            target = memory if memory.size < SMALL else memory[index]
+            if type(target) is not NDARRAY or target.size < SMALL:
+                storage = x.storage
+                if SEES and storage is not None and storage.touched != ENGINE.epoch:
+                    storage.version += 1
+                else:
+                    memory = mine(x)
+                if memory is not None:
+                    memory[index] = right
+                    return
+    slow.setitem(x, index, value)
+
+
+slow.subscript, slow.assign = subscript, assign
+
+
 class Described(Operators):
     """What an array looks like, its elements, and the operators that change them."""
 
@@ -717,35 +795,7 @@ class Described(Operators):
         return len(self.meta)
 
     def __getitem__(self, index: Any) -> Any:
-        memory, found, kind = self.memory, None, type(index)
-        if (memory is not None and (SEES or memory is self.meta)
-                and (kind is int or kind is slice or simple(index))):
-            found = memory[index]
-            if type(found) is not NDARRAY:  # an element
-                storage = self.storage
-                if storage is not None and storage.touched != ENGINE.epoch:
-                    return memory[index]
-                memory = at_hand(self)
-                return slow.getitem(self, index) if memory is None else memory[index]
-            if self.part is None or found.size < SMALL:
-                x = _new(array_class)
-                owner = self.owner
-                if owner is None:
-                    owner = self
-                x.owner = owner
-                x.storage = owner.storage
-                x._form = x.part = None
-                x.meta = x.memory = found
-                return x
-        if self.part is not None:
-            key = sliced(self.part.token, index)
-            if key is not None:
-                return part_of(self, index, key, found)
-        if type(index) is int and self.meta.ndim == 1:
-            memory = at_hand(self)
-            if memory is not None:
-                return memory[index]
-        return slow.getitem(self, index)
+        return subscript(self, index)
 
     def __iadd__(self, other: Any) -> Any:
         return self if inplace(numpy.add, self, other) else slow.update("add", self, other)
@@ -784,18 +834,15 @@ class Described(Operators):
         return self if inplace(_raise, self, other) else slow.update("power", self, other)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        memory: Any = self.memory
-        if memory is not None and (type(index) is int or simple(index)):
-            right = value if type(value) is float else number_or_near(value)
-            if right is not None:
-                target = memory if memory.size < SMALL else memory[index]
-                if type(target) is not NDARRAY or target.size < SMALL:
-                    storage = self.storage
-                    if SEES and storage is not None and storage.touched != ENGINE.epoch:
-                        storage.version += 1
-                    else:
-                        memory = mine(self)
-                    if memory is not None:
-                        memory[index] = right
-                        return
-        slow.setitem(self, index, value)
+        assign(self, index, value)
+
+    def __delitem__(self, key: Any) -> None:
+        raise ValueError("cannot delete array elements")
+
+
+if native is not None:
+    native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING)
+    set_small(config.small)
+    for _name in ("Array", "Operators", "Described", "hosted", "given", "viewing", "looking"):
+        globals()[_name] = getattr(native, _name)
+    _new = native.Array.__new__

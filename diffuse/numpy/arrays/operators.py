@@ -149,6 +149,8 @@ class Protocols:
 
     __slots__ = ()
 
+    __array_priority__ = 0.0
+
     def __divmod__(self, other: Any) -> Any:
         return NotImplemented if defers(other) else UFUNCS["divmod"](self, other)
 

@@ -118,7 +118,11 @@ class Conversion:
                 return known
         for plain, known in self.pairs:
             if value.dtype in NATIVE and value.size and numpy.may_share_memory(plain, value):
-                return looking_into(known, plain, value) if isinstance(known, Array) else shared(value)
+                if isinstance(known, Array):
+                    return looking_into(known, plain, value)
+                return value if value.size < core.TINY else shared(value)
+        if value.size < core.TINY:
+            return value
         return wrap(value) if owned(value) else shared(value)
 
 

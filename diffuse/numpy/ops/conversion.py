@@ -37,7 +37,12 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     found, given = _asked(a, dtype, copy=copy, order=order or "K")
     if given is not None:
         return given
-    return wrap(found) if copy or type(a) in PLAIN else shared(found)
+    return wrap(found) if copy or type(a) in PLAIN else _lent(found)
+
+
+def _lent(array: Any) -> Any:
+    """What the program gets of memory that somebody else holds: few elements stay NumPy's array."""
+    return array if type(array) is numpy.ndarray and array.size < core.TINY else shared(array)
 
 
 def _copying(copy: Any) -> bool | None:
@@ -130,11 +135,17 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
         x = _converted(object, dtype, order, copy)
     elif copy or subok or depth:
         found, given = _asked(object, dtype, copy=copy, order=order, subok=subok, **depth)
-        x = shared(found) if not copy and type(object) not in (list, tuple) else wrap(found)
+        x = wrap(found) if copy or type(object) in (list, tuple) else _lent(found)
         if given is not None:
             x = given
+        elif type(found) is numpy.ndarray and found.size < core.TINY:
+            x = found
+    elif type(object) is numpy.ndarray and object.size < core.TINY:
+        x = numpy.asarray(object, dtype, order, copy=copy)
     else:
         x = asarray(object, dtype, order, copy=copy)
+    if ndmin > x.ndim and type(x) is numpy.ndarray:
+        return numpy.array(x, copy=None, ndmin=ndmin)
     if ndmin > x.ndim and isinstance(x, Array):
         x = viewing(x, _raised(x.meta, ndmin, order))
     return x

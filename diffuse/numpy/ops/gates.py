@@ -17,16 +17,17 @@ import numpy
 from diffuse import library
 from diffuse.library import provenance, trace
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import NUMBERS, Array
+from diffuse.numpy.arrays.core import NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, single
 from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.small import native
 
 NDARRAY = numpy.ndarray
 
 OPTIONS: set[type] = {*NUMBERS, str, bytes, type, NoneType, EllipsisType, type(numpy._NoValue),
-                      *(type(dtype) for dtype in NATIVE)}
+                      numpy._CopyMode, *(type(dtype) for dtype in NATIVE)}
 """Types of arguments that NumPy's functions take as they are."""
 
 SPREADING = frozenset(("where", "outer", "meshgrid", "kron", "clip"))
@@ -52,14 +53,22 @@ for each call (ops/single.py)."""
 DEEPEST = 4
 """Sequences within sequences that are looked into."""
 
+DEEP = 3 if native is None else 2
+"""Frames from a function that may wait to the program's line: a gate of the extension has none."""
+
 FAR = object()
 """Stands for an argument that is no small array at hand."""
 
 
-def lowered(value: Any, arrays: list[Array], depth: int = 0, look: Any = core.near) -> Any:
+def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = core.near) -> Any:
     """An argument with memory in place of arrays, which are noted; FAR if `look` finds none (by default, if
     one of them is not small), or if NumPy might take the array itself for an element."""
     kind = type(value)
+    if kind is NDARRAY:
+        if value.size >= core.SMALL or value.dtype not in NATIVE:
+            return FAR
+        arrays.append(value)
+        return value
     if kind is core.array_class:
         memory = look(value)
         if memory is None:
@@ -87,22 +96,29 @@ def lowered(value: Any, arrays: list[Array], depth: int = 0, look: Any = core.ne
     return FAR
 
 
-def raised(found: Any, arrays: list[Array]) -> Any:
+def raised(found: Any, arrays: list[Any]) -> Any:
     """A result of NumPy as the program sees it; it may be a view of the memory of one of the arguments."""
     if type(found) is NDARRAY:
         whole = found.base
         for x in arrays:
+            if type(x) is NDARRAY:
+                if found is x or whole is not None and (whole is x or whole is x.base):
+                    return found
+                continue
             memory = x.memory
             if found is memory:
                 return x
             if whole is not None and memory is not None and (whole is memory or whole is memory.base):
                 return core.viewing(x, found) if x.meta is memory else fallback.looking_into(x, memory, found)
-        if whole is None and found.dtype in NATIVE:
-            return core.hosted(found)
+        if whole is None:
+            return core.given(found)
         for x in arrays:
-            if x.memory is not None and found.size and numpy.may_share_memory(x.memory, found):
+            if type(x) is NDARRAY:
+                if found.size and numpy.may_share_memory(x, found):
+                    return found
+            elif x.memory is not None and found.size and numpy.may_share_memory(x.memory, found):
                 return fallback.looking_into(x, x.memory, found)
-        return wrap(found)
+        return found if found.size < core.TINY else wrap(found)
     if isinstance(found, tuple):
         return fallback.rebuilt(found, [raised(each, arrays) for each in found])
     if type(found) is list:
@@ -165,6 +181,35 @@ COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
 """Those of them whose only argument may be the number of elements."""
 
 
+ARRAYS, ANYTHING, SHAPED, RANGING, SPACING = range(5)
+"""What the extension's gates ask of a call: at least one array or sequence; arrays and numbers; or numbers
+that say how many elements the result has, in three ways."""
+
+WRITES, OPERATES, BELONGS, OVERRUNS = 16, 32, 64, 128
+"""A function that writes into an argument; one that broadcasts its operands; a method; one that NumPy lets
+write behind an output that is too small."""
+
+NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
+         "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING}
+RUNNING = ("cumsum", "cumprod")
+"""Functions that may write behind an output."""
+
+
+def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:
+    """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
+    flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in SPREADING else 0)
+              | (OVERRUNS if name in RUNNING else 0))
+    need = NEEDS.get(name, ARRAYS) if getattr(numpy, name, None) is function else ARRAYS
+    binds = flags & BELONGS or hasattr(type(function), "__get__")
+    kind = native.Gate if binds else native.StaticGate
+    gate: Any = kind(plain, ours, ARRAYS if flags & BELONGS else need, flags, function)
+    gate.__name__ = gate.__qualname__ = name
+    text = getattr(function, "__text_signature__", None)
+    if text is not None:
+        gate.__text_signature__ = text
+    return gate
+
+
 def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[..., int]) -> Callable[..., Any]:
     """NumPy's function `real` where it makes a small array, and `ours` else."""
     counted, as_it_is = name in COUNTED, name == "asarray"
@@ -175,10 +220,10 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
         if len(args) == 1 and not kwargs:
             kind = type(args[0])
             if counted and kind is int:
-                return core.hosted(real(args[0])) if args[0] < core.SMALL else ours(args[0])
+                return core.given(real(args[0])) if args[0] < core.SMALL else ours(args[0])
             if as_it_is and kind is core.array_class:
                 return args[0]
-        arrays: list[Array] = []
+        arrays: list[Any] = []
         given: Any = lowered(args, arrays) if args else FAR
         options: Any = lowered(tuple(kwargs.values()), arrays) if kwargs else ()
         if given is FAR or options is FAR:
@@ -187,8 +232,14 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
             if count(*given) >= core.SMALL:
                 return ours(*args, **kwargs)
             found = real(*given, **dict(zip(kwargs, options, strict=True)))
-            return core.hosted(found) if type(found) is NDARRAY and found.dtype in NATIVE else found
-        return ours(*args, **kwargs) if count is not listed or kwargs else raised(real(*given), arrays)
+            return core.given(found) if type(found) is NDARRAY else found
+        if count is not listed:
+            return ours(*args, **kwargs)
+        if kwargs:  # ours knows what NumPy does with memory that Diffuse holds
+            if any([type(x) is not NDARRAY for x in arrays]):
+                return ours(*args, **kwargs)
+            return raised(real(*given, **dict(zip(kwargs, options, strict=True))), arrays)
+        return raised(real(*given), arrays)
 
     return call
 
@@ -196,17 +247,25 @@ def created(name: str, real: Any, ours: Callable[..., Any], count: Callable[...,
 def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's function `real` on small arrays, and `ours` on all else."""
     name = getattr(real, "__name__", "")
-    if name in WRITING or name in VIEWING:
+    plain = getattr(real, "_implementation", real)  # which asks no class for its own version
+    if native is not None and name != "eye":
+        if name in EXACT:
+            made = CREATING.get(name)
+            ours = watched(real, plain, ours, None if made is listed else made)
+        gate: Callable[..., Any] = compiled(name, plain, ours, 0, real)
+        return gate
+    if name in WRITING:
         return ours
     if name in CREATING and getattr(numpy, name, None) is real:
         return created(name, real, ours, CREATING[name])
-    spreading = name in SPREADING
-    plain = getattr(real, "_implementation", real)  # which asks no class for its own version
+    spreading, viewing = name in SPREADING, name in VIEWING
     if name in EXACT:
         ours = watched(real, plain, ours)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        arrays: list[Array] = []
+        if viewing and not (args and type(args[0]) is NDARRAY):
+            return ours(*args, **kwargs)
+        arrays: list[Any] = []
         given = lowered(args, arrays)
         if given is FAR or not arrays or len(args) > 1 and len(args) > before_out(real):
             return ours(*args, **kwargs)
@@ -230,7 +289,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
     """`ours`, or NumPy's function `real` where the program waited for each call of a line; `plain` is that,
     too, and `count` says how many elements a function makes that takes no array."""
     def run(*args: Any, **kwargs: Any) -> Any:
-        place = single.place(real, provenance.where(3))
+        place = single.place(real, provenance.where(DEEP))
         if place.alone >= single.OFTEN:
             found = at_once(place, args, kwargs)
             if found is not FAR:
@@ -246,7 +305,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
         return found
 
     def at_once(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arrays: list[Array] = []
+        arrays: list[Any] = []
         given = lowered(args, arrays, look=core.at_hand)
         options: Any = lowered(tuple(kwargs.values()), arrays, look=core.at_hand) if kwargs else ()
         if "out" in kwargs:
@@ -254,7 +313,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
         if given is FAR or options is FAR or len(args) > 1 and len(args) > before_out(real):
             return FAR
         if (arrays if count is None else not arrays) and not elementwise.eager_errors:
-            size = sum([x.meta.nbytes for x in arrays]) if count is None else 8 * count(*given)
+            size = sum([x.nbytes for x in arrays]) if count is None else 8 * count(*given)
             if size <= single.MOST and single.trusted(place):
                 found = plain(*given, **dict(zip(kwargs, options, strict=True)))
                 if type(found) is NDARRAY and found.base is None:
@@ -265,13 +324,13 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
     return run
 
 
-def _product(arrays: list[Array]) -> int:
+def _product(arrays: list[Any]) -> int:
     """Elements of the largest result, where the shapes differ."""
-    shape, size, same = arrays[0].meta.shape, 1, True
+    shape, size, same = arrays[0].shape, 1, True
     for x in arrays:
-        size *= x.meta.size
-        same = same and x.meta.shape == shape
-    return arrays[0].meta.size if same else size
+        size *= x.size
+        same = same and x.shape == shape
+    return int(arrays[0].size) if same else size
 
 
 def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -281,6 +340,9 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
     fewest = 0 if isinstance(function, numpy.ufunc) else 1  # arguments of a method that may have an output
     if name in EXACT:
         ours = watched(function, plain, ours)
+    if native is not None:
+        gate: Callable[..., Any] = compiled(name, plain, ours, BELONGS, function)
+        return fallback.standing_for(gate, plain)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         memory = core.near(self)
@@ -290,11 +352,11 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             found = plain(memory)
             kind = type(found)
             if kind is NDARRAY and found.base is None and found is not memory:
-                return core.hosted(found) if found.dtype is memory.dtype else raised(found, [self])
+                return core.given(found) if found.dtype is memory.dtype else raised(found, [self])
             return raised(found, [self]) if kind is NDARRAY or kind is tuple else found
         if len(args) > fewest and len(args) >= before_out(function):
             return ours(self, *args, **kwargs)
-        arrays: list[Array] = [self]
+        arrays: list[Any] = [self]
         given: Any = args
         if args:
             given = lowered(args, arrays)
@@ -312,3 +374,7 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     return fallback.standing_for(call, plain)
+
+
+if native is not None:
+    native.connect_gates(raised, OPTIONS, before_out)

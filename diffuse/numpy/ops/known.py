@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.forms import Form, Mirror
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.single import OFTEN
 
-_new = object.__new__
+_new: Any = core.Array.__new__
 DEPTH = 4
 """Calls from the program's line to the engine: an operator or a ufunc, the arrays' core, this module, and the
 engine's."""
@@ -67,7 +67,7 @@ def located(x: Any) -> bool:
     return size >= core.SMALL and core.slow.locate(x)
 
 
-def binary(function: Any, a: Any, b: Any) -> Any:
+def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
     """A two-input operation of NumPy's that was recorded on these views before, recorded again; else None."""
     one: Any = type(a)
     other: Any = type(b)
@@ -94,9 +94,9 @@ def binary(function: Any, a: Any, b: Any) -> Any:
             values = cast(number),
         except OverflowError:  # the computing type has no room for it
             return None
-        x.storage = again(known.template, known.frame, array.storage, None, values, DEPTH)
+        x.storage = again(known.template, known.frame, array.storage, None, values, depth)
     else:
-        x.storage = again(known.template, known.frame, a.storage, b.storage, (), DEPTH)
+        x.storage = again(known.template, known.frame, a.storage, b.storage, (), depth)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta
@@ -104,7 +104,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
     return x if known.plain else core.scalar_class.of(x)
 
 
-def unary(function: Any, a: Any) -> Any:
+def unary(function: Any, a: Any, depth: int = DEPTH) -> Any:
     """A one-input operation, likewise."""
     if type(a) not in ARRAYS or a.part is None and (a.storage is None or not located(a)):
         return None
@@ -116,7 +116,7 @@ def unary(function: Any, a: Any) -> Any:
         if found is not None:
             return found
     x = _new(core.array_class)
-    x.storage = again(known.template, known.frame, a.storage, None, (), DEPTH)
+    x.storage = again(known.template, known.frame, a.storage, None, (), depth)
     x._form = known.form
     x.part = known.part
     x.meta = known.meta

@@ -15,7 +15,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.operands import adopt, foreign
+from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 NUMBERS = (int, float, numpy.integer, numpy.floating)
@@ -115,7 +115,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
     mixed = target is not None and (back is not None or not receives(target, real, x, axes, keep))
     if mixed or count - ddof <= 0:
         return _moment(getattr(numpy, name), x, axis, dtype, out, keepdims, where, more)
-    centre = _quotient(folds.fold("sum", x, axes, wanted, True), count, wanted)
+    centre = wrap(_quotient(folds.fold("sum", x, axes, wanted, True), count, wanted))
     total = folds.spread(x, centre, axes, wanted, keep)
     if total is None:
         distance = UFUNCS["subtract"](x, centre)

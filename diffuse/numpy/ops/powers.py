@@ -15,6 +15,7 @@ from diffuse.library import EXPONENTS
 from diffuse.numpy.arrays.core import ARRAYS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops import ufuncs
+from diffuse.numpy.small import native
 
 
 class _Constant:
@@ -53,12 +54,15 @@ def raised(x: Any, exponent: Any) -> ufuncs.ufunc | None:
 class Power(ufuncs.ufunc):
     """`numpy.power`, which computes powers to small constant exponents by themselves."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) in (2, 3):
             simpler = raised(args[0], args[1])
             if simpler is not None and "dtype" not in kwargs and "signature" not in kwargs:
                 return simpler(args[0], *args[2:], **kwargs)
-        return super().__call__(*args, **kwargs)
+        return super().call(*args, **kwargs)
+
+    if native is None:
+        __call__ = call
 
 
 ufuncs.UFUNCS["power"] = ufuncs.UFUNCS["pow"] = Power(numpy.power)

@@ -13,8 +13,9 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds, known
+from diffuse.numpy.ops import elementwise, folds, gates, known
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
+from diffuse.numpy.small import native
 
 SPLIT = {
     "divmod": ("floor_divide", "remainder"),
@@ -35,8 +36,11 @@ EXTREMA_OF_TWO = (
 """What NumPy says to an output array for extrema that is not named."""
 
 
-class ufunc:
-    """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy."""
+class ufunc(native.StaticGate if native is not None else object):  # type: ignore[misc]
+    """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy.
+
+    Where there is the extension, its gate takes calls on small arrays to NumPy, and others to `call`.
+    """
 
     library = "numpy"
     formula = False
@@ -46,6 +50,9 @@ class ufunc:
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
+        if native is not None:
+            native.StaticGate.__init__(
+                self, function, self.call, gates.ANYTHING, gates.OPERATES, function.nin)
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
@@ -76,7 +83,7 @@ class ufunc:
     def __reduce__(self) -> tuple[Any, ...]:
         return find, (self.__name__,)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def call(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             if len(args) == 2 and self.nin == 2 and self.nout == 1:
                 a, b = args
@@ -104,6 +111,9 @@ class ufunc:
         if out is not None and not isinstance(out, tuple):
             out = (out,)
         return self.general(args, out=out, **kwargs)
+
+    if native is None:
+        __call__ = call
 
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
         """Any call: operands of any type, output arrays, and NumPy's keywords."""

@@ -16,6 +16,7 @@ import diffuse.numpy as np
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion
 from diffuse.scipy.sparse.matmul import NUMBERS
 from diffuse.scipy.sparse.state import Kept, Sparse, made, put, shell, stand_in
@@ -102,7 +103,7 @@ def _plain_values(values: Any) -> bool:
 
 def mapped(a: Sparse, function: Callable[[Any], Any]) -> Any:
     """The matrix of `function(values)`, or None if it has element types that are SciPy's affair."""
-    values = function(a._part("data"))
+    values = wrap(function(a._part("data")))
     return with_values(a, values) if _plain_values(values) else None
 
 

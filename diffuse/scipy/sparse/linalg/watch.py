@@ -105,7 +105,7 @@ class Watch:
 def norm(x: Any, *args: Any, **options: Any) -> Any:
     """`numpy.linalg.norm` for a solver: the norm of a vector is read, and checked for NaN."""
     watch = current.get()
-    if watch is None or args or options or type(x) is not core.array_class:
+    if watch is None or args or options or not isinstance(x, np.ndarray):
         return np.linalg.norm(x, *args, **options)
     names = sys._getframe(1).f_locals
     residual = x is names.get("r")

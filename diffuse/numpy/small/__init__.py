@@ -1,0 +1,46 @@
+"""The extension that does in C what `arrays/core.py` and `ops/gates.py` do for small arrays.
+
+Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
+the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,
+until the package is installed anew.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
+from typing import Any
+
+from diffuse.settings import config
+
+FOLDER = os.path.dirname(__file__)
+SOURCES = ("array.c", "gate.c", "module.c", "small.h")
+
+
+def extension() -> str | None:
+    """The compiled file for this interpreter, if there is one."""
+    stem = os.path.join(FOLDER, "_small")
+    return next((stem + suffix for suffix in EXTENSION_SUFFIXES if os.path.exists(stem + suffix)), None)
+
+
+def stale(compiled: str) -> bool:
+    """Was a source changed since the compiled file was made?  Never, where there is no checkout."""
+    if not os.path.exists(os.path.join(FOLDER, "..", "..", "..", "pyproject.toml")):
+        return False
+    made = os.path.getmtime(compiled)
+    return any(os.path.getmtime(os.path.join(FOLDER, name)) > made for name in SOURCES)
+
+
+def state() -> str:
+    """Which code runs, in words."""
+    if not config.compiled:
+        return "not used: DIFFUSE_COMPILED=0"
+    compiled = extension()
+    if compiled is None:
+        return "not compiled: no C compiler was there when the package was installed"
+    return "changed since it was compiled: pip install -e . compiles it" if stale(compiled) else "used"
+
+
+native: Any = import_module("diffuse.numpy.small._small") if state() == "used" else None
+"""The extension, or None where Python's code runs."""

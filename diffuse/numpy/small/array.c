@@ -1,0 +1,662 @@
+/* Arrays and their operators: diffuse/numpy/arrays/core.py in C, with the same names and the same behaviour.
+ *
+ * Only what is small and at hand is done here; everything else goes to the functions of `core.slow`. */
+#include "small.h"
+
+State state;
+static PyObject *name_touched, *name_epoch;
+
+/* -- the array ----------------------------------------------------------------------------------------- */
+
+static PyMemberDef array_members[] = {
+    {"storage", T_OBJECT_EX, offsetof(Array, storage), 0, NULL},
+    {"_form", T_OBJECT_EX, offsetof(Array, form), 0, NULL},
+    {"part", T_OBJECT_EX, offsetof(Array, part), 0, NULL},
+    {"meta", T_OBJECT_EX, offsetof(Array, meta), 0, NULL},
+    {"memory", T_OBJECT_EX, offsetof(Array, memory), 0, NULL},
+    {"owner", T_OBJECT_EX, offsetof(Array, owner), 0, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
+    {NULL}};
+
+static int array_traverse(Array *x, visitproc visit, void *arg)
+{
+    Py_VISIT(x->storage);
+    Py_VISIT(x->form);
+    Py_VISIT(x->part);
+    Py_VISIT(x->meta);
+    Py_VISIT(x->memory);
+    Py_VISIT(x->owner);
+    return 0;
+}
+
+static int array_clear(Array *x)
+{
+    Py_CLEAR(x->storage);
+    Py_CLEAR(x->form);
+    Py_CLEAR(x->part);
+    Py_CLEAR(x->meta);
+    Py_CLEAR(x->memory);
+    Py_CLEAR(x->owner);
+    return 0;
+}
+
+static void array_dealloc(Array *x)
+{
+    PyObject_GC_UnTrack(x);
+    if (x->weakrefs != NULL)
+        PyObject_ClearWeakRefs((PyObject *)x);
+    array_clear(x);
+    Py_TYPE(x)->tp_free((PyObject *)x);
+}
+
+static PyObject *get_form(Array *x, void *closure)
+{
+    if (!absent(x->form))
+        return Py_NewRef(x->form);
+    PyObject *found = PyObject_CallMethod(state.slow, "form_of", "O", x->meta);
+    if (found != NULL)
+        Py_XSETREF(x->form, Py_NewRef(found));
+    return found;
+}
+
+static int set_form(Array *x, PyObject *form, void *closure)
+{
+    Py_XSETREF(x->form, Py_XNewRef(form));
+    return 0;
+}
+
+static PyGetSetDef array_getset[] = {
+    {"form", (getter)get_form, (setter)set_form, "Shape, strides and element type, interned.", NULL}, {NULL}};
+
+PyTypeObject Array_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "diffuse.numpy.small.Array",
+    .tp_doc = "The common part of `ndarray` and the lazy scalar.",
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_weaklistoffset = offsetof(Array, weakrefs),
+    .tp_traverse = (traverseproc)array_traverse,
+    .tp_clear = (inquiry)array_clear,
+    .tp_dealloc = (destructor)array_dealloc,
+    .tp_members = array_members,
+    .tp_getset = array_getset,
+    .tp_new = PyType_GenericNew,
+};
+
+static Array *fresh(PyObject *meta)
+{
+    Array *x = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    if (x != NULL) {
+        x->form = Py_NewRef(Py_None);
+        x->part = Py_NewRef(Py_None);
+        x->meta = Py_NewRef(meta);
+    }
+    return x;
+}
+
+PyObject *small_hosted(PyObject *memory, PyObject *form)
+{
+    Array *x = fresh(memory);
+    if (x == NULL)
+        return NULL;
+    if (form != Py_None)
+        Py_SETREF(x->form, Py_NewRef(form));
+    x->memory = Py_NewRef(memory);
+    x->storage = Py_NewRef(Py_None);
+    x->owner = Py_NewRef(Py_None);
+    return (PyObject *)x;
+}
+
+PyObject *small_viewing(Array *parent, PyObject *meta)
+{
+    Array *owner = absent(parent->owner) ? parent : (Array *)parent->owner;
+    Array *x = fresh(meta);
+    if (x == NULL)
+        return NULL;
+    x->memory = Py_NewRef(parent->meta == parent->memory ? meta : Py_None);
+    x->storage = Py_NewRef(owner->storage == NULL ? Py_None : owner->storage);
+    x->owner = Py_NewRef((PyObject *)owner);
+    return (PyObject *)x;
+}
+
+PyObject *small_looking(Array *parent, PyObject *memory)
+{
+    PyObject *x = small_viewing(parent, memory);
+    if (x != NULL)
+        Py_SETREF(((Array *)x)->memory, Py_NewRef(memory));
+    return x;
+}
+
+/* -- what is at hand ------------------------------------------------------------------------------------ */
+
+static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
+
+int small_native(PyArrayObject *x)
+{
+    int type = PyArray_TYPE(x);
+    return (type <= NPY_ULONGLONG || type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT
+            || type == NPY_CDOUBLE || type == NPY_HALF) && PyArray_ISNBO(PyArray_DESCR(x)->byteorder);
+}
+
+/* May the memory of an array that no store was given to be used?  Takes over the owner's store. */
+static int unattached(Array *x)
+{
+    if (!absent(x->storage))
+        return 0;
+    if (absent(x->owner) || absent(((Array *)x->owner)->storage))
+        return !absent(x->memory);
+    Py_XSETREF(x->storage, Py_NewRef(((Array *)x->owner)->storage));
+    return 0;
+}
+
+/* Is no task pending on the store of an array?  -1 with an exception. */
+static int idle(Array *x)
+{
+    PyObject *touched = PyObject_GetAttr(x->storage, name_touched);
+    PyObject *epoch = touched == NULL ? NULL : PyObject_GetAttr(state.engine, name_epoch);
+    int same = epoch == NULL ? -1 : PyObject_RichCompareBool(touched, epoch, Py_EQ);
+    Py_XDECREF(touched);
+    Py_XDECREF(epoch);
+    return same < 0 ? -1 : !same;
+}
+
+/* May the memory of an array be read now, as far as can be told at once?  -1 with an exception. */
+static int readable(Array *x)
+{
+    if (unattached(x))
+        return 1;
+    return absent(x->memory) || absent(x->storage) ? 0 : idle(x);
+}
+
+/* What a Python function says of an array: NULL, without an exception, for None. */
+static PyObject *asked(PyObject *function, Array *x)
+{
+    PyObject *found = PyObject_CallOneArg(function, (PyObject *)x);
+    if (found == Py_None)
+        Py_CLEAR(found);
+    return found;
+}
+
+PyObject *small_near(Array *x)
+{
+    if (absent(x->meta) || size_of(x->meta) >= state.small)
+        return NULL;
+    int now = readable(x);
+    return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
+}
+
+static PyObject *near_to_write(Array *x)
+{
+    if (absent(x->meta) || size_of(x->meta) >= state.small)
+        return NULL;
+    return unattached(x) ? Py_NewRef(x->memory) : asked(state.near_to_write, x);
+}
+
+static int is_number(PyTypeObject *type)
+{
+    return type == &PyFloat_Type || type == &PyLong_Type || type == &PyComplex_Type || type == &PyBool_Type;
+}
+
+PyObject *small_number_or_near(PyObject *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type == state.array_class)
+        return small_near((Array *)x);
+    if (is_number(type))
+        return Py_NewRef(x);
+    if (type == &PyArray_Type)
+        return size_of(x) < state.small && small_native((PyArrayObject *)x) ? Py_NewRef(x) : NULL;
+    if (type == state.scalar_class) {
+        PyObject *memory = small_near((Array *)x);
+        if (memory == NULL)
+            return NULL;
+        PyObject *number = PyArray_ToScalar(PyArray_DATA((PyArrayObject *)memory), (PyArrayObject *)memory);
+        Py_DECREF(memory);
+        return number;
+    }
+    int known = PySet_Contains(state.numbers, (PyObject *)type);
+    return known > 0 ? Py_NewRef(x) : NULL;
+}
+
+PyObject *small_given(PyObject *found)
+{
+    if (size_of(found) < state.tiny || !small_native((PyArrayObject *)found))
+        return found;
+    PyObject *x = small_hosted(found, Py_None);
+    Py_DECREF(found);
+    return x;
+}
+
+static PyObject *shown(PyObject *found)
+{
+    return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
+}
+
+/* Is the result of two arrays larger than small arrays are?  Where shapes do not fit, NumPy says so. */
+static int spreads(PyObject *left, PyObject *right)
+{
+    if (!PyArray_CheckExact(left) || !PyArray_CheckExact(right) || size_of(left) * size_of(right) < state.small)
+        return 0;
+    PyArrayObject *a = (PyArrayObject *)left, *b = (PyArrayObject *)right;
+    npy_intp size = 1;
+    for (int k = 1; k <= PyArray_NDIM(a) || k <= PyArray_NDIM(b); k++) {
+        npy_intp one = k <= PyArray_NDIM(a) ? PyArray_DIM(a, PyArray_NDIM(a) - k) : 1;
+        npy_intp other = k <= PyArray_NDIM(b) ? PyArray_DIM(b, PyArray_NDIM(b) - k) : 1;
+        size *= one == 1 ? other : one;
+    }
+    return size >= state.small;
+}
+
+/* -- operators ------------------------------------------------------------------------------------------ */
+
+/* The names of ufuncs, and of the functions of `core.slow`, as Python's strings. */
+enum { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, LEFT_SHIFT, RIGHT_SHIFT, AND, OR, XOR, MATMUL,
+       POWER, NEGATIVE, POSITIVE, ABSOLUTE, INVERT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL,
+       FORWARD, REFLECTED, EQUALITY, ALONE, UPDATE, KNOWN, KNOWN_UNARY, KNOWN_INPLACE, SUBSCRIPT, ASSIGN, NAMES };
+
+static const char *SPELLED[NAMES] = {
+    "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "left_shift", "right_shift",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "matmul", "power", "negative", "positive", "absolute", "invert",
+    "less", "less_equal", "equal", "not_equal", "greater", "greater_equal", "forward", "reflected", "equality",
+    "alone", "update", "known", "known_unary", "known_inplace", "subscript", "assign"};
+
+static PyObject *name_of[NAMES];
+static PyObject *ufuncs[FORWARD]; /* NumPy's, by the same numbers */
+static PyObject *depth;           /* calls of Python functions from the program's line to the engine */
+
+int small_arrays_ready(void)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    for (int k = 0; numpy != NULL && k < NAMES; k++)
+        if ((name_of[k] = PyUnicode_InternFromString(SPELLED[k])) == NULL
+                || (k < FORWARD && (ufuncs[k] = PyObject_GetAttr(numpy, name_of[k])) == NULL))
+            break;
+    Py_XDECREF(numpy);
+    depth = PyLong_FromLong(2);
+    name_touched = PyUnicode_InternFromString("touched");
+    name_epoch = PyUnicode_InternFromString("epoch");
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* One of the functions of `core.slow`. */
+static PyObject *slowly(int way, PyObject *x, PyObject *y, PyObject *z)
+{
+    return PyObject_CallMethodObjArgs(state.slow, name_of[way], x, y, z, NULL);
+}
+
+typedef PyObject *(*Binary)(PyObject *, PyObject *);
+
+/* Both operands, if the operation can be done at once: 1, 0 if not, -1 with an exception. */
+static int operands(PyObject *a, PyObject *b, PyObject **left, PyObject **right)
+{
+    *left = small_number_or_near(a);
+    if (*left == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    *right = small_number_or_near(b);
+    if (*right != NULL && !spreads(*left, *right))
+        return 1;
+    Py_DECREF(*left);
+    Py_CLEAR(*right);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+/* The operation recorded, if it was recorded on the same views before; else None. */
+static PyObject *known(PyObject *a, PyObject *b, int name)
+{
+    if (b != NULL && PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufuncs[name]) > 0)
+        Py_RETURN_NONE;
+    if (b == NULL)
+        return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN_UNARY], ufuncs[name], a, depth, NULL);
+    return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN], ufuncs[name], a, b, depth, NULL);
+}
+
+static PyObject *far(PyObject *a, PyObject *b, int name)
+{
+    PyObject *found = known(a, b, name);
+    if (found != Py_None)
+        return found;
+    Py_DECREF(found);
+    if (PyObject_TypeCheck(a, &Array_Type))
+        return slowly(FORWARD, name_of[name], a, b);
+    return slowly(REFLECTED, name_of[name], b, a);
+}
+
+static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
+{
+    PyObject *left, *right;
+    int ready = operands(a, b, &left, &right);
+    if (ready < 0)
+        return NULL;
+    if (!ready)
+        return far(a, b, name);
+    PyObject *found = shown(function(left, right));
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found;
+}
+
+#define BINARY(slot, function, name) \
+    static PyObject *slot(PyObject *a, PyObject *b) { return binary(a, b, function, name); }
+
+BINARY(op_add, PyNumber_Add, ADD)
+BINARY(op_subtract, PyNumber_Subtract, SUBTRACT)
+BINARY(op_multiply, PyNumber_Multiply, MULTIPLY)
+BINARY(op_divide, PyNumber_TrueDivide, DIVIDE)
+BINARY(op_floor_divide, PyNumber_FloorDivide, FLOOR_DIVIDE)
+BINARY(op_remainder, PyNumber_Remainder, REMAINDER)
+BINARY(op_left_shift, PyNumber_Lshift, LEFT_SHIFT)
+BINARY(op_right_shift, PyNumber_Rshift, RIGHT_SHIFT)
+BINARY(op_and, PyNumber_And, AND)
+BINARY(op_or, PyNumber_Or, OR)
+BINARY(op_xor, PyNumber_Xor, XOR)
+
+/* Elements of a matrix product, at most; a large number where the right operand is a stack of matrices. */
+static npy_intp product_size(PyObject *left, PyObject *right)
+{
+    if (!PyArray_CheckExact(left) || !PyArray_CheckExact(right) || size_of(left) * size_of(right) < state.small)
+        return 0;
+    PyArrayObject *a = (PyArrayObject *)left, *b = (PyArrayObject *)right;
+    if (PyArray_NDIM(b) > 2)
+        return state.small;
+    npy_intp rows = PyArray_MultiplyList(PyArray_DIMS(a), PyArray_NDIM(a) ? PyArray_NDIM(a) - 1 : 0);
+    return rows * (PyArray_NDIM(b) == 2 ? PyArray_DIM(b, 1) : 1);
+}
+
+static PyObject *op_matmul(PyObject *a, PyObject *b)
+{
+    PyObject *left = small_number_or_near(a), *found = NULL;
+    PyObject *right = left == NULL ? NULL : small_number_or_near(b);
+    int ready = right != NULL && product_size(left, right) < state.small;
+    if (ready)
+        found = shown(PyNumber_MatrixMultiply(left, right));
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return ready || PyErr_Occurred() ? found : far(a, b, MATMUL);
+}
+
+static PyObject *two_powers(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }
+
+static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
+{
+    if (modulo != Py_None)
+        Py_RETURN_NOTIMPLEMENTED;
+    PyObject *left, *right;
+    int ready = operands(a, b, &left, &right);
+    if (ready < 0)
+        return NULL;
+    if (!ready) {
+        if (PyObject_TypeCheck(a, &Array_Type))
+            return slowly(POWER, a, b, NULL);
+        return slowly(REFLECTED, name_of[POWER], b, a);
+    }
+    PyObject *found = shown(two_powers(left, right));
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found;
+}
+
+static PyObject *unary(PyObject *a, unaryfunc function, int name)
+{
+    PyObject *memory = small_number_or_near(a);
+    if (memory == NULL && PyErr_Occurred())
+        return NULL;
+    if (memory == NULL) {
+        PyObject *again = known(a, NULL, name);
+        if (again != Py_None)
+            return again;
+        Py_DECREF(again);
+        return slowly(ALONE, name_of[name], a, NULL);
+    }
+    PyObject *found = shown(function(memory));
+    Py_DECREF(memory);
+    return found;
+}
+
+static PyObject *op_negative(PyObject *a) { return unary(a, PyNumber_Negative, NEGATIVE); }
+static PyObject *op_positive(PyObject *a) { return unary(a, PyNumber_Positive, POSITIVE); }
+static PyObject *op_absolute(PyObject *a) { return unary(a, PyNumber_Absolute, ABSOLUTE); }
+static PyObject *op_invert(PyObject *a) { return unary(a, PyNumber_Invert, INVERT); }
+
+/* In the order of Py_LT, Py_LE, Py_EQ, Py_NE, Py_GT and Py_GE. */
+static PyObject *compare(PyObject *a, PyObject *b, int op)
+{
+    PyObject *left, *right;
+    int ready = operands(a, b, &left, &right);
+    if (ready < 0)
+        return NULL;
+    if (!ready) {
+        PyObject *again = known(a, b, LESS + op);
+        if (again != Py_None)
+            return again;
+        Py_DECREF(again);
+        return slowly(op == Py_EQ || op == Py_NE ? EQUALITY : FORWARD, name_of[LESS + op], a, b);
+    }
+    PyObject *found = shown(PyObject_RichCompare(left, right, op));
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found;
+}
+
+static PyNumberMethods operators_number = {
+    .nb_add = op_add, .nb_subtract = op_subtract, .nb_multiply = op_multiply, .nb_true_divide = op_divide,
+    .nb_floor_divide = op_floor_divide, .nb_remainder = op_remainder, .nb_lshift = op_left_shift,
+    .nb_rshift = op_right_shift, .nb_and = op_and, .nb_or = op_or, .nb_xor = op_xor,
+    .nb_matrix_multiply = op_matmul, .nb_power = op_power, .nb_negative = op_negative,
+    .nb_positive = op_positive, .nb_absolute = op_absolute, .nb_invert = op_invert,
+};
+
+PyTypeObject Operators_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "diffuse.numpy.small.Operators",
+    .tp_doc = "Arithmetic, comparison and bitwise operators.",
+    .tp_base = &Array_Type,
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_traverse = (traverseproc)array_traverse,
+    .tp_clear = (inquiry)array_clear,
+    .tp_dealloc = (destructor)array_dealloc,
+    .tp_as_number = &operators_number,
+    .tp_richcompare = compare,
+};
+
+/* -- operators in place --------------------------------------------------------------------------------- */
+
+static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
+{
+    PyObject *memory = near_to_write((Array *)a);
+    PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
+    if (right == NULL) {
+        Py_XDECREF(memory);
+        PyObject *again = PyErr_Occurred() ? NULL : slowly(KNOWN_INPLACE, ufuncs[name], a, b);
+        int done = again == NULL ? -1 : PyObject_IsTrue(again);
+        Py_XDECREF(again);
+        return done < 0 ? NULL : done ? Py_NewRef(a) : slowly(UPDATE, name_of[name], a, b);
+    }
+    PyObject *found = function(memory, right);
+    Py_DECREF(memory);
+    Py_DECREF(right);
+    if (found == NULL)
+        return NULL;
+    Py_DECREF(found);
+    return Py_NewRef(a);
+}
+
+static PyObject *raise(PyObject *a, PyObject *b) { return PyNumber_InPlacePower(a, b, Py_None); }
+
+#define IN_PLACE(slot, function, name) \
+    static PyObject *slot(PyObject *a, PyObject *b) { return in_place(a, b, function, name); }
+
+IN_PLACE(in_add, PyNumber_InPlaceAdd, ADD)
+IN_PLACE(in_subtract, PyNumber_InPlaceSubtract, SUBTRACT)
+IN_PLACE(in_multiply, PyNumber_InPlaceMultiply, MULTIPLY)
+IN_PLACE(in_divide, PyNumber_InPlaceTrueDivide, DIVIDE)
+IN_PLACE(in_floor_divide, PyNumber_InPlaceFloorDivide, FLOOR_DIVIDE)
+IN_PLACE(in_remainder, PyNumber_InPlaceRemainder, REMAINDER)
+IN_PLACE(in_left_shift, PyNumber_InPlaceLshift, LEFT_SHIFT)
+IN_PLACE(in_right_shift, PyNumber_InPlaceRshift, RIGHT_SHIFT)
+IN_PLACE(in_and, PyNumber_InPlaceAnd, AND)
+IN_PLACE(in_or, PyNumber_InPlaceOr, OR)
+IN_PLACE(in_xor, PyNumber_InPlaceXor, XOR)
+
+static PyObject *in_power(PyObject *a, PyObject *b, PyObject *modulo) { return in_place(a, b, raise, POWER); }
+
+/* -- elements and description ---------------------------------------------------------------------------- */
+
+static int simple_part(PyObject *index)
+{
+    return PyLong_CheckExact(index) || PySlice_Check(index) || index == Py_None || index == Py_Ellipsis
+           || PyArray_IsScalar(index, Integer);
+}
+
+/* Does an index select a view or an element, whatever the array? */
+static int simple(PyObject *index)
+{
+    if (!PyTuple_CheckExact(index))
+        return simple_part(index);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(index); k++)
+        if (!simple_part(PyTuple_GET_ITEM(index, k)))
+            return 0;
+    return 1;
+}
+
+static PyObject *subscript(Array *x, PyObject *index)
+{
+    int plain = simple(index);
+    if (plain && !absent(x->memory) && (state.sees || x->memory == x->meta)) {
+        PyObject *found = PyObject_GetItem(x->memory, index);
+        if (found == NULL)
+            return NULL;
+        if (!PyArray_CheckExact(found)) { /* an element */
+            int now = readable(x);
+            if (now > 0)
+                return found;
+            Py_DECREF(found);
+            if (now < 0)
+                return NULL;
+        } else {
+            PyObject *view = absent(x->part) || size_of(found) < state.small ? small_looking(x, found) : NULL;
+            Py_DECREF(found);
+            if (view != NULL || PyErr_Occurred())
+                return view;
+        }
+    }
+    if (!plain) {
+        PyObject *chosen = small_chosen(x, index);
+        if (chosen != NULL || PyErr_Occurred())
+            return chosen;
+    }
+    return slowly(SUBSCRIPT, (PyObject *)x, index, NULL);
+}
+
+static PyObject *item(Array *x, Py_ssize_t k)
+{
+    PyObject *index = PyLong_FromSsize_t(k);
+    PyObject *found = index == NULL ? NULL : PyObject_GetItem((PyObject *)x, index);
+    Py_XDECREF(index);
+    return found;
+}
+
+static int assign(Array *x, PyObject *index, PyObject *value)
+{
+    if (value == NULL) {
+        PyErr_SetString(PyExc_ValueError, "cannot delete array elements");
+        return -1;
+    }
+    if (simple(index) && absent(x->storage)) {
+        PyObject *memory = near_to_write(x);
+        PyObject *right = memory == NULL ? NULL : small_number_or_near(value);
+        int done = right == NULL ? -2 : PyObject_SetItem(memory, index, right);
+        Py_XDECREF(memory);
+        Py_XDECREF(right);
+        if (done != -2)
+            return done;
+        if (PyErr_Occurred())
+            return -1;
+    }
+    PyObject *found = slowly(ASSIGN, (PyObject *)x, index, value);
+    Py_XDECREF(found);
+    return found == NULL ? -1 : 0;
+}
+
+static Py_ssize_t length(Array *x) { return PyObject_Length(x->meta); }
+
+static PyObject *get_shape(Array *x, void *closure)
+{
+    return PyArray_IntTupleFromIntp(PyArray_NDIM((PyArrayObject *)x->meta), PyArray_DIMS((PyArrayObject *)x->meta));
+}
+
+static int set_shape(Array *x, PyObject *shape, void *closure)
+{
+    PyObject *done = shape == NULL ? NULL : PyObject_CallMethod(state.slow, "set_shape", "OO", x, shape);
+    if (shape == NULL)
+        PyErr_SetString(PyExc_AttributeError, "Cannot delete array shape");
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *get_dtype(Array *x, void *closure)
+{
+    return Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)x->meta));
+}
+
+static int set_dtype(Array *x, PyObject *dtype, void *closure)
+{
+    PyObject *done = dtype == NULL ? NULL : PyObject_CallMethod(state.slow, "set_dtype", "OO", x, dtype);
+    if (dtype == NULL)
+        PyErr_SetString(PyExc_AttributeError, "Cannot delete array dtype");
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *get_ndim(Array *x, void *closure)
+{
+    return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)x->meta));
+}
+
+static PyObject *get_size(Array *x, void *closure) { return PyLong_FromSsize_t(size_of(x->meta)); }
+
+static PyObject *get_transpose(Array *x, void *closure)
+{
+    PyObject *meta = PyArray_Transpose((PyArrayObject *)x->meta, NULL);
+    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+    Py_XDECREF(meta);
+    return view;
+}
+
+static PyGetSetDef described_getset[] = {
+    {"shape", (getter)get_shape, (setter)set_shape, NULL, NULL},
+    {"dtype", (getter)get_dtype, (setter)set_dtype, NULL, NULL},
+    {"ndim", (getter)get_ndim, NULL, NULL, NULL},
+    {"size", (getter)get_size, NULL, NULL, NULL},
+    {"T", (getter)get_transpose, NULL, NULL, NULL},
+    {NULL}};
+
+static PyNumberMethods described_number = {
+    .nb_inplace_add = in_add, .nb_inplace_subtract = in_subtract, .nb_inplace_multiply = in_multiply,
+    .nb_inplace_true_divide = in_divide, .nb_inplace_floor_divide = in_floor_divide,
+    .nb_inplace_remainder = in_remainder, .nb_inplace_lshift = in_left_shift,
+    .nb_inplace_rshift = in_right_shift, .nb_inplace_and = in_and, .nb_inplace_or = in_or,
+    .nb_inplace_xor = in_xor, .nb_inplace_power = in_power,
+};
+
+static PySequenceMethods described_sequence = {.sq_length = (lenfunc)length, .sq_item = (ssizeargfunc)item};
+
+static PyMappingMethods described_mapping = {
+    .mp_length = (lenfunc)length, .mp_subscript = (binaryfunc)subscript,
+    .mp_ass_subscript = (objobjargproc)assign};
+
+PyTypeObject Described_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "diffuse.numpy.small.Described",
+    .tp_doc = "What an array looks like, its elements, and the operators that change them.",
+    .tp_base = &Operators_Type,
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .tp_traverse = (traverseproc)array_traverse,
+    .tp_clear = (inquiry)array_clear,
+    .tp_dealloc = (destructor)array_dealloc,
+    .tp_as_number = &described_number,
+    .tp_as_sequence = &described_sequence,
+    .tp_as_mapping = &described_mapping,
+    .tp_getset = described_getset,
+};

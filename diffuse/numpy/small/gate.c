@@ -1,0 +1,382 @@
+/* Gates: functions, ufuncs and methods of NumPy that small arrays take straight to NumPy (ops/gates.py). */
+#include "small.h"
+
+/* What a function needs to be given so that NumPy's own may be called at once. */
+enum { ARRAYS,      /* at least one array, or a sequence of numbers */
+       ANYTHING,    /* arrays and numbers */
+       SHAPED,      /* the shape of its result first */
+       RANGING,     /* `arange`: bounds and a step */
+       SPACING };   /* `linspace`: two ends, and how many */
+enum { WRITES = 16, /* writes into an argument without saying so by `out` */
+       OPERATES = 32, /* a ufunc: operands are broadcast */
+       BELONGS = 64,  /* a method, whose first argument is the array */
+       OVERRUNS = 128 }; /* NumPy lets it write behind an output that is too small */
+enum { MOST = 16, DEEPEST = 4 };
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *real, *ours, *dict, *weakrefs;
+    PyObject *function; /* NumPy's as the program knows it, or how many arguments come before the output array */
+    int need, flags;
+    vectorcallfunc call;
+} Gate;
+
+/* The arguments of one call as NumPy gets them, and what was found out about them. */
+typedef struct {
+    PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed */
+    int arrays, wrapped;  /* how many, and how many of these are Diffuse's */
+    npy_intp product;     /* elements of the largest result that broadcasting may make */
+    int different;        /* shapes differ */
+    int numbers;          /* a sequence of numbers is among the arguments */
+} Found;
+
+static int note(Found *found, PyObject *given, PyArrayObject *array)
+{
+    if (found->arrays == MOST)
+        return 0;
+    if (found->arrays) {
+        PyObject *first = found->seen[0];
+        PyArrayObject *other = (PyArrayObject *)(PyArray_CheckExact(first) ? first : ((Array *)first)->meta);
+        found->different |= !PyArray_SAMESHAPE(other, array);
+    }
+    npy_intp size = PyArray_SIZE(array);
+    found->product = found->product > state.small ? found->product : found->product * (size ? size : 1);
+    found->seen[found->arrays++] = given;
+    return 1;
+}
+
+static int is_option(PyObject *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type
+            || x == Py_None || x == Py_Ellipsis)
+        return 1;
+    if (type == &PyUnicode_Type) /* but the name of the type that keeps arrays as objects */
+        return PyUnicode_CompareWithASCIIString(x, "O") && PyUnicode_CompareWithASCIIString(x, "object")
+               && PyUnicode_CompareWithASCIIString(x, "|O");
+    if (PyType_Check(x))
+        return x == (PyObject *)&PyFloat_Type || x == (PyObject *)&PyLong_Type || x == (PyObject *)&PyBool_Type
+               || x == (PyObject *)&PyComplex_Type || PySet_Contains(state.numbers, x) > 0;
+    if (PyArray_DescrCheck(x))
+        return PyTypeNum_ISNUMBER(((PyArray_Descr *)x)->type_num) || PyTypeNum_ISBOOL(((PyArray_Descr *)x)->type_num);
+    return PySet_Contains(state.options, (PyObject *)type) > 0;
+}
+
+/* The argument as NumPy gets it (a new reference); NULL, without an exception unless one was raised, where the
+ * call has to go to Diffuse. */
+static PyObject *lowered(PyObject *x, Found *found, int depth)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type == &PyArray_Type) {
+        PyArrayObject *array = (PyArrayObject *)x;
+        return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
+    }
+    if (type == state.array_class) {
+        PyObject *memory = small_near((Array *)x);
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+            Py_CLEAR(memory);
+        found->wrapped++;
+        return memory;
+    }
+    if (type == state.scalar_class)
+        return small_number_or_near(x);
+    if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST) {
+        int list = type == &PyList_Type;
+        Py_ssize_t n = list ? PyList_GET_SIZE(x) : PyTuple_GET_SIZE(x);
+        if (n >= state.small)
+            return NULL;
+        PyObject *copy = NULL;
+        int before = found->arrays;
+        for (Py_ssize_t k = 0; k < n; k++) {
+            PyObject *item = list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k);
+            PyObject *plain = lowered(item, found, depth + 1);
+            if (plain != NULL && plain == item) {
+                Py_DECREF(plain);
+                continue;
+            }
+            if (plain != NULL && copy == NULL)
+                copy = PySequence_List(x);
+            if (plain == NULL || copy == NULL) {
+                Py_XDECREF(plain);
+                Py_XDECREF(copy);
+                return NULL;
+            }
+            PyList_SetItem(copy, k, plain); /* steals */
+        }
+        found->numbers |= n > 0 && found->arrays == before;
+        if (copy == NULL)
+            return Py_NewRef(x);
+        if (list)
+            return copy;
+        PyObject *tuple = PyList_AsTuple(copy);
+        Py_DECREF(copy);
+        return tuple;
+    }
+    return is_option(x) ? Py_NewRef(x) : NULL;
+}
+
+/* Elements of an array of this shape; a negative number where that is not plain. */
+static npy_intp extent(PyObject *shape)
+{
+    if (PyLong_CheckExact(shape))
+        return PyLong_AsSsize_t(shape);
+    if (!PyTuple_CheckExact(shape))
+        return -1;
+    npy_intp count = 1;
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(shape); k++) {
+        PyObject *n = PyTuple_GET_ITEM(shape, k);
+        npy_intp extent = PyLong_CheckExact(n) ? PyLong_AsSsize_t(n) : -1;
+        if (extent < 0)
+            return -1;
+        count = count > state.small ? count : count * extent;
+    }
+    return count;
+}
+
+static double number(PyObject *x)
+{
+    return PyLong_CheckExact(x) || PyFloat_CheckExact(x) ? PyFloat_AsDouble(x) : Py_NAN;
+}
+
+/* Where a keyword is among the names, or -1. */
+static Py_ssize_t keyword(PyObject *kwnames, const char *name)
+{
+    for (Py_ssize_t k = 0; kwnames != NULL && k < PyTuple_GET_SIZE(kwnames); k++)
+        if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, k), name) == 0)
+            return k;
+    return -1;
+}
+
+/* Does the call make a small array, as far as its arguments by position tell? */
+static int makes_small(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    npy_intp count = -1;
+    if (gate->need == SHAPED)
+        count = n ? extent(args[0]) : -1;
+    else if (gate->need == RANGING && (n == 1 || n == 2 || n == 3)) {
+        double start = n == 1 ? 0.0 : number(args[0]), stop = number(args[n > 1]), step = n == 3 ? number(args[2]) : 1.0;
+        double wide = (stop - start) / step;
+        count = wide < (double)state.small && wide > -1e300 ? 0 : -1; /* false for NaN, too */
+        if (keyword(kwnames, "step") >= 0 || keyword(kwnames, "stop") >= 0)
+            count = -1;
+    } else if (gate->need == SPACING && n >= 2) {
+        Py_ssize_t named = keyword(kwnames, "num");
+        count = n > 2 ? extent(args[2]) : named >= 0 ? extent(args[n + named]) : 50;
+        if (number(args[0]) != number(args[0]) || number(args[1]) != number(args[1]))
+            count = -1;
+    }
+    if (PyErr_Occurred())
+        PyErr_Clear(); /* a number that is too large */
+    return count >= 0 && count < state.small;
+}
+
+/* May an output array be among the arguments?  -1 with an exception. */
+static int may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames)
+{
+    if (keyword(kwnames, "out") >= 0)
+        return 1;
+    if (n <= (PyLong_CheckExact(gate->function) ? 0 : 1))
+        return 0;
+    if (!PyLong_CheckExact(gate->function)) {
+        PyObject *most = PyObject_CallOneArg(state.before_out, gate->function);
+        if (most == NULL)
+            return -1;
+        Py_SETREF(gate->function, most);
+    }
+    return n > PyLong_AsSsize_t(gate->function);
+}
+
+/* May NumPy's function be called, now that the arguments are known? */
+static int permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (gate->need == ARRAYS && !found->arrays && !found->numbers)
+        return 0;
+    if (gate->need >= SHAPED && (found->arrays || !makes_small(gate, args, n, kwnames)))
+        return 0;
+    if (((gate->flags & OVERRUNS) || found->wrapped) && may_write(gate, n, kwnames))
+        return 0;
+    if (found->wrapped && (gate->flags & WRITES))
+        return 0;
+    if (!(gate->flags & OPERATES))
+        return 1;
+    return (!found->different || found->product < state.small) && keyword(kwnames, "where") < 0;
+}
+
+/* Is `base` the memory that an array holds, so that a view of it is a view of the array? */
+static int viewed(Array *x, PyObject *base)
+{
+    return x->meta == x->memory && (base == x->memory || base == PyArray_BASE((PyArrayObject *)x->memory));
+}
+
+/* What the program gets of a result of NumPy; steals it. */
+static PyObject *raised(PyObject *result, Found *found)
+{
+    if (PyArray_CheckExact(result)) {
+        PyObject *base = PyArray_BASE((PyArrayObject *)result);
+        int own = 0, whose = -1;
+        for (int k = 0; k < found->arrays; k++) {
+            PyObject *x = found->seen[k];
+            PyObject *memory = PyArray_CheckExact(x) ? x : ((Array *)x)->memory;
+            if (memory == result)
+                whose = k;
+            own |= base != NULL && x == memory && (base == x || base == PyArray_BASE((PyArrayObject *)x));
+        }
+        if (whose >= 0) {
+            Py_DECREF(result);
+            return Py_NewRef(found->seen[whose]);
+        }
+        if (base == NULL)
+            return small_given(result);
+        if (found->wrapped == 1 && found->arrays == 1 && viewed((Array *)found->seen[0], base)) {
+            PyObject *view = small_viewing((Array *)found->seen[0], result);
+            Py_DECREF(result);
+            return view;
+        }
+        if (!found->wrapped && (own || PyArray_SIZE((PyArrayObject *)result) < state.tiny))
+            return result;
+    } else if (!PyTuple_Check(result) && !PyList_CheckExact(result))
+        return result;
+    PyObject *seen = PyList_New(found->arrays);
+    for (int k = 0; seen != NULL && k < found->arrays; k++)
+        PyList_SET_ITEM(seen, k, Py_NewRef(found->seen[k]));
+    PyObject *shown = seen == NULL ? NULL : PyObject_CallFunctionObjArgs(state.raised, result, seen, NULL);
+    Py_XDECREF(seen);
+    Py_DECREF(result);
+    return shown;
+}
+
+static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    PyObject *low[MOST + 1], *result = NULL;
+    Found found = {.product = 1};
+    Py_ssize_t count = 0;
+    if (all > MOST || ((gate->flags & BELONGS) && n == 0))
+        goto ours;
+    for (; count < all; count++)
+        if ((low[count] = lowered(args[count], &found, 0)) == NULL)
+            break;
+    if (count == all && permitted(gate, &found, args, n, kwnames)) {
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL)
+            result = raised(result, &found);
+        while (count--)
+            Py_DECREF(low[count]);
+        return result;
+    }
+    while (count--)
+        Py_DECREF(low[count]);
+    if (PyErr_Occurred())
+        return NULL;
+ours:
+    return PyObject_Vectorcall(gate->ours, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
+}
+
+PyObject *small_chosen(Array *x, PyObject *index)
+{
+    Found found = {.product = 1};
+    PyObject *memory = small_near(x);
+    PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
+    PyObject *chosen = plain == NULL ? NULL : PyObject_GetItem(memory, plain);
+    Py_XDECREF(memory);
+    Py_XDECREF(plain);
+    if (chosen == NULL || !PyArray_CheckExact(chosen))
+        return chosen;
+    if (PyArray_BASE((PyArrayObject *)chosen) == NULL)
+        return small_given(chosen);
+    Py_DECREF(chosen); /* a view: the Python code knows of what */
+    return NULL;
+}
+
+/* -- the types ------------------------------------------------------------------------------------------- */
+
+static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"real", "ours", "need", "flags", "function", NULL};
+    PyObject *real, *ours, *function;
+    int need, flags;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OOiiO", names, &real, &ours, &need, &flags, &function))
+        return -1;
+    Py_XSETREF(gate->real, Py_NewRef(real));
+    Py_XSETREF(gate->ours, Py_NewRef(ours));
+    Py_XSETREF(gate->function, Py_NewRef(function));
+    gate->need = need;
+    gate->flags = flags;
+    gate->call = (vectorcallfunc)gate_call;
+    return 0;
+}
+
+static int gate_traverse(Gate *gate, visitproc visit, void *arg)
+{
+    Py_VISIT(gate->real);
+    Py_VISIT(gate->ours);
+    Py_VISIT(gate->function);
+    Py_VISIT(gate->dict);
+    return 0;
+}
+
+static int gate_clear(Gate *gate)
+{
+    Py_CLEAR(gate->real);
+    Py_CLEAR(gate->ours);
+    Py_CLEAR(gate->function);
+    Py_CLEAR(gate->dict);
+    return 0;
+}
+
+static void gate_dealloc(Gate *gate)
+{
+    PyObject_GC_UnTrack(gate);
+    if (gate->weakrefs != NULL)
+        PyObject_ClearWeakRefs((PyObject *)gate);
+    gate_clear(gate);
+    Py_TYPE(gate)->tp_free((PyObject *)gate);
+}
+
+static PyObject *gate_repr(Gate *gate)
+{
+    PyObject *name = PyObject_GetAttrString((PyObject *)gate, "__qualname__");
+    PyObject *text = name == NULL ? NULL : PyUnicode_FromFormat("<function %U at %p>", name, gate);
+    Py_XDECREF(name);
+    return text;
+}
+
+static PyObject *gate_reduce(PyObject *gate, PyObject *ignored)
+{
+    return PyObject_GetAttrString(gate, "__qualname__");
+}
+
+static PyObject *gate_bind(PyObject *gate, PyObject *object, PyObject *type)
+{
+    return object == NULL || object == Py_None ? Py_NewRef(gate) : PyMethod_New(gate, object);
+}
+
+static PyMethodDef gate_methods[] = {
+    {"__reduce__", gate_reduce, METH_NOARGS, "A gate is pickled by its name, as a function is."}, {NULL}};
+
+static PyMemberDef gate_members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(Gate, dict), READONLY, NULL},
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, call), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weakrefs), READONLY, NULL},
+    {"ours", T_OBJECT_EX, offsetof(Gate, ours), 0, NULL},
+    {NULL}};
+
+static PyGetSetDef gate_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {NULL}};
+
+#define GATE_TYPE(type, name, doc, more, bind)                                                                 \
+    PyTypeObject type = {                                                                                      \
+        PyVarObject_HEAD_INIT(NULL, 0)                                                                         \
+        .tp_name = name, .tp_doc = doc, .tp_basicsize = sizeof(Gate),                                          \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | more,               \
+        .tp_call = PyVectorcall_Call, .tp_vectorcall_offset = offsetof(Gate, call),                            \
+        .tp_dictoffset = offsetof(Gate, dict), .tp_weaklistoffset = offsetof(Gate, weakrefs),                  \
+        .tp_traverse = (traverseproc)gate_traverse, .tp_clear = (inquiry)gate_clear,                           \
+        .tp_dealloc = (destructor)gate_dealloc, .tp_repr = (reprfunc)gate_repr, .tp_methods = gate_methods,    \
+        .tp_members = gate_members, .tp_getset = gate_getset, .tp_init = (initproc)gate_init,                  \
+        .tp_new = PyType_GenericNew, .tp_descr_get = bind}
+
+GATE_TYPE(Gate_Type, "diffuse.numpy.small.Gate", "A function that is a method where a class has it as an attribute.",
+          Py_TPFLAGS_METHOD_DESCRIPTOR, gate_bind);
+GATE_TYPE(StaticGate_Type, "diffuse.numpy.small.StaticGate", "A function that is never a method, as builtin ones are.",
+          Py_TPFLAGS_BASETYPE, NULL);

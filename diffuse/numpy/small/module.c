@@ -1,0 +1,145 @@
+/* The extension module `diffuse.numpy.small._small`. */
+#define SMALL_MODULE
+#include "small.h"
+
+static PyObject *set_sizes(PyObject *module, PyObject *args)
+{
+    Py_ssize_t small, tiny;
+    if (!PyArg_ParseTuple(args, "nn", &small, &tiny))
+        return NULL;
+    state.small = small;
+    state.tiny = tiny;
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_classes(PyObject *module, PyObject *args)
+{
+    PyTypeObject *array, *scalar;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &array, &PyType_Type, &scalar))
+        return NULL;
+    Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
+    Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
+    Py_RETURN_NONE;
+}
+
+static PyObject *connect(PyObject *module, PyObject *args)
+{
+    PyObject *slow, *engine, *near, *near_to_write, *numbers, *moving;
+    if (!PyArg_ParseTuple(args, "OOOOO!O!", &slow, &engine, &near, &near_to_write, &PySet_Type, &numbers,
+                          &PySet_Type, &moving))
+        return NULL;
+    Py_XSETREF(state.moving, Py_NewRef(moving));
+    Py_XSETREF(state.slow, Py_NewRef(slow));
+    Py_XSETREF(state.engine, Py_NewRef(engine));
+    Py_XSETREF(state.near, Py_NewRef(near));
+    Py_XSETREF(state.near_to_write, Py_NewRef(near_to_write));
+    Py_XSETREF(state.numbers, Py_NewRef(numbers));
+    Py_RETURN_NONE;
+}
+
+static PyObject *connect_gates(PyObject *module, PyObject *args)
+{
+    PyObject *raised, *options, *before_out;
+    if (!PyArg_ParseTuple(args, "OO!O", &raised, &PySet_Type, &options, &before_out))
+        return NULL;
+    Py_XSETREF(state.before_out, Py_NewRef(before_out));
+    Py_XSETREF(state.raised, Py_NewRef(raised));
+    Py_XSETREF(state.options, Py_NewRef(options));
+    Py_RETURN_NONE;
+}
+
+static PyObject *hosted(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n < 1 || n > 2) {
+        PyErr_SetString(PyExc_TypeError, "hosted() takes NumPy's array and its form");
+        return NULL;
+    }
+    return small_hosted(args[0], n == 2 ? args[1] : Py_None);
+}
+
+static PyObject *given(PyObject *module, PyObject *found) { return small_given(Py_NewRef(found)); }
+
+static PyObject *viewing(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !PyObject_TypeCheck(args[0], &Array_Type)) {
+        PyErr_SetString(PyExc_TypeError, "viewing() takes an array and a view of its meta");
+        return NULL;
+    }
+    return small_viewing((Array *)args[0], args[1]);
+}
+
+/* NumPy's `view`, to which `diffuse.numpy.ndarray` means NumPy's array: the few elements of which NumPy keeps
+ * an array are of that class to the program.  NumPy itself refuses a class that is not derived from its own. */
+static PyObject *numpys_view;
+
+static PyObject *view(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *given[4] = {self};
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+    if (all > 3)
+        all = n = 3, kwnames = NULL; /* an error, NumPy's */
+    for (Py_ssize_t k = 0; k < all; k++)
+        given[k + 1] = args[k] == (PyObject *)state.array_class ? (PyObject *)&PyArray_Type : args[k];
+    return PyObject_Vectorcall(numpys_view, given, n + 1, kwnames);
+}
+
+static PyMethodDef view_method = {"view", (PyCFunction)(void (*)(void))view, METH_FASTCALL | METH_KEYWORDS, NULL};
+
+static int teach_view(void)
+{
+    PyObject *dict = PyArray_Type.tp_dict;
+    numpys_view = Py_XNewRef(PyDict_GetItemString(dict, "view"));
+    PyObject *text = numpys_view == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__doc__");
+    view_method.ml_doc = text == NULL ? NULL : PyUnicode_AsUTF8(text); /* lives as long as the module */
+    PyObject *method = view_method.ml_doc == NULL ? NULL : PyDescr_NewMethod(&PyArray_Type, &view_method);
+    if (method == NULL || PyDict_SetItemString(dict, "view", method) < 0)
+        return -1;
+    PyType_Modified(&PyArray_Type);
+    return 0;
+}
+
+static PyObject *looking(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !PyObject_TypeCheck(args[0], &Array_Type)) {
+        PyErr_SetString(PyExc_TypeError, "looking() takes an array and a view of its memory");
+        return NULL;
+    }
+    return small_looking((Array *)args[0], args[1]);
+}
+
+static PyObject *set_sees(PyObject *module, PyObject *sees)
+{
+    state.sees = PyObject_IsTrue(sees);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
+    {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
+    {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},
+    {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and lazy scalars are."},
+    {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
+    {"connect_gates", connect_gates, METH_VARARGS,
+     "Give the function for results that look into their arguments, and the types of options."},
+    {"hosted", (PyCFunction)(void (*)(void))hosted, METH_FASTCALL, "As core.hosted."},
+    {"given", given, METH_O, "As core.given."},
+    {"viewing", (PyCFunction)(void (*)(void))viewing, METH_FASTCALL, "As core.viewing."},
+    {NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "diffuse.numpy.small._small", .m_size = -1, .m_methods = methods,
+    .m_doc = "What small arrays do, in C: the same as core.py and gates.py."};
+
+PyMODINIT_FUNC PyInit__small(void)
+{
+    import_array();
+    PyTypeObject *types[] = {&Array_Type, &Operators_Type, &Described_Type, &Gate_Type, &StaticGate_Type};
+    const char *names[] = {"Array", "Operators", "Described", "Gate", "StaticGate"};
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || small_arrays_ready() < 0 || teach_view() < 0)
+        return NULL;
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        if (PyType_Ready(types[k]) < 0 || PyModule_AddObjectRef(module, names[k], (PyObject *)types[k]) < 0)
+            return NULL;
+    return module;
+}

@@ -1,0 +1,57 @@
+/* What the two parts of the extension share: the array, and which arrays are small. */
+#ifndef DIFFUSE_SMALL_H
+#define DIFFUSE_SMALL_H
+
+#define PY_SSIZE_T_CLEAN
+#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
+#define NPY_TARGET_VERSION NPY_2_0_API_VERSION
+#define PY_ARRAY_UNIQUE_SYMBOL diffuse_small_numpy
+#include <Python.h>
+#include <structmember.h>
+#ifndef SMALL_MODULE
+#define NO_IMPORT_ARRAY
+#endif
+#include <numpy/arrayobject.h>
+
+/* diffuse.numpy.arrays.core.Array: the fields mean what its docstrings say. */
+typedef struct {
+    PyObject_HEAD
+    PyObject *storage, *form, *part, *meta, *memory, *owner;
+    PyObject *weakrefs;
+} Array;
+
+/* What the Python side has told this module (see `connect` in module.c). */
+typedef struct {
+    npy_intp small;            /* elements below which arrays are computed at once */
+    npy_intp tiny;             /* elements below which results stay NumPy's arrays */
+    PyTypeObject *array_class; /* diffuse.numpy.ndarray */
+    PyTypeObject *scalar_class;
+    PyObject *slow;            /* core.slow: what is done where this module does not know */
+    PyObject *engine;          /* whose epoch tells which stores tasks are pending on */
+    PyObject *near, *near_to_write; /* of core, for arrays that have a store */
+    PyObject *before_out;      /* of gates: arguments of a function before its output array */
+    int sees;                  /* core.SEES */
+    PyObject *raised;          /* gates.raised, for results that look into their arguments */
+    PyObject *moving;          /* core.MOVING */
+    PyObject *options;         /* gates.OPTIONS: types of arguments that NumPy gets as they are */
+    PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
+} State;
+
+extern State state;
+extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, StaticGate_Type;
+
+/* Both return a new reference, or NULL: with an exception if one was raised, else for "not at hand". */
+PyObject *small_near(Array *x);
+PyObject *small_number_or_near(PyObject *x);
+
+PyObject *small_given(PyObject *found); /* steals `found`, a fresh array of NumPy's */
+PyObject *small_hosted(PyObject *memory, PyObject *form);
+PyObject *small_viewing(Array *parent, PyObject *meta);
+PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; NULL as above */
+PyObject *small_looking(Array *parent, PyObject *memory);
+int small_native(PyArrayObject *x);
+int small_arrays_ready(void);
+
+static inline int absent(PyObject *x) { return x == NULL || x == Py_None; }
+
+#endif

@@ -1,0 +1,11 @@
+"""Builds the extension for small arrays where there is a C compiler; without one the package is Python."""
+
+import numpy
+from setuptools import Extension, setup
+
+FOLDER = "diffuse/numpy/small"
+
+setup(ext_modules=[Extension(
+    "diffuse.numpy.small._small", [f"{FOLDER}/{name}.c" for name in ("array", "gate", "module")],
+    depends=[f"{FOLDER}/small.h"], include_dirs=[numpy.get_include()], extra_compile_args=["-O2"],
+    optional=True)])

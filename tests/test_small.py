@@ -1,0 +1,57 @@
+"""The extension for small arrays and the Python code beside it: one behaviour, and which of the two runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+from diffuse.numpy import small
+from diffuse.settings import config, using
+
+ROOT = Path(__file__).resolve().parent.parent
+BEHAVIOUR = ["array", "views", "recording", "objects", "scalar", "layout", "protocols"]
+"""Tests that run once more: without the extension if it is used, or the other way."""
+
+
+def python(*arguments: str, used: bool) -> subprocess.CompletedProcess[str]:
+    """Run this interpreter with the extension, or without."""
+    return subprocess.run([sys.executable, *arguments], cwd=ROOT, text=True, capture_output=True, timeout=300,
+                          env={**os.environ, "DIFFUSE_COMPILED": str(int(used))})
+
+
+def test_the_setting_says_which_code_runs() -> None:
+    tell = "import diffuse.numpy; from diffuse.numpy.arrays import core; print(core.Array.__module__)"
+    assert python("-c", tell, used=False).stdout.strip() == "diffuse.numpy.arrays.core"
+    there = small.extension()
+    expected = "diffuse.numpy.arrays.core" if there is None or small.stale(there) else "diffuse.numpy.small"
+    assert python("-c", tell, used=True).stdout.strip() == expected
+
+
+def test_arrays_behave_the_same_with_and_without_the_extension() -> None:
+    files = [f"tests/test_numpy_{name}.py" for name in BEHAVIOUR] + ["tests/test_gates.py"]
+    run = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *files, used=not config.compiled)
+    assert run.returncode == 0, run.stdout[-3000:]
+
+
+def test_changed_sources_are_not_what_was_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "diffuse" / "numpy" / "small"
+    folder.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").touch()
+    monkeypatch.setattr(small, "FOLDER", str(folder))
+    with using(compiled=True):
+        assert "no C compiler" in small.state()
+        for name in small.SOURCES:
+            (folder / name).touch()
+            os.utime(folder / name, (1, 1))
+        (folder / ("_small" + EXTENSION_SUFFIXES[0])).touch()
+        assert small.state() == "used"
+        os.utime(folder / small.SOURCES[0])
+        os.utime(folder / ("_small" + EXTENSION_SUFFIXES[0]), (2, 2))
+        assert "changed" in small.state()
+    with using(compiled=False):
+        assert "DIFFUSE_COMPILED" in small.state()
