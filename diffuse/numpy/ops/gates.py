@@ -199,7 +199,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
-    need = NEEDS.get(name, ARRAYS) if getattr(numpy, name, None) is function else ARRAYS
+    need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
     kind = native.Gate if binds else native.StaticGate
     gate: Any = kind(plain, ours, ARRAYS if flags & BELONGS else need, flags, function)
