@@ -30,8 +30,8 @@ class _Constant:
         self.types = [t for t in numpy.positive.types if numpy.dtype(t[0]) in NATIVE and t[0] in "efd"]
         self.ntypes = len(self.types)
 
-    def __call__(self, x: Any, **options: Any) -> Any:
-        return numpy.power(x, self.exponent, **options)
+    def __call__(self, x: Any, out: Any = None, **options: Any) -> Any:
+        return numpy.power(x, self.exponent, out, **options)
 
     def resolve_dtypes(self, types: Any, **options: Any) -> Any:
         given, out = types
