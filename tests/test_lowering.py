@@ -356,7 +356,7 @@ def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufun
 class Elsewhere:
     """A target of which nothing is known but its lanes."""
 
-    quiet = sse = False
+    quiet = sse = masks_bytes = False
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
