@@ -13,6 +13,7 @@ from diffuse import settings
 from diffuse.fusion import canonical
 from diffuse.ir import view
 from diffuse.ir.bounded import FACTOR, FIRST, LIMIT, Bounded, Past, Size
+from diffuse.numpy.ops import moving
 from diffuse.observe import trace
 from diffuse.stream import engine
 from diffuse.stream.memo import Memo, Trail
@@ -24,6 +25,7 @@ def memo(monkeypatch: pytest.MonkeyPatch) -> Iterator[Memo]:
     window = engine.current().window
     window.forget()
     monkeypatch.setattr(window.memo, "trails_size", Size(100, 10_000))
+    monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     with settings.using(compile="off", window="auto", small=0):
         yield window.memo
         engine.fence()

@@ -13,6 +13,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.ir import Relation
 from diffuse.kernels.body.passes import LoopFusion, Touched
+from diffuse.numpy.ops import moving
 from diffuse.stream import engine, outline, window
 from diffuse.stream.stores import nbytes
 
@@ -25,6 +26,7 @@ ROW = 8 * N
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(window, "SPARE", 10 * ROW)
+    monkeypatch.setattr(moving, "MOST", 0)  # operations on ever new views are recorded
     engine.fence()
     engine.current().window.forget()
     with settings.using(compile="off", window="2000", small=0):
