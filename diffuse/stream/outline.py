@@ -8,10 +8,14 @@ would take long to compile, or that would hold much more memory than the program
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from diffuse.fusion.canonical import Numbering
 from diffuse.ir import IndexTask, Privilege
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.passes import LoopFusion, Touched
+from diffuse.stream.memo import Node
+from diffuse.stream.stores import Stores, nbytes
 
 MOST_LOOPS = 128
 MOST_COST = 2048
@@ -56,3 +60,22 @@ class Outline:
                 self._homes[slot] = -1
                 found.append(slot)
         return tuple(found)
+
+
+def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
+    """Bytes of the stores that need memory in the prefix `node`, and did not `before` its last task."""
+    if node.spilled is before.spilled or node.spilled is None:
+        return 0
+    sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
+    return sum([sizes[slot] for slot in node.spilled[1]])
+
+
+def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:
+    """Bytes of the stores that need memory in a prefix although the program has dropped them; `ids` are the
+    stores of its slots."""
+    found, spilled = 0, node.spilled
+    while spilled is not None:
+        spilled, slots = spilled
+        found += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
+                      if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
+    return found

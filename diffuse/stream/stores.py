@@ -250,6 +250,11 @@ class Stores:
                 addresses[place] += memory.address
         return addresses, used
 
+    def held_bytes(self) -> int:
+        """Bytes of all stores that the application holds."""
+        frames = [self.storages.get(store) for store in list(self.alive)]
+        return sum([nbytes(frame) for frame in frames if frame is not None])
+
     def seen(self, store: int) -> bool:
         """Does the application or a pending task still refer to the store?"""
         return store in self.alive or self.awaited(store)

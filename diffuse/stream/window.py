@@ -24,8 +24,8 @@ from diffuse.settings import config
 from diffuse.stream.analysis import Analysis
 from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
-from diffuse.stream.outline import MOST_COST, MOST_LOOPS
-from diffuse.stream.stores import Stores, nbytes
+from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
+from diffuse.stream.stores import Stores
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -195,14 +195,9 @@ class Window:
     def _weigh(self, group: Group) -> None:
         """Close a group that would hold much memory of stores that the program has dropped; prepare to close
         one that would hold half as much, or has many loops, when the loop comes back."""
-        stores, ids, node = self.stores, list(group.slots), group.trail.node
-        dropped, spilled = 0, node.spilled
-        while spilled is not None:
-            spilled, slots = spilled
-            dropped += sum([nbytes(stores.storages[ids[slot]]) for slot in slots
-                            if ids[slot] not in stores.alive and ids[slot] not in stores.instances])
-        held = [stores.storages.get(store) for store in list(stores.alive)]
-        most = max(SPARE, sum([nbytes(frame) for frame in held if frame is not None]) // 2)
+        node = group.trail.node
+        dropped = dropped_bytes(node, list(group.slots), self.stores)
+        most = max(SPARE, self.stores.held_bytes() // 2)
         if dropped > most:
             self.close("it holds as much memory of dropped stores as it may")
             return
@@ -291,7 +286,7 @@ class Window:
             return edge
         assert template.decomposition is not None
         beside = followed(template.decomposition, group.trail.beside)
-        spilled = group.trail.spilled + _spilled(edge, node, analysis.numbering, task)
+        spilled = group.trail.spilled + spilled_bytes(edge, node, analysis.numbering, task)
         found = Trail(edge, (group.trail.templates, template), group.trail.domain or template.domain, beside,
                       spilled, _weight(spilled, edge))
         group.made(task, found)
@@ -320,7 +315,7 @@ class Window:
             slots, following = analysis.outline.add(task), node.edges.get(row)
             node = following if isinstance(following, Node) else self.memo.joined(
                 node, row, analysis.outline.loops, slots)
-            spilled += _spilled(node, before, analysis.numbering, task)
+            spilled += spilled_bytes(node, before, analysis.numbering, task)
             chain = chain, one
         group.begin()
         return Trail(node, chain, template.domain, beside, spilled, _weight(spilled, node))
@@ -377,14 +372,6 @@ class Window:
         if self.held < self.size or not self.closed:
             return False
         return len(self.closed) > 1 or len(self.open.recorded) < self.held // 2
-
-
-def _spilled(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
-    """Bytes of the stores that need memory in the prefix `node`, and did not `before` its last task."""
-    if node.spilled is before.spilled or node.spilled is None:
-        return 0
-    sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
-    return sum([sizes[slot] for slot in node.spilled[1]])
 
 
 def _weight(spilled: int, node: Node) -> int:
