@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from diffuse.fusion.canonical import Numbering
 from diffuse.fusion.constraints import Refusal, admit, prefix
 from diffuse.ir import ONE, Decomposition, IndexTask, Point, volume
 from diffuse.ir.check import check
