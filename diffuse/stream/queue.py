@@ -21,7 +21,7 @@ from diffuse.stream.stores import Stores
 from diffuse.stream.templates import Templates
 from diffuse.stream.waits import Waits
 from diffuse.stream.walk import Walk
-from diffuse.stream.window import LARGEST_SIZE, Window, opaque
+from diffuse.stream.window import CHAIN, LARGEST_SIZE, Window, opaque
 from diffuse.stream.zeros import Zeros
 
 
@@ -131,7 +131,7 @@ class Queue:
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
         with self._lock:
-            if self.waits.calls or self.window.held == 1:
+            if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
             self.flush()
             self.runtime.fence()

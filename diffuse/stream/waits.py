@@ -1,16 +1,25 @@
-"""What the program waits for: a single operation or call of a library, or more than one.
+"""What the program waits for: a single operation or call of a library, a short chain of them, or more.
 
 A library that does at once what the program waits for alone (numpy/ops/single.py) learns it from the counts
-that are kept here: `Template.alone`, and `alone` of the places of the program that it names.
+that are kept here: `Template.alone`, and `alone` of the places of the program that it names.  The operations
+of a chain count as waited for alone, too, where the chain is so short and light that to record it and to wait
+for it takes longer than NumPy takes for all of it, and where nothing in it has to be recorded.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from diffuse.ir import ITEMSIZE
+from diffuse.ir.bounded import Bounded
+from diffuse.ir.template import Template
+from diffuse.kernels.body import operations
+from diffuse.kernels.body.expr import STRUCTURAL
 from diffuse.observe import trace
-from diffuse.stream.window import Window
+from diffuse.stream.window import CHAIN, Window
 
+LIGHT = 600_000
+"""Bytes that each task of a short chain reads and writes, at most."""
 MOST = 64
 """Calls that are noted between two waits."""
 
@@ -37,5 +46,33 @@ class Waits:
         now = window.held, trace.counters["recorded"]
         for place, *seen in calls:
             place.alone = place.alone + 1 if idle and len(calls) == 1 and (*seen,) == now else 0
-        if idle and window.held == 1 and window.open.recorded:
-            window.open.recorded[0][0].alone += 1
+        if 0 < window.held <= CHAIN:
+            chain = [task[0] for group in (*window.closed, window.open) for task in group.recorded]
+            if idle and (len(chain) == 1 or light(chain)):
+                times = min([made.alone for made in chain]) + 1
+                for made in chain:  # all alike: to record what uses the result of one takes a task for that
+                    made.alone = times
+            elif len(chain) > 1:
+                for made in chain:
+                    made.alone = 0
+
+
+def light(chain: list[Template]) -> bool:
+    """Would NumPy have done all tasks of a short chain sooner than they can be waited for?"""
+    return all([suited(made) for made in chain])
+
+
+def suited(made: Template) -> bool:
+    """May NumPy do an operation in the place of a task, and soon?  Reductions at hand are done at once in any
+    case."""
+    found = _suited.get(made)
+    if found is None:
+        name = made.operation
+        exact = name in operations.TABLE and operations.exact(name, made.signature[:-1])
+        reduces = any([use.operator is not None for use in made.uses])
+        size = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
+        found = _suited[made] = size <= LIGHT and (exact or reduces or name in STRUCTURAL)
+    return found
+
+
+_suited: dict[Template, bool] = Bounded(1 << 12)

@@ -45,6 +45,10 @@ has run, are more than this and more than half of what the program holds.  When 
 closed where the stream comes back to the call that began it."""
 
 
+CHAIN = 16
+"""Tasks of a short chain, at most, which the program may wait for as a whole (waits.py)."""
+
+
 class Group:
     """A prefix being built or waiting: its tasks, and where it stands in the memo."""
 
@@ -323,7 +327,7 @@ class Window:
         """Close the open group for this reason; returns the new open group."""
         group = self.open
         if group.recorded:
-            if len(group.recorded) > 1:
+            if self.held > CHAIN:
                 group.recorded[0][0].alone = 0
             group.reason = reason
             self.closed.append(group)

@@ -294,6 +294,9 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
         return a
     if rule.waits or a.form.size < core.SMALL and ready(a) and (kb not in ARRAYS or at_hand(b) is not None):
         return function.at_once((a, b), (a,), (a,), {})
+    if (rule.template is not None and rule.template.alone >= OFTEN
+            and single.written(rule.template, ("into", function.numpy), (a, b), a, None)):
+        return a
     other: Any
     try:
         mine = base.operand(a, shape)
@@ -304,7 +307,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
             other = _tuple(Scalar, (1, rule.signature[1], rule.casts[1](b)))
     except (OverflowError, base.Unaddressable):
         return function.at_once((a, b), (a,), (a,), {})
-    template = record(function.operation, rule.signature, shape, (mine, other), (mine,))
+    template = rule.template = record(function.operation, rule.signature, shape, (mine, other), (mine,))
     moving.note(function, template)
     if a.form.size >= core.SMALL:
         remember_into(("into", function.numpy), (a, b), a, (mine, other), template, rule.casts)

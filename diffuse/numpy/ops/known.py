@@ -134,7 +134,7 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     names = [*key, target.token]
     for x in operands:
         if type(x) in ARRAYS:
-            if x.part is None and not located(x):
+            if x.part is None and (x.storage is None or not located(x)):
                 return False
             part, other = x.part, x.storage
             if other is storage:
