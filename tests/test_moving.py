@@ -13,7 +13,7 @@ from diffuse.library import fence
 from diffuse.numpy.ops.moving import REPEATS, TURNS
 from diffuse.observe import trace
 
-PLAIN = numpy.random.default_rng(8).random(30_000)
+PLAIN = numpy.random.default_rng(8).random(42_000)
 
 pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
 
