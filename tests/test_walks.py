@@ -13,7 +13,9 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.library import current, fence
+from diffuse.library import call, current, fence
+from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.arrays.core import storage_of
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream.walk import TRUSTED, TURNS
@@ -272,3 +274,28 @@ def test_a_small_output_of_a_function_is_written_at_once(wrong: bool) -> None:
         module.sqrt(v[5], out=v[5])
         assert trace.snapshot()["recorded"] == before
     assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+def test_slices_of_an_array_that_was_lost_raise_although_its_memory_was_known() -> None:
+    x, other = busy(), busy()
+    rows = [x[3], other[3]]
+    assert float(x[0, 0]) == PLAIN[0, 0] and float(rows[0][0]) == PLAIN[3, 0] == float(rows[1][0])
+
+    def fail(a: Any, b: Any) -> None:
+        raise ValueError("no result")
+
+    call("failing", fail, ((storage_of(other), view_of(other)),), ((storage_of(x), view_of(x)),))
+    with pytest.raises(ValueError, match="no result"):
+        fence()
+    fence()
+    reads: list[Callable[[], Any]] = [
+        lambda: x[3] + 1.0, lambda: rows[0] + 1.0, lambda: x[0, 0], lambda: x[3].sum(), lambda: x[2][1],
+        lambda: x.max(), lambda: np.sqrt(x[:, 2]),
+    ]
+    for read in reads:
+        with pytest.raises(ValueError, match="no result"):
+            numpy.asarray(read())
+    assert numpy.array_equal(numpy.asarray(rows[1] + 1.0), PLAIN[3] + 1.0)
+    x[...] = other
+    assert float((x[3] + 1.0)[0]) == PLAIN[3, 0] + 1.0
+    assert not current().stores.lost

@@ -135,8 +135,8 @@ class Queue:
                 self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
             self.flush()
             self.runtime.fence()
-            if self.runtime.host_sees:
-                self.epoch += 1
+            if self.runtime.host_sees and not self.stores.lost:
+                self.epoch += 1  # else what is lost would count as at hand
             self._report()
 
     @property
