@@ -10,6 +10,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import settings
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.observe import trace
@@ -219,3 +220,10 @@ def test_the_result_is_the_programs_own() -> None:
     y += 1.0
     x[:] = 0.0
     assert numpy.asarray(y).tobytes() == (PLAIN + 1.0 + 1.0).tobytes() and (x + 1.0)[0, 0] == 1.0
+
+
+def test_where_no_array_is_small_everything_is_recorded() -> None:
+    with settings.using(small=0):
+        x = np.array(PLAIN)
+        for _ in range(3 * TURNS):
+            assert done(lambda: x - 1.0)[:2] == (1, 0) and done(lambda: np.roll(x, 1))[1] == 0

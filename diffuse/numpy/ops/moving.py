@@ -40,7 +40,7 @@ _exact: dict[Any, bool] = Bounded(1 << 12)
 
 def moves(function: Any) -> bool:
     """Does the program call a function on other views every turn, here?"""
-    return (_places.get((function, provenance.instruction(3)), 0) >= TURNS
+    return (core.SMALL > 0 and _places.get((function, provenance.instruction(3)), 0) >= TURNS
             and library.current().runtime.host_sees)
 
 
