@@ -53,8 +53,10 @@ def place(function: Any, line: Any) -> Place:
 
 
 def trusted(place: Any) -> bool:
-    """Count a call that NumPy is to do; False, from time to time, where it is to be recorded again, and always
-    where DIFFUSE_SMALL is 0."""
+    """Count a call that NumPy is to do; False, from time to time, where it is to be recorded again.
+
+    Where DIFFUSE_SMALL is 0, every call is recorded.
+    """
     if place.alone >= OFTEN + TRUSTED or not core.SMALL:
         place.alone = OFTEN - 1
         return False
