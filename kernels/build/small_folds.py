@@ -32,6 +32,8 @@ differences."""
 FEW = 32
 """Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
 
+CALL = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
+"""A call keeps Python's lock, so that all calls can share the memory of partials."""
 SHAPES = 1 << 12
 """Shapes and strides that are remembered."""
 
@@ -90,10 +92,8 @@ class SmallFold:
         for array in arrays:
             words += (0, *array.strides)
         words += (0, *into, _partials(abi.partial_bytes(self.source, self.reduction, shape)))
-        # A call keeps Python's lock, so that all calls can share the memory of partials.
-        call = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
         *places, target = abi.words(self.source).arguments
-        return LaidOut(call(self.kernel.native.address), self.kernel.layout.pack, result, dtype,
+        return LaidOut(CALL(self.kernel.native.address), self.kernel.layout.pack, result, dtype,
                        dtype.alignment - 1, words, tuple(places), target, self.kernel)
 
 
