@@ -34,7 +34,7 @@ def test_small_tasks_go_on_while_the_thread_pool_is_not_compiled(tmp_path: Path)
         from diffuse.service import code
         client_module.LIMIT = 20
         if {hangs}:
-            client.start()
+            client._connect()
             while not client.process:
                 client.poll()
             os.kill(client.process, signal.SIGSTOP)

@@ -244,7 +244,7 @@ def test_a_process_that_follows_asks_by_itself_when_nothing_comes(folder: Path,
 def test_a_folder_may_be_relative_and_the_program_may_go_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     assert run(f"""
-        client.start()
+        client._connect()
         os.chdir({str(tmp_path / "place")!r})
         assert all(results([3, 4]).values())
         print(os.path.realpath(f"/proc/{{client.process}}/cwd"))

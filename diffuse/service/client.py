@@ -110,11 +110,6 @@ class Client:
 
     # -- requests and replies ------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the server ahead of the first request."""
-        with self._lock:
-            self._connect()
-
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
         """Request object code; a second request with the same key does nothing."""
         if key in self._asked or key in self._answers:
