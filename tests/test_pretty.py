@@ -33,7 +33,7 @@ def test_a_key_shows_each_view_once_and_no_extent() -> None:
     assert key_text(key(window, {2})) == (
         "exp(float64,float64)[p] in new space of rank 1 cut along 0: %0.0[float64 1 covers]:R, %0.0[same]:W\n"
         "add(float64,float64,float64)[=] in space 0: "
-        "%0.0:R, %0.1[float64 s alias covers]:R, %1.0[float64 1 same covers]:W\n"
+        "%0.0:R, %0.1[float64 s alias 0 covers]:R, %1.0[float64 1 same covers]:W\n"
         "live: %1")
 
 
