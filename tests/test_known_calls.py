@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -12,6 +14,7 @@ from diffuse import library
 from diffuse.numpy.arrays import core
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.settings import using
+from diffuse.stream import engine
 
 SIZE = 40_000
 PLAIN = numpy.random.default_rng(2).random(SIZE)
@@ -173,3 +176,27 @@ def test_known_writes_of_one_memory_under_two_arrays() -> None:
         one, other = first[1:], second[:-1]
         one += other
         assert numpy.array_equal(plain, wanted)
+
+
+def test_known_calls_have_the_programs_line() -> None:
+    x, y, out = (np.array(PLAIN) * k for k in (1.0, 2.0, 3.0))
+    calls: list[Callable[[], Any]] = [
+        lambda: x + y,
+        lambda: 2.0 * x,
+        lambda: -x,
+        lambda: x ** 2,
+        lambda: np.sqrt(x),
+        lambda: np.maximum(x, y),
+        lambda: np.add(x, y, out=out),
+        lambda: out.__iadd__(y),
+        lambda: operator.setitem(out, slice(1, -1), x[1:-1]),
+        lambda: np.where(out, x, y),
+        lambda: np.roll(x, 1),
+    ]
+    for _ in range(3):
+        engine.fence()
+        for call in calls:
+            kept = call()
+            task = engine.current().window.open.recorded[-1]
+            assert (task[3].file, task[3].line) == (__file__, call.__code__.co_firstlineno), task[0].operation
+            del kept

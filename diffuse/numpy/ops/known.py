@@ -20,7 +20,7 @@ from diffuse.numpy.ops.single import OFTEN
 _new: Any = core.Array.__new__
 DEPTH = 4
 """Calls from the program's line to the engine: an operator or a ufunc, the arrays' core, this module, and the
-engine's."""
+engine's.  One fewer where the first may be compiled code: a number that is too small is only slower."""
 
 
 class Known:
@@ -200,7 +200,7 @@ def call(operation: str, operands: Sequence[Any]) -> Any:
     except OverflowError:
         return None
     out = core.recorded(known.form)
-    again_into(known.template, storages, out.storage, values, DEPTH)
+    again_into(known.template, storages, out.storage, values, DEPTH - 1)
     return out
 
 
@@ -215,7 +215,7 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
         return None
     out = core.recorded(known.form)
     for template in known.template:
-        again_into(template, (a.storage,), out.storage, (), DEPTH)
+        again_into(template, (a.storage,), out.storage, (), DEPTH - 1)
     return out
 
 
