@@ -299,3 +299,18 @@ def test_slices_of_an_array_that_was_lost_raise_although_its_memory_was_known() 
     x[...] = other
     assert float((x[3] + 1.0)[0]) == PLAIN[3, 0] + 1.0
     assert not current().stores.lost
+
+
+@pytest.mark.parametrize("number", [numpy.float32(0.3), numpy.float64(0.3), numpy.int8(3), numpy.complex64(1)])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "complex128"])
+@pytest.mark.parametrize("size", [200, 40_000])
+def test_numbers_of_numpys_on_the_left_count_as_in_numpy(number: Any, dtype: str, size: int) -> None:
+    plain = (1 + numpy.arange(size) % 50).astype(dtype)
+    x = np.array(plain)
+    for ours, theirs in ((number + x, number + plain), (number - x, number - plain),
+                         (number * x, number * plain), (number / x, number / plain),
+                         (numpy.add(number, x), numpy.add(number, plain))):
+        assert isinstance(ours, np.ndarray) and ours.dtype == theirs.dtype
+        assert numpy.array_equal(numpy.asarray(ours), theirs)
+    with pytest.raises(TypeError):
+        number + x[:3] + [None]

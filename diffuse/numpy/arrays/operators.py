@@ -144,6 +144,12 @@ def _interop() -> Any:
     return interop
 
 
+REFLECTED: dict[Any, Callable[[Any, Any], Any]] = {
+    numpy.add: core.Operators.__radd__, numpy.subtract: core.Operators.__rsub__,
+    numpy.multiply: core.Operators.__rmul__, numpy.divide: core.Operators.__rtruediv__}
+"""What computes `number op array`, by NumPy's ufunc."""
+
+
 class Protocols:
     """`divmod`, and NumPy's protocols for operands of other libraries."""
 
@@ -159,6 +165,10 @@ class Protocols:
 
     def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         if method == "__call__":
+            if not kwargs and len(inputs) == 2 and type(inputs[0]) in core.NUMBERS:
+                reflected = REFLECTED.get(ufunc)  # Python's operator on a number of NumPy's and an array
+                if reflected is not None:
+                    return reflected(inputs[1], inputs[0])
             found = core.called(ufunc, inputs, kwargs)
             if found is not None:
                 return found

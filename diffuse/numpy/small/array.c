@@ -4,7 +4,7 @@
 #include "small.h"
 
 State state;
-static PyObject *name_touched, *name_epoch;
+static PyObject *name_touched, *name_epoch, *name_version, *one;
 
 /* -- the array ----------------------------------------------------------------------------------------- */
 
@@ -185,11 +185,28 @@ PyObject *small_near(Array *x)
     return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
 }
 
+/* The memory of an array if the host may write to it, as far as can be told at once: NULL, without an
+   exception, if not.  Its store counts the writes. */
+static PyObject *mine(Array *x)
+{
+    if (unattached(x))
+        return Py_NewRef(x->memory);
+    if (!state.sees || absent(x->memory) || absent(x->storage) || idle(x) <= 0)
+        return NULL;
+    PyObject *version = PyObject_GetAttr(x->storage, name_version);
+    PyObject *next = version == NULL ? NULL : PyNumber_Add(version, one);
+    int set = next == NULL ? -1 : PyObject_SetAttr(x->storage, name_version, next);
+    Py_XDECREF(version);
+    Py_XDECREF(next);
+    return set < 0 ? NULL : Py_NewRef(x->memory);
+}
+
 static PyObject *near_to_write(Array *x)
 {
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
-    return unattached(x) ? Py_NewRef(x->memory) : asked(state.near_to_write, x);
+    PyObject *memory = mine(x);
+    return memory != NULL || PyErr_Occurred() ? memory : asked(state.near_to_write, x);
 }
 
 static int is_number(PyTypeObject *type)
@@ -275,6 +292,8 @@ int small_arrays_ready(void)
     depth = PyLong_FromLong(2);
     name_touched = PyUnicode_InternFromString("touched");
     name_epoch = PyUnicode_InternFromString("epoch");
+    name_version = PyUnicode_InternFromString("version");
+    one = PyLong_FromLong(1);
     return PyErr_Occurred() ? -1 : 0;
 }
 
@@ -556,16 +575,27 @@ static PyObject *item(Array *x, Py_ssize_t k)
     return found;
 }
 
+/* Does an index select few elements?  0 with an exception, too. */
+static int writes_little(Array *x, PyObject *index)
+{
+    if (size_of(x->memory) < state.small)
+        return 1;
+    PyObject *target = PyObject_GetItem(x->memory, index);
+    int little = target != NULL && (!PyArray_CheckExact(target) || size_of(target) < state.small);
+    Py_XDECREF(target);
+    return little;
+}
+
 static int assign(Array *x, PyObject *index, PyObject *value)
 {
     if (value == NULL) {
         PyErr_SetString(PyExc_ValueError, "cannot delete array elements");
         return -1;
     }
-    if (simple(index) && absent(x->storage)) {
-        PyObject *memory = near_to_write(x);
-        PyObject *right = memory == NULL ? NULL : small_number_or_near(value);
-        int done = right == NULL ? -2 : PyObject_SetItem(memory, index, right);
+    if (simple(index) && !absent(x->memory)) {
+        PyObject *right = small_number_or_near(value);
+        PyObject *memory = right == NULL || !writes_little(x, index) ? NULL : mine(x);
+        int done = memory == NULL ? -2 : PyObject_SetItem(memory, index, right);
         Py_XDECREF(memory);
         Py_XDECREF(right);
         if (done != -2)
