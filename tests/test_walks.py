@@ -301,7 +301,8 @@ def test_slices_of_an_array_that_was_lost_raise_although_its_memory_was_known() 
     assert not current().stores.lost
 
 
-@pytest.mark.parametrize("number", [numpy.float32(0.3), numpy.float64(0.3), numpy.int8(3), numpy.complex64(1)])
+@pytest.mark.parametrize("number", [numpy.float32(0.3), numpy.float64(0.3), numpy.int8(3), numpy.complex64(1)
+                                    ], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "int16", "complex128"])
 @pytest.mark.parametrize("size", [200, 40_000])
 def test_numbers_of_numpys_on_the_left_count_as_in_numpy(number: Any, dtype: str, size: int) -> None:
