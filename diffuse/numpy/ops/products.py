@@ -80,6 +80,15 @@ def _at_once(x: Array, y: Array) -> Any:
     return core.hosted(found) if type(found) is numpy.ndarray else found
 
 
+def _light(one: Any, other: Any) -> bool:
+    """Is the product of two matrices, or of a matrix and a vector, small?"""
+    if one.ndim > 2 or other.ndim > 2 or one.ndim + other.ndim < 3:
+        return False
+    rows = one.shape[0] if one.ndim == 2 else 1
+    columns = other.shape[1] if other.ndim == 2 else 1
+    return bool(rows * columns * max(one.itemsize, other.itemsize) <= MOST)
+
+
 def _submit(x: Any, y: Any, out: Any) -> None:
     operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
     library.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
@@ -98,9 +107,12 @@ class Matmul(ufunc):
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
         if len(args) == 2 and out is None and not options:
             x, y = args
-            if (type(x) is core.array_class and type(y) is core.array_class and x.meta.ndim == 1
-                    and x.meta.size >= core.SMALL and x.meta.dtype.char in "fd"):
-                found = folds.dot(x, y)
+            if type(x) is core.array_class and type(y) is core.array_class:
+                found = None
+                if x.meta.ndim == 1 and x.meta.size >= core.SMALL and x.meta.dtype.char in "fd":
+                    found = folds.dot(x, y)
+                elif _light(x.meta, y.meta):
+                    found = _at_once(x, y)
                 if found is not None:
                     return found
             if not isinstance(x, Array) or not isinstance(y, Array):
