@@ -200,3 +200,16 @@ def test_known_calls_have_the_programs_line() -> None:
             task = engine.current().window.open.recorded[-1]
             assert (task[3].file, task[3].line) == (__file__, call.__code__.co_firstlineno), task[0].operation
             del kept
+def test_a_small_array_of_numpys_is_read_as_it_is_at_the_call() -> None:
+    x, row = np.ones((400, 100)), numpy.arange(100.0)
+    first = x + row
+    row[3] = 50.0
+    second = row + x
+    row.shape = (10, 10)
+    assert numpy.array_equal(numpy.asarray(first)[0], numpy.arange(100.0) + 1.0)
+    assert float(second[5, 3]) == 51.0 and float(second[5, 4]) == 5.0
+    if core.TINY:
+        snapshot = core.snapshot(row)
+        assert core.snapshot(row) is snapshot and snapshot.shape == (10, 10)
+        row[0, 0] = numpy.nan
+        assert core.snapshot(row) is not snapshot

@@ -13,7 +13,7 @@ from typing import Any
 from diffuse.library import Bounded, Frame, again, again_into, view
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import ARRAYS, sliced
-from diffuse.numpy.arrays.forms import Form, Mirror
+from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.single import OFTEN
 
@@ -67,10 +67,20 @@ def located(x: Any) -> bool:
     return size >= core.SMALL and core.slow.locate(x)
 
 
+def read(x: Any) -> Any:
+    """A small array of NumPy's as tasks read it; anything else as it is."""
+    if type(x) is core.NDARRAY and x.size < core.SMALL and x.dtype in NATIVE:
+        return core.snapshot(x)
+    return x
+
+
 def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
     """A two-input operation of NumPy's that was recorded on these views before, recorded again; else None."""
     one: Any = type(a)
     other: Any = type(b)
+    if one is core.NDARRAY or other is core.NDARRAY:
+        a, b = read(a), read(b)
+        one, other = type(a), type(b)
     if one in ARRAYS:
         if a.part is None and (a.storage is None or not located(a)):
             return None

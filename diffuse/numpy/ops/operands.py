@@ -112,7 +112,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
             if array.ndim == 0:
                 return array.dtype.type(array) if array.dtype in NATIVE else x
         elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
-            return hosted(array.copy(order="K"))  # the program may change it before the task runs
+            return core.snapshot(array)
         return shared(array) if kind is numpy.ndarray else wrap(array)
     return legate.adopt(x) if legate.shares(x) else x
 
