@@ -200,6 +200,8 @@ def test_known_calls_have_the_programs_line() -> None:
             task = engine.current().window.open.recorded[-1]
             assert (task[3].file, task[3].line) == (__file__, call.__code__.co_firstlineno), task[0].operation
             del kept
+
+
 def test_a_small_array_of_numpys_is_read_as_it_is_at_the_call() -> None:
     x, row = np.ones((400, 100)), numpy.arange(100.0)
     first = x + row
