@@ -145,3 +145,10 @@ def test_elements_that_are_objects_stay_the_programs_own() -> None:
     x = np.arange(3.0)
     found = np.array([x, None], dtype=object)
     assert found[0] is x and np.array([[x]], dtype="O").shape == (1, 1, 3)
+
+
+def test_long_lists_are_large_arrays() -> None:
+    """The size of what a function works on decides about its bits, however that is given."""
+    values = (numpy.random.default_rng(1).standard_normal((300, 100)) * 1e3).tolist()
+    assert float(np.sum(values)) == float(np.sum(np.array(values)))
+    assert float(np.std(values)) == float(np.std(np.array(values)))

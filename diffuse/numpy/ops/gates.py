@@ -77,7 +77,7 @@ def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = core.near
         return memory
     if kind in OPTIONS:
         return FAR if value is object or kind is str and value in OBJECTS else value
-    if (kind is tuple or kind is list) and depth < DEEPEST:
+    if (kind is tuple or kind is list) and depth < DEEPEST and len(value) < core.SMALL:
         items = []
         same = True
         for item in value:

@@ -28,6 +28,7 @@ typedef struct {
     npy_intp product;     /* elements of the largest result that broadcasting may make */
     int different;        /* shapes differ */
     int numbers;          /* a sequence of numbers is among the arguments */
+    Py_ssize_t items;     /* of all sequences among the arguments */
 } Found;
 
 static int note(Found *found, PyObject *given, PyArrayObject *array)
@@ -83,7 +84,8 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
     if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST) {
         int list = type == &PyList_Type;
         Py_ssize_t n = list ? PyList_GET_SIZE(x) : PyTuple_GET_SIZE(x);
-        if (n >= state.small)
+        found->items += n;
+        if (found->items >= state.small) /* large, as an array of so many elements is */
             return NULL;
         PyObject *copy = NULL;
         int before = found->arrays;
