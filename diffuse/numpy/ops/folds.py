@@ -1,4 +1,4 @@
-"""Reductions and scans: `sum`, `max`, `argmin`, `cumsum` ... over any axes, recorded as tasks."""
+"""Reductions over any axes (`sum`, `max`, `argmin` ...): recorded as tasks, or done at once at hand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from math import isfinite
 from typing import Any
 
 import numpy
-from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import library
 from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
@@ -24,7 +23,6 @@ from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
-FOLD_OF = {"cumsum": "sum", "cumprod": "prod"}
 _IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
 _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
@@ -383,38 +381,4 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     if target is not None and not receives(target, numpy.dtype(numpy.intp), x, axes, keep):
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
     result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
-    return result if target is None else into(target, result, out)
-
-
-def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
-         function: Any = None) -> Any:
-    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given).
-    `function` is NumPy's, for what only that does."""
-    function = function or getattr(numpy, operation)
-    if foreign(a):
-        return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
-    x = asarray(a)
-    target = adopt(out, writing=True)
-    if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
-        raise ValueError("provided out is the wrong size for the accumulation.")
-    wanted = computing(operation.removeprefix("cum"), x, dtype, target)
-    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
-            or elementwise.eager_errors or numpys(FOLD_OF[operation], x)
-            or (x.form.name[0] == "c" != wanted.kind)):
-        if out is None and isinstance(x, Array) and not isinstance(dtype, Array):
-            return wrap(function(host(x), axis, dtype))
-        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
-    if x.form.ndim != 1 and (axis is None or x.form.ndim == 0):
-        x = views.ravel(x)
-    axis = 0 if axis is None else normalize_axis_index(_operator.index(axis), x.form.ndim)
-    if target is not None and not fits(target, x, (), False):
-        return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
-    try:
-        source = operand(x, x.form.shape)
-    except base.Unaddressable:
-        return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
-    result = recorded(like([x.meta], x.form.shape, wanted))
-    name = wanted.name
-    library.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
-                  ((result.storage, result.part),))
     return result if target is None else into(target, result, out)

@@ -9,7 +9,7 @@ import numpy
 
 from diffuse.numpy.arrays.core import Array, ready
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import folds, moments
+from diffuse.numpy.ops import folds, moments, scans
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -100,8 +100,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
 
 
 def cumsum(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return folds.scan("cumsum", a, axis, dtype, out)
+    return scans.scan("cumsum", a, axis, dtype, out)
 
 
 def cumprod(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
-    return folds.scan("cumprod", a, axis, dtype, out)
+    return scans.scan("cumprod", a, axis, dtype, out)

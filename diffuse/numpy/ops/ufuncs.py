@@ -13,7 +13,7 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds, gates, known
+from diffuse.numpy.ops import elementwise, folds, gates, known, scans
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 from diffuse.numpy.small import native
 
@@ -295,7 +295,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
                 and not foreign(array) and type(target) is not tuple):
             wanted = None if dtype is _NoValue else dtype
-            return folds.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
+            return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
         return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
 
     def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
