@@ -185,14 +185,32 @@ ARRAYS, ANYTHING, SHAPED, RANGING, SPACING = range(5)
 """What the extension's gates ask of a call: at least one array or sequence; arrays and numbers; or numbers
 that say how many elements the result has, in three ways."""
 
-WRITES, OPERATES, BELONGS, OVERRUNS = 16, 32, 64, 128
+WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS = 16, 32, 64, 128, 256
 """A function that writes into an argument; one that broadcasts its operands; a method; one that NumPy lets
-write behind an output that is too small."""
+write behind an output that is too small; one whose masks are not to be trusted."""
 
 NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
          "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING}
 RUNNING = ("cumsum", "cumprod")
 """Functions that may write behind an output."""
+
+
+METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (OPERATES, 2),
+           "at": (WRITES, 3)}
+"""Methods of ufuncs: flags, and how many arguments come before an output array."""
+
+
+def with_gates(ufunc: Any, real: Any) -> None:
+    """Put the extension's gates before a ufunc and its methods; `real` is NumPy's."""
+    flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
+    native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags, real.nin)
+    for name, (more, most) in METHODS.items():
+        plain = getattr(real, name, None)
+        if plain is not None:
+            gate: Any = native.StaticGate(plain, getattr(ufunc, name), ARRAYS, more, most)
+            gate.__name__ = gate.__qualname__ = name
+            gate.__doc__ = plain.__doc__
+            setattr(ufunc, name, gate)
 
 
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:

@@ -50,9 +50,6 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
-        if native is not None:
-            native.StaticGate.__init__(
-                self, function, self.call, gates.ANYTHING, gates.OPERATES, function.nin)
         self.__name__ = function.__name__
         self.__doc__ = function.__doc__
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
@@ -63,6 +60,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
+        if native is not None:
+            gates.with_gates(self, function)
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"

@@ -10,7 +10,8 @@ enum { ARRAYS,      /* at least one array, or a sequence of numbers */
 enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
-       OVERRUNS = 128 }; /* NumPy lets it write behind an output that is too small */
+       OVERRUNS = 128, /* NumPy lets it write behind an output that is too small */
+       MASKLESS = 256 }; /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
 enum { MOST = 16, DEEPEST = 4 };
 
 typedef struct {
@@ -201,13 +202,23 @@ static int permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t
         return 0;
     if (!(gate->flags & OPERATES))
         return 1;
-    return (!found->different || found->product < state.small) && keyword(kwnames, "where") < 0;
+    return (!found->different || found->product < state.small)
+           && (!(gate->flags & MASKLESS) || keyword(kwnames, "where") < 0);
 }
 
 /* Is `base` the memory that an array holds, so that a view of it is a view of the array? */
 static int viewed(Array *x, PyObject *base)
 {
     return x->meta == x->memory && (base == x->memory || base == PyArray_BASE((PyArrayObject *)x->memory));
+}
+
+/* May there be an array in a tuple? */
+static int holds_arrays(PyObject *tuple)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++)
+        if (!PyLong_CheckExact(PyTuple_GET_ITEM(tuple, k)))
+            return 1;
+    return 0;
 }
 
 /* What the program gets of a result of NumPy; steals it. */
@@ -238,6 +249,8 @@ static PyObject *raised(PyObject *result, Found *found)
             return result;
     } else if (!PyTuple_Check(result) && !PyList_CheckExact(result))
         return result;
+    else if (PyTuple_CheckExact(result) && !holds_arrays(result))
+        return result; /* a shape, say */
     PyObject *seen = PyList_New(found->arrays);
     for (int k = 0; seen != NULL && k < found->arrays; k++)
         PyList_SET_ITEM(seen, k, Py_NewRef(found->seen[k]));
