@@ -84,12 +84,17 @@ def _dense(x: Any) -> Any:
     return None
 
 
+STORED = 8
+"""Stored elements a row up to which SciPy's product of a small matrix, whose bits are the task's, is
+done before a task would be recorded, launched and waited for."""
+
+
 def soon(a: Sparse, x: Any) -> bool:
     """Is everything here already, and so little that SciPy is done before a task would be recorded?"""
     if elementwise.eager_errors:
         return True
     small = core.SMALL
-    if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= small:
+    if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= STORED * small:
         return False
     return core.ready(x) and all(core.ready(part) for part in a._parts.values())
 
@@ -117,7 +122,7 @@ class Ready:
     def __init__(self, a: Sparse, positions: Any, columns: Any, values: Any) -> None:
         self.rows = products.Rows(positions, columns, values)
         self.length = a._held.shape[1]
-        self.size = max(values.shape[0], self.rows.count)
+        self.size = max(values.shape[0] // STORED, self.rows.count)
         names = a._part_names() if a._narrow is None else ("data",)
         self.watched = tuple([self._watched(name, a._part(name), values) for name in names])
 
