@@ -98,7 +98,8 @@ __all__ += ["floaterrors", "provenance", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    # Few programs have functions of their own, and none need wait for what reads LLVM's text.
+    # Imported when it is first used: Numba and the reader of LLVM's text take long to load, and few programs
+    # translate functions of their own.
     if name == "numba_frontend":
         from diffuse.kernels.build import numba_frontend
 

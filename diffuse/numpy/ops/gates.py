@@ -96,6 +96,17 @@ def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = core.near
     return FAR
 
 
+def named(options: dict[str, Any], arrays: list[Any]) -> Any:
+    """Keyword arguments, lowered; FAR if one of them is, or if there is an output array."""
+    found = {}
+    for key, value in options.items():
+        low = lowered(value, arrays)
+        if low is FAR or key == "out":
+            return FAR
+        found[key] = low
+    return found
+
+
 def raised(found: Any, arrays: list[Any]) -> Any:
     """A result of NumPy as the program sees it; it may be a view of the memory of one of the arguments."""
     if type(found) is NDARRAY:
@@ -287,14 +298,9 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         given = lowered(args, arrays)
         if given is FAR or not arrays or len(args) > 1 and len(args) > before_out(real):
             return ours(*args, **kwargs)
-        options = kwargs
-        if kwargs:
-            options = {}
-            for key, value in kwargs.items():
-                low = lowered(value, arrays)
-                if low is FAR or key == "out":
-                    return ours(*args, **kwargs)
-                options[key] = low
+        options: Any = named(kwargs, arrays) if kwargs else kwargs
+        if options is FAR:
+            return ours(*args, **kwargs)
         if spreading and _product(arrays) >= core.SMALL:
             return ours(*args, **kwargs)
         return raised(plain(*given, **options), arrays)
@@ -380,14 +386,9 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
             given = lowered(args, arrays)
             if given is FAR:
                 return ours(self, *args, **kwargs)
-        options = kwargs
-        if kwargs:
-            options = {}
-            for key, value in kwargs.items():
-                low = lowered(value, arrays)
-                if low is FAR or key == "out":
-                    return ours(self, *args, **kwargs)
-                options[key] = low
+        options: Any = named(kwargs, arrays) if kwargs else kwargs
+        if options is FAR:
+            return ours(self, *args, **kwargs)
         return raised(plain(memory, *given, **options), arrays)
 
     call.__name__ = call.__qualname__ = name
