@@ -152,3 +152,13 @@ def test_long_lists_are_large_arrays() -> None:
     values = (numpy.random.default_rng(1).standard_normal((300, 100)) * 1e3).tolist()
     assert float(np.sum(values)) == float(np.sum(np.array(values)))
     assert float(np.std(values)) == float(np.std(np.array(values)))
+
+
+@pytest.mark.parametrize("count", [3, 300, 30_000])
+def test_methods_called_by_the_class_take_arrays_of_every_size(count: int) -> None:
+    x = np.zeros(count) + 1
+    assert np.ndarray.tolist(x) == [1.0] * count and len(np.ndarray.reshape(x, (count, 1))) == count
+    assert np.ndarray.__len__(x) == count and float(np.ndarray.sum(x)) == count
+    assert float(np.ndarray.__add__(x, 1)[2]) == 2.0 and np.ndarray.item(x, 0) == 1.0
+    np.ndarray.fill(x, 5.0)
+    assert float(x[1]) == 5.0 and np.ndarray.sum.__name__ == "sum"

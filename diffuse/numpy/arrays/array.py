@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib
 import operator
 from collections.abc import Callable, Iterator
+from functools import cache, wraps
 from operator import attrgetter
-from types import FunctionType, GenericAlias
+from types import FunctionType, GenericAlias, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
 import numpy
@@ -27,8 +28,25 @@ from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
+@cache
+def of_either(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
+    """A method called by the class (`np.ndarray.sum(x)`): NumPy's where the array is one of NumPy's."""
+    @wraps(ours)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        chosen = theirs if args and isinstance(args[0], numpy.ndarray) else ours
+        return chosen(*args, **kwargs)
+
+    return run
+
+
 class Kind(type):
-    """The metaclass of `ndarray`: arrays of NumPy itself count as instances."""
+    """The metaclass of `ndarray`: arrays of NumPy itself count as instances, as those of few elements are."""
+
+    def __getattribute__(cls, name: str) -> Any:
+        ours = super().__getattribute__(name)
+        theirs = vars(numpy.ndarray).get(name)
+        described = type(theirs) in (MethodDescriptorType, WrapperDescriptorType)
+        return of_either(ours, theirs) if described and callable(ours) else ours
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """Derive a program's subclass from NumPy's array, which alone calls the hooks of subclasses."""
