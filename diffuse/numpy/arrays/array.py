@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterator
 from functools import cache, wraps
 from operator import attrgetter
-from types import FunctionType, GenericAlias, MethodDescriptorType, WrapperDescriptorType
+from types import FunctionType, GenericAlias, MethodDescriptorType
 from typing import Any
 
 import numpy
@@ -28,25 +28,8 @@ from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
-@cache
-def of_either(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
-    """A method called by the class (`np.ndarray.sum(x)`): NumPy's where the array is one of NumPy's."""
-    @wraps(ours)
-    def run(*args: Any, **kwargs: Any) -> Any:
-        chosen = theirs if args and isinstance(args[0], numpy.ndarray) else ours
-        return chosen(*args, **kwargs)
-
-    return run
-
-
 class Kind(type):
     """The metaclass of `ndarray`: arrays of NumPy itself count as instances, as those of few elements are."""
-
-    def __getattribute__(cls, name: str) -> Any:
-        ours = super().__getattribute__(name)
-        theirs = vars(numpy.ndarray).get(name)
-        described = type(theirs) in (MethodDescriptorType, WrapperDescriptorType)
-        return of_either(ours, theirs) if described and callable(ours) else ours
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """Derive a program's subclass from NumPy's array, which alone calls the hooks of subclasses."""
@@ -66,6 +49,31 @@ class Kind(type):
 
     def __subclasscheck__(cls, kind: type) -> bool:
         return issubclass(kind, numpy.ndarray) or super().__subclasscheck__(kind)
+
+
+def of_either(name: str, theirs: Callable[..., Any]) -> property:
+    """A method called by the class (`np.ndarray.sum(x)`): NumPy's where the array is one of NumPy's.
+
+    A property of the metaclass, which leaves all other attributes of the class to Python: NumPy looks for
+    `__array_ufunc__` there at each call.
+    """
+    @cache
+    def found(cls: Kind) -> Callable[..., Any]:
+        ours = next(vars(base)[name] for base in cls.__mro__ if name in vars(base))
+
+        @wraps(ours)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            chosen = theirs if args and isinstance(args[0], numpy.ndarray) else ours
+            return chosen(*args, **kwargs)
+
+        return run
+
+    return property(found)
+
+
+for _name, _method in vars(numpy.ndarray).items():
+    if type(_method) is MethodDescriptorType and not _name.startswith("_"):
+        setattr(Kind, _name, of_either(_name, _method))
 
 
 def of_one(kind: Callable[[Any], Any]) -> Any:
