@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -139,6 +140,27 @@ def test_cold(tmp_path: Path) -> None:
     assert all(found[name]["seconds"] > 0 for name in found)
     assert found["diffuse, cold"]["compilations"] > 0 == found["diffuse, warm"]["compilations"]
     assert "empty cache" in table
+
+
+def test_ocean(tmp_path: Path) -> None:
+    result, table = bench("ocean", tmp_path)
+    assert [row["program"] for row in result["rows"]] == [
+        "equation_of_state", "isoneutral_mixing", "turbulent_energy", "step of a gas"]
+    for row in result["rows"]:
+        assert min(row["numpy"], row["diffuse"], row["ratio"]) > 0 and row["difference"] < 1e-9
+        assert row["program"] in table
+
+
+def test_the_density_of_sea_water_is_the_published_one() -> None:
+    """The check values of UNESCO's report; derivatives by differences."""
+    kernel = importlib.import_module("ocean_kernels").equation_of_state
+    t, s, p = numpy.array([5.0, 5.0, 25.0]), numpy.array([0.0, 35.0, 35.0]), numpy.array([0.0, 0.0, 1000.0])
+    density, by_t, _ = kernel(t, s, p)
+    assert numpy.allclose(density, [999.96675, 1027.67547, 1062.53817], rtol=0, atol=1e-5)
+    assert numpy.allclose(by_t, (kernel(t + 1e-4, s, p)[0] - kernel(t - 1e-4, s, p)[0]) / 2e-4, atol=1e-8)
+    s += 1.0
+    assert numpy.allclose(kernel(t, s, p)[2], (kernel(t, s + 1e-4, p)[0] - kernel(t, s - 1e-4, p)[0]) / 2e-4,
+                          atol=1e-8)
 
 
 def test_everyday(tmp_path: Path) -> None:
