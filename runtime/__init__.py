@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from diffuse.observe import notices
+from diffuse.runtime import heap
 from diffuse.runtime.base import Runtime
 from diffuse.service.client import Unavailable
 from diffuse.settings import config
@@ -36,6 +37,7 @@ def make(name: str, points: int | None = None) -> Runtime:
 def prepare(name: str) -> None:
     """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
     the program's first line."""
+    heap.keep()
     if name == "legate":
         from diffuse.runtime.legate import ranks
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from diffuse import settings
-from diffuse.runtime import machine
+from diffuse.runtime import heap, machine
 from diffuse.runtime.local import allocator as allocator_module
 from diffuse.runtime.local.allocator import (
     ALIGNMENT,
@@ -95,8 +95,8 @@ def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
 
 
 def test_pages_that_malloc_holds_for_nobody_go_back_before_a_mapping_is_made() -> None:
-    libc = allocator_module._libc()
-    if not allocator_module._tells():
+    libc = heap.glibc()
+    if libc is None:
         pytest.skip("malloc is not glibc's")
     malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
     malloc.restype, malloc.argtypes, free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]

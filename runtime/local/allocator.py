@@ -24,7 +24,7 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
-from diffuse.runtime import machine
+from diffuse.runtime import heap, machine
 
 ALIGNMENT = 64
 HUGE = 2 << 20
@@ -34,8 +34,6 @@ GRAIN = 64 << 10
 """The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
 """Bytes cached at most, besides a quarter of what is in use."""
-HEAP_KEPT = 16 << 20
-"""Free bytes that the malloc heap may keep when a mapping is made."""
 RESERVE = 64 << 20
 """Bytes of the available memory that are left to the rest of the program."""
 
@@ -217,7 +215,7 @@ class Allocator:
         self._unchecked += size
         checked = size >= MAPPED or self._unchecked >= KEPT // 4
         if size >= MAPPED:
-            _trim_heap()
+            heap.trim()
         for attempt in range(3):
             if attempt == 1:
                 self._trim(0)
@@ -293,36 +291,6 @@ def _libc() -> Any:
         function = getattr(libc, name)
         function.restype, function.argtypes = result, arguments
     return libc
-
-
-class _Heap(ctypes.Structure):
-    """The result of `mallinfo2` (man 3 mallinfo2)."""
-
-    _fields_ = [(name, ctypes.c_size_t) for name in (
-        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
-        "keepcost")]
-
-
-@cache
-def _tells() -> bool:
-    """Is malloc glibc's, 2.33 or newer?"""
-    libc = _libc()
-    try:
-        libc.mallinfo2.restype, libc.mallinfo2.argtypes = _Heap, []
-        libc.malloc_trim.restype, libc.malloc_trim.argtypes = ctypes.c_int, [ctypes.c_size_t]
-    except AttributeError:
-        return False
-    return True
-
-
-def _trim_heap() -> None:
-    """Trim the malloc heap, if it has much free memory, before memory is mapped.
-
-    A program that sets up its arrays with NumPy and SciPy leaves free heap behind: temporaries that were too
-    small for mappings of their own.  Later arrays come from this allocator and cannot use it.
-    """
-    if _tells() and _libc().mallinfo2().fordblks > HEAP_KEPT:
-        _libc().malloc_trim(0)
 
 
 def _allocate(size: int) -> int:

@@ -1,0 +1,64 @@
+"""The heap of the C library, which NumPy's arrays, and the temporaries within its functions, come from.
+
+Fresh memory is expensive: the system zeroes each page when it is first touched, which takes longer than
+NumPy's arithmetic on it.  Of its own accord glibc returns the end of the heap to the system whenever more
+than twice the largest array freed so far is free there, and maps every array anew that is larger than those:
+temporaries of 0.1 to 30 MB then cost page faults in every turn of a loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+MAPPED = 32 << 20
+"""Bytes from which on glibc maps a block by itself, and unmaps it when that is freed: the most it takes."""
+FREE = 64 << 20
+"""Bytes that may be free at the end of the heap: what glibc comes to by itself once a block of the size above
+was freed."""
+KEPT = 16 << 20
+"""Free bytes that the heap may keep when memory is mapped for large arrays."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+"""Numbers of the parameters (man 3 mallopt)."""
+
+
+def keep() -> None:
+    """Have glibc keep the memory of freed arrays for the next ones."""
+    with suppress(AttributeError, OSError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_TRIM_THRESHOLD, FREE)
+        mallopt(_MMAP_THRESHOLD, MAPPED)
+
+
+def trim() -> None:
+    """Trim the heap, if it has much free memory, before memory is mapped.
+
+    A program that sets up its arrays with NumPy and SciPy leaves free heap behind: temporaries that were too
+    small for mappings of their own.  Later arrays come from an allocator that cannot use it.
+    """
+    libc = glibc()
+    if libc is not None and libc.mallinfo2().fordblks > KEPT:
+        libc.malloc_trim(0)
+
+
+class _Heap(ctypes.Structure):
+    """The result of `mallinfo2` (man 3 mallinfo2)."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks",
+        "keepcost")]
+
+
+@cache
+def glibc() -> Any:
+    """The C library if it is glibc, 2.33 or newer; else None."""
+    libc = ctypes.CDLL(None)
+    try:
+        libc.mallinfo2.restype, libc.mallinfo2.argtypes = _Heap, []
+        libc.malloc_trim.restype, libc.malloc_trim.argtypes = ctypes.c_int, [ctypes.c_size_t]
+    except AttributeError:
+        return None
+    return libc
