@@ -4,8 +4,9 @@ import numpy
 from setuptools import Extension, setup
 
 FOLDER = "diffuse/numpy/small"
+SOURCES = ("array", "gate", "module", "record", "stream")
 
 setup(ext_modules=[Extension(
-    "diffuse.numpy.small._small", [f"{FOLDER}/{name}.c" for name in ("array", "gate", "module")],
+    "diffuse.numpy.small._small", [f"{FOLDER}/{name}.c" for name in SOURCES],
     depends=[f"{FOLDER}/small.h"], include_dirs=[numpy.get_include()], extra_compile_args=["-O2"],
     optional=True)])

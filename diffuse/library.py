@@ -66,6 +66,7 @@ from diffuse.stream.engine import (
     overlap,
     own,
     record,
+    recording,
     settle,
     submit,
     take,
@@ -87,7 +88,7 @@ __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "sm
 # Tables of a limited size: of what a library decides once for all calls that are alike
 __all__ += ["Bounded"]
 # Operations recorded again, of which a library knows the template, and what their stores look like
-__all__ += ["Frame", "again", "again_into", "new"]
+__all__ += ["Frame", "again", "again_into", "new", "recording"]
 # Operations that are written by the user, as a scalar function of Python
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element

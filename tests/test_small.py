@@ -14,7 +14,8 @@ from diffuse.numpy import small
 from diffuse.settings import config, using
 
 ROOT = Path(__file__).resolve().parent.parent
-BEHAVIOUR = ["array", "views", "recording", "objects", "scalar", "layout", "protocols"]
+BEHAVIOUR = ["numpy_array", "numpy_views", "numpy_recording", "numpy_objects", "numpy_scalar", "numpy_layout",
+             "numpy_protocols", "gates", "known_calls", "recorded_again"]
 """Tests that run once more: without the extension if it is used, or the other way."""
 
 
@@ -33,7 +34,7 @@ def test_the_setting_says_which_code_runs() -> None:
 
 
 def test_arrays_behave_the_same_with_and_without_the_extension() -> None:
-    files = [f"tests/test_numpy_{name}.py" for name in BEHAVIOUR] + ["tests/test_gates.py"]
+    files = [f"tests/test_{name}.py" for name in BEHAVIOUR]
     run = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *files, used=not config.compiled)
     assert run.returncode == 0, run.stdout[-3000:]
 

@@ -21,7 +21,7 @@ from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
 from diffuse.ir.check import check
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
-from diffuse.observe import notices
+from diffuse.observe import notices, provenance, trace
 from diffuse.observe.provenance import where
 from diffuse.runtime.base import Exchange
 from diffuse.settings import watch
@@ -279,6 +279,15 @@ watch("check", lambda _: _engine._adapt())
 watch("window", lambda _: _engine._adapt())
 watch("small", lambda _: _engine._adapt())
 watch("min_chunk", lambda _: _engine.forget_decompositions())
+
+
+def recording() -> dict[str, Any]:
+    """What compiled code needs to do what `again` does: the engine, the classes of its parts, and tables."""
+    parts: tuple[Any, ...] = (_engine.window, _engine.stores, _engine.walk, _engine.window.open,
+                              _engine.window.open.trail)
+    return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
+            "fills": _engine.zeros.held, "counters": trace.counters, "provenance": vars(provenance),
+            **{type(part).__name__: type(part) for part in parts}}
 
 
 def current() -> Engine:

@@ -28,6 +28,9 @@ from diffuse.stream.zeros import Zeros
 class Queue:
     """The tasks of one program, from their recording to the end of their launch."""
 
+    __slots__ = ("stores", "window", "forwarder", "zeros", "epoch", "walk", "waits", "templates", "_lock",
+                 "_torn", "_modes", "_checks", "_small", "_size")
+
     def __init__(self) -> None:
         self.stores = Stores()
         self.window = Window(self.stores)

@@ -117,6 +117,9 @@ def nbytes(store: Store | Frame) -> int:
 class Stores:
     """All stores of one engine."""
 
+    __slots__ = ("alive", "users", "taken", "instances", "storages", "lost", "running", "given", "_next",
+                 "_runtime", "__dict__")
+
     def __init__(self) -> None:
         self.alive: set[int] = set()
         """Stores that the application holds."""

@@ -123,6 +123,8 @@ class Group:
 class Window:
     """Tasks held back: closed groups, oldest first, and the one that is open."""
 
+    __slots__ = ("memo", "stores", "closed", "held", "size", "loop_heads", "open", "_number", "__dict__")
+
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
         self.stores = stores

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffuse.library import Bounded, Frame, again, again_into, view
+from diffuse.library import Bounded, Frame, again, again_into, recording, view
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import ARRAYS, sliced
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.single import OFTEN
+from diffuse.numpy.small import native
 
 _new: Any = core.Array.__new__
 DEPTH = 4
@@ -230,3 +231,7 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
 
 
 core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary, inplace
+
+if native is not None:
+    native.connect_recording(recording(), {"Known": Known, "View": view.View, "KNOWN": KNOWN, "OFTEN": OFTEN,
+                                           "namespace": globals()})

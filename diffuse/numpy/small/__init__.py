@@ -1,4 +1,5 @@
-"""The extension that does in C what `arrays/core.py` and `ops/gates.py` do for small arrays.
+"""The extension that does in C what `arrays/core.py` and `ops/gates.py` do for small arrays, and what records
+again a call that was recorded before (`ops/known.py`, and the engine's `again`).
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
 the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,
@@ -15,7 +16,7 @@ from typing import Any
 from diffuse.settings import config
 
 FOLDER = os.path.dirname(__file__)
-SOURCES = ("array.c", "gate.c", "module.c", "small.h")
+SOURCES = ("array.c", "gate.c", "module.c", "record.c", "stream.c", "small.h")
 
 
 def extension() -> str | None:

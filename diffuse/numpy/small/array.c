@@ -319,14 +319,19 @@ static int operands(PyObject *a, PyObject *b, PyObject **left, PyObject **right)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b)
+{
+    if (b == NULL)
+        return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN_UNARY], function, a, depth, NULL);
+    return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN], function, a, b, depth, NULL);
+}
+
 /* The operation recorded, if it was recorded on the same views before; else None. */
 static PyObject *known(PyObject *a, PyObject *b, int name)
 {
     if (b != NULL && PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufuncs[name]) > 0)
         Py_RETURN_NONE;
-    if (b == NULL)
-        return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN_UNARY], ufuncs[name], a, depth, NULL);
-    return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN], ufuncs[name], a, b, depth, NULL);
+    return small_known(ufuncs[name], a, b);
 }
 
 static PyObject *far(PyObject *a, PyObject *b, int name)

@@ -113,6 +113,15 @@ static PyObject *set_sees(PyObject *module, PyObject *sees)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_recording(PyObject *module, PyObject *args)
+{
+    PyObject *stream, *known;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &stream, &PyDict_Type, &known)
+            || small_connect_stream(stream) < 0 || small_connect_known(known) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
@@ -121,6 +130,8 @@ static PyMethodDef methods[] = {
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
+    {"connect_recording", connect_recording, METH_VARARGS,
+     "Give the engine with the classes of its parts, and the table of known calls."},
     {"hosted", (PyCFunction)(void (*)(void))hosted, METH_FASTCALL, "As core.hosted."},
     {"given", given, METH_O, "As core.given."},
     {"viewing", (PyCFunction)(void (*)(void))viewing, METH_FASTCALL, "As core.viewing."},

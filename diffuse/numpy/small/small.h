@@ -1,4 +1,4 @@
-/* What the two parts of the extension share: the array, and which arrays are small. */
+/* What the parts of the extension share: the array, which arrays are small, and how a call is recorded again. */
 #ifndef DIFFUSE_SMALL_H
 #define DIFFUSE_SMALL_H
 
@@ -51,6 +51,27 @@ PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; N
 PyObject *small_looking(Array *parent, PyObject *memory);
 int small_native(PyArrayObject *x);
 int small_arrays_ready(void);
+
+/* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
+ * one operand.  Py_None if it was not, NULL with an exception. */
+PyObject *small_known(PyObject *function, PyObject *a, PyObject *b);
+PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the same by Python's code */
+int small_connect_known(PyObject *parts);
+
+/* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
+ * `again_into` where `frame` is NULL.  1 if the task was recorded; 0, with nothing changed, if Python's code has
+ * to; -1 with an exception. */
+enum { SMALL_PARTS = 8 }; /* of a key, or stores of a task, at most */
+int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
+                PyObject *values);
+PyObject *small_store(void);
+int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
+Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
+PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
+int small_connect_stream(PyObject *parts);
+
+/* A slot of an object of a Python class; small_slot says where it is. */
+#define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
 static inline int absent(PyObject *x) { return x == NULL || x == Py_None; }
 

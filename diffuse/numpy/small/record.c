@@ -1,0 +1,147 @@
+/* Calls that were recorded before, on the same views: diffuse/numpy/ops/known.py in C, with the same names and the
+ * same behaviour. */
+#include "small.h"
+
+static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, view_token;
+static PyObject *table;             /* known.KNOWN */
+static PyObject *namespace;         /* of the module `known`, where `eager` is */
+static PyObject *name_eager, *nothing;
+static long often;                  /* single.OFTEN */
+
+/* What a call came to: found out here, to be found out by Python's code, or an exception. */
+enum { FAILED = -1, UNKNOWN, DONE, ASK };
+
+/* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
+ * NULL where Python's code has to look. */
+static PyObject *name_of(PyObject *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type != state.array_class && type != state.scalar_class)
+        return type == &PyArray_Type ? NULL : (PyObject *)type;
+    Array *array = (Array *)x;
+    return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
+}
+
+static int is_ours(PyObject *x) { return Py_TYPE(x) == state.array_class || Py_TYPE(x) == state.scalar_class; }
+
+/* The call of this name, if it may be recorded again; a new reference. */
+static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
+{
+    *found = Py_XNewRef(small_found(table, names, n));
+    if (*found == NULL)
+        return PyErr_Occurred() ? FAILED : UNKNOWN;
+    int done = PyDict_GetItemWithError(namespace, name_eager) == Py_True ? UNKNOWN
+               : small_waited_for(SLOT(*found, known_template), often) ? ASK : DONE;
+    if (done != DONE)
+        Py_CLEAR(*found);
+    return done;
+}
+
+/* The numbers among the operands, converted; UNKNOWN where a type has no room for one. */
+static int converted(PyObject *known, PyObject *const *operands, PyObject **values)
+{
+    PyObject *casts = SLOT(known, known_casts);
+    Py_ssize_t n = PyTuple_GET_SIZE(casts);
+    *values = n ? PyTuple_New(n) : Py_NewRef(nothing);
+    for (Py_ssize_t k = 0; *values != NULL && k < n; k++) {
+        PyObject *cast = PyTuple_GET_ITEM(casts, k), *x = operands[PyLong_AsSsize_t(PyTuple_GET_ITEM(cast, 0))];
+        PyObject *function = PyTuple_GET_ITEM(cast, 1);
+        PyObject *value = function == (PyObject *)&PyFloat_Type && PyFloat_CheckExact(x) ? Py_NewRef(x)
+                          : PyObject_CallOneArg(function, x);
+        if (value == NULL)
+            Py_CLEAR(*values);
+        else
+            PyTuple_SET_ITEM(*values, k, value);
+    }
+    if (*values != NULL)
+        return DONE;
+    if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+        return FAILED;
+    PyErr_Clear();
+    return UNKNOWN;
+}
+
+/* The array that a call makes, before it has a store. */
+static PyObject *result_of(PyObject *known)
+{
+    Array *x = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    if (x != NULL) {
+        x->storage = small_store();
+        x->form = Py_NewRef(SLOT(known, known_form));
+        x->part = Py_NewRef(SLOT(known, known_part));
+        x->meta = Py_NewRef(SLOT(known, known_meta));
+        x->memory = Py_NewRef(Py_None);
+        x->owner = Py_NewRef(Py_None);
+        if (x->storage == NULL)
+            Py_CLEAR(x);
+    }
+    return (PyObject *)x;
+}
+
+/* The result of a call of this name and these operands, recorded. */
+static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, PyObject **found)
+{
+    PyObject *known, *values = NULL, *inputs[SMALL_PARTS];
+    Py_ssize_t count = 0;
+    int done = looked_up(names, n + 1, &known);
+    if (done != DONE)
+        return done;
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (is_ours(operands[k]))
+            inputs[count++] = Py_NewRef(((Array *)operands[k])->storage);
+    *found = NULL;
+    done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
+    if (done == DONE) {
+        *found = result_of(known);
+        done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), inputs, count,
+                                                     ((Array *)*found)->storage, SLOT(known, known_frame), values);
+        if (done == 0)
+            done = ASK;
+        if (done != DONE)
+            Py_CLEAR(*found);
+    }
+    while (count--)
+        Py_DECREF(inputs[count]);
+    Py_XDECREF(values);
+    Py_DECREF(known);
+    return done;
+}
+
+PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
+{
+    PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)}, *found;
+    int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
+               : fresh(names, b == NULL ? 1 : 2, operands, &found);
+    if (done == DONE)
+        return found;
+    if (done == FAILED)
+        return NULL;
+    if (done == UNKNOWN)
+        Py_RETURN_NONE;
+    return small_ask_known(function, a, b);
+}
+
+int small_connect_known(PyObject *parts)
+{
+    static const struct { Py_ssize_t *place; const char *name; } SLOTS[] = {
+        {&known_template, "template"}, {&known_form, "form"}, {&known_frame, "frame"}, {&known_part, "part"},
+        {&known_meta, "meta"}, {&known_plain, "plain"}, {&known_casts, "casts"}};
+    PyObject *type = PyDict_GetItemString(parts, "Known"), *view = PyDict_GetItemString(parts, "View");
+    for (size_t k = 0; type != NULL && k < sizeof SLOTS / sizeof *SLOTS; k++)
+        if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
+            return -1;
+    PyObject *count = PyDict_GetItemString(parts, "OFTEN");
+    namespace = Py_XNewRef(PyDict_GetItemString(parts, "namespace"));
+    PyObject *calls = PyDict_GetItemString(parts, "KNOWN");
+    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL) {
+        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, namespace or KNOWN");
+        return -1;
+    }
+    if ((view_token = small_slot(view, "token")) < 0)
+        return -1;
+    often = PyLong_AsLong(count);
+    name_eager = PyUnicode_InternFromString("eager");
+    nothing = PyTuple_New(0);
+    table = Py_NewRef(calls);
+    return PyErr_Occurred() ? -1 : 0;
+}

@@ -1,0 +1,226 @@
+"""Operations that are recorded again: what the engine holds then, by compiled code and by Python's alike."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.ops import known
+from diffuse.numpy.small import native
+from diffuse.observe import trace
+from diffuse.settings import using
+from diffuse.stream import engine
+
+SIZE = 40_000
+PLAIN = numpy.random.default_rng(4).random(SIZE)
+
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "two arrays": lambda x, y: x + y, "one array twice": lambda x, y: x * x, "a number": lambda x, y: x - 2.5,
+    "a number first": lambda x, y: 3 / x, "a comparison": lambda x, y: x < y, "one operand": lambda x, y: -x,
+}
+
+
+def python_calls(call: Callable[[], Any]) -> int:
+    """How many functions of Python's a call runs, but for itself."""
+    count = 0
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        nonlocal count
+        count += event == "call"
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count - 1
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+@pytest.mark.parametrize("name", CALLS)
+def test_compiled_code_records_again_without_pythons(name: str) -> None:
+    def call() -> None:
+        found = CALLS[name](x, y)
+        assert found.size == SIZE
+
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
+    for _ in range(2):
+        engine.fence()
+        for _ in range(4):
+            call()
+    engine.fence()
+    before = trace.counters["recorded"]
+    called = [python_calls(call) for _ in range(4)]
+    assert trace.counters["recorded"] == before + 4
+    assert called[0] > 1 and called[1:] == [1, 1, 1]  # a group begins; then the program's own function alone
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_is_recorded_again_is_what_was_recorded(name: str) -> None:
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
+    window, tasks = engine.current().window, []
+    for _ in range(3):
+        x * 1.0  # joins groups as it did before
+        found = CALLS[name](x, y)
+        task = window.open.recorded[-1]
+        tasks.append(task)
+        assert task[1][-1] == found.storage.id and found.storage.version == 1
+        assert found.storage.touched == found.storage.written == engine.current().epoch == x.storage.touched
+        assert window.held == sum(len(g.recorded) for g in (*window.closed, window.open))
+        assert task[3].file == CALLS[name].__code__.co_filename
+        assert task[3].line == CALLS[name].__code__.co_firstlineno
+    assert len({id(task[0]) for task in tasks}) == 1 and len({id(task[3]) for task in tasks}) == 1
+    theirs = CALLS[name](PLAIN, PLAIN + 1.0)
+    assert numpy.array_equal(numpy.asarray(found), theirs) and found.dtype == theirs.dtype
+
+
+def test_lines_are_those_of_the_program() -> None:
+    x = np.array(PLAIN) * 1.0
+    places = []
+    for _ in range(3):
+        x + x
+        places.append(engine.current().window.open.recorded[-1][3].line)
+        x + x
+        places.append(engine.current().window.open.recorded[-1][3].line)
+    assert places == [places[0], places[0] + 2] * 3
+
+
+def test_results_that_are_dropped_leave_no_store() -> None:
+    stores = engine.current().stores
+    x = np.array(PLAIN) * 1.0
+    engine.fence()
+    gc.collect()
+    before = len(stores.alive), len(stores.storages), len(stores.instances)
+    for _ in range(200):
+        y = x + x
+        y = y + x
+    gone = weakref.ref(y)
+    theirs = weakref.ref(y.storage)
+    del y
+    assert gone() is None and theirs() is None
+    engine.fence()
+    assert (len(stores.alive), len(stores.storages), len(stores.instances)) == before
+
+
+def test_a_handle_that_ends_after_its_task_gives_its_memory_back() -> None:
+    stores = engine.current().stores
+    x = np.array(PLAIN) * 1.0
+    for _ in range(3):
+        y = x + x
+        engine.fence()
+    store = y.storage.id
+    assert store in stores.instances and store in stores.alive
+    del y
+    assert store not in stores.instances and store not in stores.alive and store not in stores.storages
+
+
+def test_threads_that_record_together() -> None:
+    def work(k: int) -> None:
+        start.wait()
+        x = np.array(PLAIN) * float(k)
+        for turn in range(600):
+            y = x + x
+            y = y - x
+            if turn % 97 == 0:
+                engine.flush()
+        found[k] = numpy.asarray(y)
+
+    found: dict[int, Any] = {}
+    start = threading.Barrier(4)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(1, 5)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    for k in range(1, 5):
+        assert numpy.array_equal(found[k], PLAIN * float(k) + PLAIN * float(k) - PLAIN * float(k))
+
+
+def test_error_modes_hold_for_what_is_recorded_again() -> None:
+    x, zero = np.array(PLAIN) * 1.0, np.array(PLAIN) * 0.0
+    with np.errstate(all="ignore"):
+        for _ in range(3):
+            x / zero
+        engine.fence()
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError):
+        x / zero
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        y = x / zero
+        engine.fence()
+    assert numpy.isinf(numpy.asarray(y)).all()
+
+
+def test_numbers_without_room_in_the_element_type() -> None:
+    x = np.array(numpy.arange(SIZE, dtype="int8"))
+    for _ in range(3):
+        x + 5
+    with pytest.raises(OverflowError):
+        x + 500
+    assert int((x + 5)[3]) == 8
+
+
+def test_fills_that_wait_come_before_what_uses_them() -> None:
+    x = np.array(PLAIN) * 1.0
+    for _ in range(4):
+        zero = np.zeros(SIZE)
+        y = x + x
+        y = y + zero
+        zero += 1.0
+        y = y + zero
+        assert float(y[3]) == PLAIN[3] * 2 + 1.0
+
+
+def test_stores_that_others_see_are_current_after_each_operation() -> None:
+    x = np.array(PLAIN) * 1.0
+    shown = numpy.asarray(x)
+    for turn in range(4):
+        y = x + x
+        shown[0] = turn
+        z = x + x
+        assert float(z[0]) == 2.0 * turn
+    assert float(y[1]) == 2 * PLAIN[1]
+
+
+@pytest.mark.parametrize("setting", [{"check": True}, {"window": 3}, {"window": 1}])
+def test_settings_of_the_window_hold(setting: dict[str, Any]) -> None:
+    x = np.array(PLAIN) * 1.0
+    with using(**setting):
+        for _ in range(5):
+            y = x + x
+            y = y * x
+            assert setting.get("window", 99) > engine.current().window.held
+    assert numpy.array_equal(numpy.asarray(y), (PLAIN + PLAIN) * PLAIN)
+
+
+def test_an_operation_that_does_not_fit_the_open_group_begins_another() -> None:
+    x, grid = np.array(PLAIN) * 1.0, np.array(PLAIN.reshape(200, 200)) * 1.0
+    for _ in range(3):
+        for _ in range(3):
+            found = x + x, grid + grid, grid.T + grid, x[1:] + x[:-1]
+        engine.fence()
+    plain = PLAIN.reshape(200, 200)
+    for ours, theirs in zip(found, (PLAIN + PLAIN, plain + plain, plain.T + plain, PLAIN[1:] + PLAIN[:-1]),
+                            strict=True):
+        assert numpy.array_equal(numpy.asarray(ours), theirs)
+
+
+def test_the_table_of_known_calls_may_be_cleared_at_any_moment() -> None:
+    x = np.array(PLAIN) * 1.0
+    for turn in range(6):
+        y = x + x
+        if turn % 2:
+            known.KNOWN.clear()
+    assert numpy.array_equal(numpy.asarray(y), PLAIN + PLAIN)
