@@ -124,6 +124,22 @@ def test_liveness_is_part_of_what_is_remembered() -> None:
         held = None
 
 
+def test_when_an_operand_dies_that_no_result_can_take_over_makes_no_plan() -> None:
+    """Copies of small arrays of NumPy's live as long as chance will have it."""
+    a, column = inputs()[0], np.arange(1.0, SHAPE[0] + 1.0)
+    x = attached(a)
+    plans, kept = [], []
+    for keep in (True, False, True, False):
+        divisor, out = attached(column.copy()), engine.create(SHAPE, F)
+        part = view.of((SHAPE[0],), F, F, 8, 0, (8, 0), SHAPE)
+        engine.record("divide", (F,) * 3, SHAPE, ((x, whole()), (divisor, part)), ((out, whole()),))
+        kept += [divisor] if keep else []
+        del divisor
+        np.testing.assert_array_equal(value(out), a / column[:, None])
+        plans.append(trace.snapshot()["plans"])
+    assert plans == plans[:1] * 4
+
+
 def test_a_pending_task_keeps_its_store() -> None:
     """The sum of a shifted view cannot join the task that wrote the store, and still finds it."""
     a = np.arange(4000.0).reshape(40, 100)

@@ -135,6 +135,8 @@ class Forwarder:
         live = bytes([store in alive or users[store] > taken for store in group.slots])
         trail = group.trail
         plan: Plan | None = trail.node.plans.get(live)
+        if plan is None:
+            plan, live = self._regardless(group, live)
         if config.check:
             ids = list(group.slots)
             seen = {store for store, bit in zip(ids, live, strict=True) if bit}
@@ -152,6 +154,20 @@ class Forwarder:
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
         return replay
+
+    def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
+        """The plan that a group has if stores that it only reads and that no result can take over count as
+        live, and which are live then: when they die does not matter, and often depends on chance."""
+        frames, plans = self.stores.storages, group.trail.node.plans
+        written = {access.store.id for task in group.tasks for access in task.accesses
+                   if access.privilege is not READ}
+        fresh = {frames[store] for store in written}
+        chosen = bytes([bit or frames[store] not in fresh for store, bit in zip(group.slots, live, strict=True)])
+        plan: Plan | None = plans.get(chosen)
+        if plan is not None and chosen != live:
+            plan.places.append((plans, live))
+            plans[live] = plan
+        return plan, chosen
 
     def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
         """Have a plan's machine code made, and wait for it: until it is there where the runtime needs it,
