@@ -158,11 +158,11 @@ class Forwarder:
     def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
         """The plan that a group has if stores that it only reads and that no result can take over count as
         live, and which are live then: when they die does not matter, and often depends on chance."""
-        frames, plans = self.stores.storages, group.trail.node.plans
+        frames, plans, slots = self.stores.storages, group.trail.node.plans, group.slots
         written = {access.store.id for task in group.tasks for access in task.accesses
                    if access.privilege is not READ}
         fresh = {frames[store] for store in written}
-        chosen = bytes([bit or frames[store] not in fresh for store, bit in zip(group.slots, live, strict=True)])
+        chosen = bytes([bit or frames[store] not in fresh for store, bit in zip(slots, live, strict=True)])
         plan: Plan | None = plans.get(chosen)
         if plan is not None and chosen != live:
             plan.places.append((plans, live))
