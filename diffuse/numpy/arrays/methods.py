@@ -232,7 +232,12 @@ builtin_type = type
 
 GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod trace flatten copy astype
 conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
-"""Methods that only read, which small arrays take from NumPy; those that give views are as short as that."""
+"""Methods that only read, which small arrays take from NumPy."""
+
+LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view".split()
+"""Methods that give views."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))
+for _name in LOOKING:
+    setattr(Methods, _name, gates.looking(_name, vars(Methods)[_name]))

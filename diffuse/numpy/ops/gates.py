@@ -196,9 +196,15 @@ ARRAYS, ANYTHING, SHAPED, RANGING, SPACING = range(5)
 """What the extension's gates ask of a call: at least one array or sequence; arrays and numbers; or numbers
 that say how many elements the result has, in three ways."""
 
-WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS = 16, 32, 64, 128, 256
+WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS, VIEWS, PACKED, RETYPES = 16, 32, 64, 128, 256, 1024, 2048, 4096
 """A function that writes into an argument; one that broadcasts its operands; a method; one that NumPy lets
-write behind an output that is too small; one whose masks are not to be trusted."""
+write behind an output that is too small; one whose masks are not to be trusted; one that gives a view of its
+first argument, whatever the size of that; only if the elements lie side by side; of another element type."""
+
+LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
+    expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
+    "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES}
+"""Functions and methods of which the extension makes views from the description of the array: their flags."""
 
 NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
          "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING}
@@ -228,6 +234,8 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
+    if getattr(numpy.ndarray if flags & BELONGS else numpy, name, None) is function:
+        flags |= LOOKING.get(name, 0)
     need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
     kind = native.Gate if binds else native.StaticGate
@@ -393,6 +401,16 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     return fallback.standing_for(call, plain)
+
+
+def looking(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A method that gives a view: with the extension `ours` is called where that asks for more than NumPy's
+    function of the description of the array."""
+    if native is None:
+        return ours
+    plain = getattr(numpy.ndarray, name)
+    gate: Callable[..., Any] = compiled(name, plain, ours, BELONGS, plain)
+    return fallback.standing_for(gate, plain)
 
 
 if native is not None:

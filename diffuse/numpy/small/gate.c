@@ -11,7 +11,10 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
        OVERRUNS = 128, /* NumPy lets it write behind an output that is too small */
-       MASKLESS = 256 }; /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
+       MASKLESS = 256, /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
+       VIEWS = 1024,  /* gives a view of its first argument, found from the description of that */
+       PACKED = 2048, /* gives a view only of elements that lie side by side */
+       RETYPES = 4096 }; /* the view may be of another element type */
 enum { MOST = 16, DEEPEST = 4 };
 
 typedef struct {
@@ -260,12 +263,74 @@ static PyObject *raised(PyObject *result, Found *found)
     return shown;
 }
 
+/* -- views of arrays of any size --------------------------------------------------------------------------- */
+
+/* Is an argument one that a function of views takes as it is: a number, None, a tuple, or an element type? */
+static int describes(Gate *gate, PyObject *x)
+{
+    if (gate->flags & RETYPES)
+        return PyUnicode_CheckExact(x) || PyType_Check(x) || PyArray_DescrCheck(x) ? is_option(x) : 0;
+    return PyLong_CheckExact(x) || PyTuple_CheckExact(x) || x == Py_None;
+}
+
+/* A view of an array by a view of its description. */
+static PyObject *view_by(Gate *gate, Array *x, PyObject *meta)
+{
+    if (meta == x->meta)
+        return Py_NewRef((PyObject *)x);
+    if (!PyArray_CheckExact(meta) || ((gate->flags & RETYPES) && !small_native((PyArrayObject *)meta)))
+        return NULL;
+    return small_viewing(x, meta);
+}
+
+/* What a function of views gives of an array, whatever its size.  NULL, without an exception, where Diffuse's own
+ * function has to see to it. */
+static PyObject *views(Gate *gate, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *given[MOST];
+    Array *x = (Array *)args[0];
+    if (n > MOST || Py_TYPE(x) != state.array_class || absent(x->meta) || ((gate->flags & RETYPES) && n != 2))
+        return NULL;
+    if ((gate->flags & PACKED) && !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)x->meta))
+        return NULL;
+    given[0] = x->meta;
+    for (Py_ssize_t k = 1; k < n; k++) {
+        if (!describes(gate, args[k]))
+            return NULL;
+        given[k] = args[k];
+    }
+    PyObject *found = PyObject_Vectorcall(gate->real, given, n, NULL), *view = NULL;
+    if (found == NULL)
+        return NULL;
+    if (!PyList_CheckExact(found))
+        view = view_by(gate, x, found);
+    else {
+        view = PyList_New(PyList_GET_SIZE(found));
+        for (Py_ssize_t k = 0; view != NULL && k < PyList_GET_SIZE(found); k++) {
+            PyObject *part = view_by(gate, x, PyList_GET_ITEM(found, k));
+            if (part == NULL)
+                Py_CLEAR(view);
+            else
+                PyList_SET_ITEM(view, k, part); /* steals */
+        }
+    }
+    Py_DECREF(found);
+    return view;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     PyObject *low[MOST + 1], *result = NULL;
     Found found = {.product = 1};
     Py_ssize_t count = 0;
+    if ((gate->flags & VIEWS) && n > 0 && all == n) {
+        result = views(gate, args, n);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
+    if ((gate->flags & VIEWS) && (gate->flags & BELONGS))
+        goto ours;
     if (all > MOST || ((gate->flags & BELONGS) && n == 0))
         goto ours;
     for (; count < all; count++)
