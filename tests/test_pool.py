@@ -211,6 +211,32 @@ def test_workers_run_what_nobody_waits_for() -> None:
     pool.close()
 
 
+def test_a_light_launch_wakes_no_sleeping_worker() -> None:
+    pool = Pool(1, spin=5)
+    pool.start()
+    sleepers = pool.threads.field(ctypes.c_uint32, "sleepers")
+    cells, total = np.zeros(4, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+    block = struct.pack("3q", 4, cells.ctypes.data, total.ctypes.data)
+    until(lambda: sleepers.value == 1)
+    light = [pool.submit(address("step"), address("total"), 4, block, light=True) for _ in range(10)]
+    time.sleep(0.05)
+    assert pool.completed == 0 and sleepers.value == 1
+    pool.wait(light[4])                                  # whoever waits runs them
+    assert pool.completed >= 5
+    heavy = pool.submit(address("step"), address("total"), 4, block)
+    until(lambda: pool.completed == heavy)
+    assert int(total[0]) == expected([4] * 11, 4)[1]
+    pool.close()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait, for half a minute at most, until a condition holds."""
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert condition()
+
+
 def test_a_full_queue_makes_the_submitter_wait() -> None:
     pool = Pool(1, depth=8)
     gate = Gate(pool)

@@ -67,6 +67,7 @@ nothing:
 """
 
 # A thread that claims a point and leaves others wakes one more: the submitter pays for one wake only.
+# A light launch is worth none.
 RUN = """
 define internal void @run(ptr %pool, i64 %t) noinline {
 entry:
@@ -75,7 +76,7 @@ entry:
   %launch = lshr i64 %t, @BITS
   %p = and i64 %t, @MOST
   %slot = call ptr @slot(ptr %pool, i64 %launch)
-  OF %slot kernel points block done
+  OF %slot kernel points block done light
   %points = load i64, ptr %slot.points
   %next = add i64 %p, 1
   %last = icmp eq i64 %next, %points
@@ -83,7 +84,10 @@ entry:
 others:
   %s = load atomic i32, ptr %sleepers seq_cst, align 4
   %asleep = icmp ne i32 %s, 0
-  br i1 %asleep, label %rouse, label %ready
+  %light = load i64, ptr %slot.light
+  %heavy = icmp eq i64 %light, 0
+  %rouses = and i1 %asleep, %heavy
+  br i1 %rouses, label %rouse, label %ready
 rouse:
   call void @wake(ptr %work, i32 1)
   br label %ready
@@ -197,10 +201,22 @@ leave:
 }
 """
 
-# A wake costs as much as a small launch: a launch of one point waits for company, or for someone to wait.
-# Returns the launch's number counted from 1; 0: the ring is full; BAD_POINTS; NO_MEMORY.
+# A wake costs as much as a small launch: a launch of one point waits for company, or for someone to wait, and
+# a light one for a launch that is not.  Returns the launch's number counted from 1; 0: the ring is full;
+# BAD_POINTS; NO_MEMORY.
 SUBMIT = """
 define i64 @submit(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size) {
+  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 0)
+  ret i64 %number
+}
+
+define i64 @submit_light(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size) {
+  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 1)
+  ret i64 %number
+}
+
+define internal i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 %light
+                          ) {
 entry:
   FIELD ticket submitted mask work sleepers
   %few = sub i64 %points, 1
@@ -216,7 +232,7 @@ room:
   br i1 %full, label %later, label %place
 place:
   %slot = call ptr @slot(ptr %pool, i64 %launch)
-  OF %slot kernel finish points block capacity done
+  OF %slot kernel finish points block capacity done light
   %old = load ptr, ptr %slot.block
   %capacity = load i64, ptr %slot.capacity
   %small = icmp ult i64 %capacity, %size
@@ -242,6 +258,7 @@ fill:
   store ptr %kernel, ptr %slot.kernel
   store ptr %finish, ptr %slot.finish
   store i64 0, ptr %slot.done
+  store i64 %light, ptr %slot.light
   store atomic i64 %points, ptr %slot.points monotonic, align 8
   %next = add i64 %launch, 1
   store atomic i64 %next, ptr %submitted seq_cst, align 8
@@ -250,7 +267,9 @@ fill:
   %parallel = icmp ugt i64 %points, 1
   %company = icmp uge i64 %ahead, @COMPANY
   %worth = or i1 %parallel, %company
-  %rouses = and i1 %asleep, %worth
+  %heavy = icmp eq i64 %light, 0
+  %useful = and i1 %worth, %heavy
+  %rouses = and i1 %asleep, %useful
   br i1 %rouses, label %rouse, label %end
 rouse:
   call void @wake(ptr %work, i32 1)

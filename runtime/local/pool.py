@@ -34,7 +34,7 @@ SLICE = 50_000_000
 """Nanoseconds that a wait sleeps at most before Python checks for signals."""
 
 
-NAMES = "submit", "wait", "stop", "empty", "pauses", "worker"
+NAMES = "submit", "submit_light", "wait", "stop", "empty", "pauses", "worker"
 """The entry points of the pool's machine code."""
 
 
@@ -47,8 +47,8 @@ class Entry:
         found = loaded.addresses
         word, pointer = ctypes.c_int64, ctypes.c_void_p
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
-        self.submit = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)(
-            found["submit"])
+        submitting = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)
+        self.submit, self.submit_light = submitting(found["submit"]), submitting(found["submit_light"])
         self.wait = ctypes.CFUNCTYPE(word, pointer, word, word)(found["wait"])
         self.stop = ctypes.PYFUNCTYPE(None, pointer)(found["stop"])
         self.empty = ctypes.PYFUNCTYPE(None, pointer)(found["empty"])
@@ -207,6 +207,7 @@ class Pool:
         self.threads = threads = Threads(count, depth, spin, portable)
         self.address = threads.address
         self._submit: Any = None
+        """The entry points to submit a launch, by whether it is light."""
         self._depth = depth
         self._finalizer = weakref.finalize(self, threads.shutdown)  # also at exit
         _pools.add(threads)
@@ -214,13 +215,16 @@ class Pool:
     def start(self) -> None:
         """Create the threads now instead of at the first launch."""
         if self._submit is None or not self.threads.started:
-            self._submit = self.threads.entry.submit
+            entries = self.threads.entry
+            self._submit = entries.submit, entries.submit_light
             self.threads.start()
 
-    def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None) -> int:
+    def submit(self, kernel: int, finish: int, points: int, block: bytes, keep: object = None,
+               light: bool = False) -> int:
         """Queue a launch and return its number, counted from 1.
 
         `block` is copied; `keep` is kept alive until the launch has run.  Waits only if the queue is full.
+        For a `light` launch no sleeping thread is woken: whoever waits for it is sooner done with it.
         """
         threads = self.threads
         if not threads.started:
@@ -229,10 +233,11 @@ class Pool:
         kept = threads.kept
         if keep is not None:  # before the launch, for an interrupt may follow on it
             kept.append((expected, keep))
-        sequence: int = self._submit(self.address, kernel, finish, points, block, len(block))
+        enter = self._submit[light]
+        sequence: int = enter(self.address, kernel, finish, points, block, len(block))
         while sequence <= 0:
             self._blocked(sequence, points, len(block))
-            sequence = self._submit(self.address, kernel, finish, points, block, len(block))
+            sequence = enter(self.address, kernel, finish, points, block, len(block))
         if keep is not None:
             if sequence != expected:  # another thread came between
                 kept.append((sequence, keep))
