@@ -25,6 +25,32 @@ PLAIN = numpy.random.default_rng(4).random(SIZE)
 CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "two arrays": lambda x, y: x + y, "one array twice": lambda x, y: x * x, "a number": lambda x, y: x - 2.5,
     "a number first": lambda x, y: 3 / x, "a comparison": lambda x, y: x < y, "one operand": lambda x, y: -x,
+    "a ufunc": lambda x, y: np.hypot(x, y), "a ufunc of one": lambda x, y: np.sqrt(x),
+    "slices": lambda x, y: x[1:] + y[:-1], "steps": lambda x, y: x[::2] * 2.0,
+}
+
+
+def put(x: Any, index: Any, value: Any) -> Any:
+    x[index] = value
+    return x
+
+
+def plus(x: Any, y: Any) -> Any:
+    x += y
+    return x
+
+
+def times(x: Any, y: Any) -> Any:
+    x *= y
+    return x
+
+
+WRITES: dict[str, Callable[[Any, Any], Any]] = {
+    "an array": plus, "itself": lambda x, y: times(x, x), "a number": lambda x, y: plus(x, 2),
+    "out": lambda x, y: np.add(x, y, out=x),
+    "out of one": lambda x, y: np.sqrt(y, out=x), "a slice": lambda x, y: put(x, slice(1, None), y[:-1]),
+    "a number in a slice": lambda x, y: put(x, slice(5, None, 2), 7),
+    "all of it": lambda x, y: put(x, slice(None), y),
 }
 
 
@@ -48,9 +74,9 @@ def python_calls(call: Callable[[], Any]) -> int:
 @pytest.mark.parametrize("name", CALLS)
 def test_compiled_code_records_again_without_pythons(name: str) -> None:
     def call() -> None:
-        found = CALLS[name](x, y)
-        assert found.size == SIZE
+        found.append(CALLS[name](x, y))
 
+    found: list[Any] = []
     x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
     for _ in range(2):
         engine.fence()
@@ -59,8 +85,72 @@ def test_compiled_code_records_again_without_pythons(name: str) -> None:
     engine.fence()
     before = trace.counters["recorded"]
     called = [python_calls(call) for _ in range(4)]
+    assert all(type(each) is np.ndarray for each in found)
     assert trace.counters["recorded"] == before + 4
     assert called[0] > 1 and called[1:] == [1, 1, 1]  # a group begins; then the program's own function alone
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+@pytest.mark.parametrize("name", WRITES)
+def test_compiled_code_writes_again_without_pythons(name: str) -> None:
+    def call() -> None:
+        WRITES[name](x, y)
+
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
+    for _ in range(2):
+        engine.fence()
+        for _ in range(4):
+            call()
+    engine.fence()
+    called = [python_calls(call) for _ in range(4)]
+    ours = 1 if name == "an array" or "out" in name else 2  # functions of this module
+    assert called[0] > ours and called[1:] == [ours] * 3
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_what_is_written_again_is_what_was_written(name: str) -> None:
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
+    plain, window, tasks = PLAIN * 1.0, engine.current().window, []
+    engine.fence()
+    for _ in range(3):
+        y * 1.0
+        version = x.storage.version
+        assert WRITES[name](x, y) is x and x.storage.version == version + 1
+        if name == "out":
+            plain += PLAIN + 1.0
+        elif name == "out of one":
+            plain = numpy.sqrt(PLAIN + 1.0)
+        else:
+            WRITES[name](plain, PLAIN + 1.0)
+        assert x.storage.touched == x.storage.written == engine.current().epoch
+        tasks.append(window.open.recorded[-1])
+        assert tasks[-1][1][-1] == x.storage.id
+    assert len({id(task[0]) for task in tasks}) == 1
+    assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+def test_read_only_arrays_are_not_written_again() -> None:
+    x, y = np.array(PLAIN) * 1.0, np.array(PLAIN) + 1.0
+    for _ in range(3):
+        x += y
+        x[1:] = y[:-1]
+        np.add(x, y, out=x)
+    x.setflags(write=False)
+    for name in ("an array", "a slice", "out"):
+        with pytest.raises(ValueError, match="read-only"):
+            WRITES[name](x, y)
+
+
+def test_parts_of_one_array_that_overlap_are_read_before_they_are_written() -> None:
+    x, plain = np.array(PLAIN) * 1.0, PLAIN * 1.0
+    for _ in range(4):
+        for a in (x, plain):
+            a[1:] += a[:-1]
+            a[:-1] = a[1:]
+            a += a[::-1]
+        np.multiply(x[:-3], x[3:], out=x[:-3])
+        numpy.multiply(plain[:-3], plain[3:], out=plain[:-3])
+    assert numpy.array_equal(numpy.asarray(x), plain)
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -59,7 +59,8 @@ def keep(x: Array, index: Any, value: Any, template: Any) -> None:
     if key is None:
         return
     if type(value) in NUMBERS:
-        known.keep(("assign", *key), (value,), x, template, (partial(cast, dtype=dtype),))
+        plain = dtype == numpy.float64 and type(value) in (float, int)
+        known.keep(("assign", *key), (value,), x, template, (float if plain else partial(cast, dtype=dtype),))
     elif (type(value) is core.array_class and value.part is not None
           and not (value.form.dtype.kind == "c" and dtype.kind not in "cb")):
         known.keep(("assign", *key), (value,), x, template, (None,))

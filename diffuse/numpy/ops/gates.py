@@ -201,6 +201,9 @@ WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS, VIEWS, PACKED, RETYPES = 16, 32, 
 write behind an output that is too small; one whose masks are not to be trusted; one that gives a view of its
 first argument, whatever the size of that; only if the elements lie side by side; of another element type."""
 
+ONE, TWO = 8192, 16384
+"""Flags of ufuncs of so many operands with one result."""
+
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES}
@@ -220,6 +223,8 @@ METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "o
 def with_gates(ufunc: Any, real: Any) -> None:
     """Put the extension's gates before a ufunc and its methods; `real` is NumPy's."""
     flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
+    if real.nout == 1:
+        flags |= {1: ONE, 2: TWO}.get(real.nin, 0)
     native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags, real.nin)
     for name, (more, most) in METHODS.items():
         plain = getattr(real, name, None)

@@ -234,4 +234,4 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 
 if native is not None:
     native.connect_recording(recording(), {"Known": Known, "View": view.View, "KNOWN": KNOWN, "OFTEN": OFTEN,
-                                           "namespace": globals()})
+                                           "SLICES": core.SLICES, "namespace": globals()})

@@ -326,17 +326,9 @@ PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b)
     return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN], function, a, b, depth, NULL);
 }
 
-/* The operation recorded, if it was recorded on the same views before; else None. */
-static PyObject *known(PyObject *a, PyObject *b, int name)
-{
-    if (b != NULL && PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufuncs[name]) > 0)
-        Py_RETURN_NONE;
-    return small_known(ufuncs[name], a, b);
-}
-
 static PyObject *far(PyObject *a, PyObject *b, int name)
 {
-    PyObject *found = known(a, b, name);
+    PyObject *found = small_known(ufuncs[name], a, b);
     if (found != Py_None)
         return found;
     Py_DECREF(found);
@@ -425,7 +417,7 @@ static PyObject *unary(PyObject *a, unaryfunc function, int name)
     if (memory == NULL && PyErr_Occurred())
         return NULL;
     if (memory == NULL) {
-        PyObject *again = known(a, NULL, name);
+        PyObject *again = small_known(ufuncs[name], a, NULL);
         if (again != Py_None)
             return again;
         Py_DECREF(again);
@@ -449,7 +441,7 @@ static PyObject *compare(PyObject *a, PyObject *b, int op)
     if (ready < 0)
         return NULL;
     if (!ready) {
-        PyObject *again = known(a, b, LESS + op);
+        PyObject *again = small_known(ufuncs[LESS + op], a, b);
         if (again != Py_None)
             return again;
         Py_DECREF(again);
@@ -491,9 +483,13 @@ static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
     PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
     if (right == NULL) {
         Py_XDECREF(memory);
-        PyObject *again = PyErr_Occurred() ? NULL : slowly(KNOWN_INPLACE, ufuncs[name], a, b);
-        int done = again == NULL ? -1 : PyObject_IsTrue(again);
-        Py_XDECREF(again);
+        PyObject *operands[] = {a, b};
+        int done = PyErr_Occurred() ? -1 : small_known_into(ufuncs[name], operands, 2, (Array *)a);
+        if (done == 0) {
+            PyObject *again = slowly(KNOWN_INPLACE, ufuncs[name], a, b);
+            done = again == NULL ? -1 : PyObject_IsTrue(again);
+            Py_XDECREF(again);
+        }
         return done < 0 ? NULL : done ? Py_NewRef(a) : slowly(UPDATE, name_of[name], a, b);
     }
     PyObject *found = function(memory, right);
@@ -545,6 +541,9 @@ static int simple(PyObject *index)
 
 static PyObject *subscript(Array *x, PyObject *index)
 {
+    PyObject *part = small_known_slice(x, index);
+    if (part != NULL || PyErr_Occurred())
+        return part;
     int plain = simple(index);
     if (plain && !absent(x->memory) && (state.sees || x->memory == x->meta)) {
         PyObject *found = PyObject_GetItem(x->memory, index);
@@ -608,6 +607,9 @@ static int assign(Array *x, PyObject *index, PyObject *value)
         if (PyErr_Occurred())
             return -1;
     }
+    int known = small_known_assignment(x, index, value);
+    if (known)
+        return known < 0 ? -1 : 0;
     PyObject *found = slowly(ASSIGN, (PyObject *)x, index, value);
     Py_XDECREF(found);
     return found == NULL ? -1 : 0;

@@ -14,7 +14,8 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        MASKLESS = 256, /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
        VIEWS = 1024,  /* gives a view of its first argument, found from the description of that */
        PACKED = 2048, /* gives a view only of elements that lie side by side */
-       RETYPES = 4096 }; /* the view may be of another element type */
+       RETYPES = 4096, /* the view may be of another element type */
+       ONE = 8192, TWO = 16384 }; /* ufuncs of so many operands with one result */
 enum { MOST = 16, DEEPEST = 4 };
 
 typedef struct {
@@ -349,6 +350,10 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     if (PyErr_Occurred())
         return NULL;
 ours:
+    if (gate->flags & (ONE | TWO)
+            && (result = small_known_call(gate->real, gate->flags & ONE ? 1 : 2, args, n, kwnames)) != Py_None)
+        return result;
+    Py_XDECREF(result);
     return PyObject_Vectorcall(gate->ours, args, nargsf & ~PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames);
 }
 

@@ -5,7 +5,8 @@
 static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, view_token;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *name_eager, *nothing;
+static PyObject *slices;            /* core.SLICES */
+static PyObject *name_eager, *name_into, *name_assign, *nothing;
 static long often;                  /* single.OFTEN */
 
 /* What a call came to: found out here, to be found out by Python's code, or an exception. */
@@ -109,6 +110,8 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
 
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 {
+    if (b != NULL && PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, function) > 0)
+        Py_RETURN_NONE; /* as core.binary */
     PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)}, *found;
     int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
                : fresh(names, b == NULL ? 1 : 2, operands, &found);
@@ -119,6 +122,127 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
     if (done == UNKNOWN)
         Py_RETURN_NONE;
     return small_ask_known(function, a, b);
+}
+
+/* -- calls that write ------------------------------------------------------------------------------------- */
+
+/* Record a call that writes an array; its name has `n` parts so far, for which `names` has room. */
+static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out)
+{
+    PyObject *known, *values = NULL, *inputs[SMALL_PARTS], *target = out->part, *storage = out->storage;
+    Py_ssize_t stores = 0;
+    if (absent(target) || absent(storage))
+        return ASK;
+    names[n++] = SLOT(target, view_token);
+    for (Py_ssize_t k = 0; k < count; k++) {
+        if ((names[n++] = name_of(operands[k])) == NULL)
+            return ASK;
+        if (!is_ours(operands[k]))
+            continue;
+        Array *x = (Array *)operands[k];
+        if (x->storage == storage ? x->part != target : small_exported(x->storage) && small_exported(storage))
+            return UNKNOWN; /* they may overlap */
+        inputs[stores++] = x->storage;
+    }
+    int done = looked_up(names, n, &known);
+    if (done != DONE)
+        return done;
+    for (Py_ssize_t k = 0; k < stores; k++)
+        Py_INCREF(inputs[k]);
+    Py_INCREF(storage);
+    done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? converted(known, operands, &values) : UNKNOWN;
+    if (done == DONE) {
+        done = small_again(SLOT(known, known_template), inputs, stores, storage, NULL, values);
+        done = done ? done : ASK;
+    }
+    while (stores--)
+        Py_DECREF(inputs[stores]);
+    Py_DECREF(storage);
+    Py_XDECREF(values);
+    Py_DECREF(known);
+    return done;
+}
+
+int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out)
+{
+    PyObject *names[SMALL_PARTS] = {name_into, function};
+    int done = table == NULL ? ASK : into(names, 2, operands, n, out);
+    return done == ASK ? 0 : done;
+}
+
+PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (n != inputs || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 1))
+        Py_RETURN_NONE;
+    if (kwnames == NULL)
+        return small_known(ufunc, args[0], n == 2 ? args[1] : NULL);
+    Array *out = (Array *)args[n];
+    if (PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(kwnames, 0), "out") || Py_TYPE(out) != state.array_class
+            || PyArray_SIZE((PyArrayObject *)out->meta) < state.small)
+        Py_RETURN_NONE;
+    int done = small_known_into(ufunc, args, n, out);
+    return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
+}
+
+/* The bounds in all dimensions of an index that is made of slices, as core.sliced; 0 for other indices. */
+static Py_ssize_t bounds(PyObject *index, PyObject **found)
+{
+    PyObject *const *parts = PyTuple_CheckExact(index) ? &PyTuple_GET_ITEM(index, 0) : &index;
+    Py_ssize_t n = PyTuple_CheckExact(index) ? PyTuple_GET_SIZE(index) : 1, count = 0;
+    if (3 * n > SMALL_PARTS - 4)
+        return 0;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        if (!PySlice_Check(parts[k]))
+            return 0;
+        PySliceObject *slice = (PySliceObject *)parts[k];
+        PyObject *three[] = {slice->start, slice->stop, slice->step};
+        for (int m = 0; m < 3; m++) {
+            if (three[m] != Py_None && !PyLong_CheckExact(three[m]))
+                return 0;
+            found[count++] = three[m];
+        }
+    }
+    return count;
+}
+
+int small_known_assignment(Array *x, PyObject *index, PyObject *value)
+{
+    PyObject *names[SMALL_PARTS] = {name_assign};
+    Py_ssize_t n = table == NULL || absent(x->part) ? 0 : bounds(index, names + 2);
+    if (n == 0 || (is_ours(value) && ((Array *)value)->storage == x->storage))
+        return 0;
+    names[1] = SLOT(x->part, view_token);
+    int done = into(names, n + 2, &value, 1, x);
+    return done == ASK ? 0 : done;
+}
+
+PyObject *small_known_slice(Array *x, PyObject *index)
+{
+    PyObject *names[SMALL_PARTS], *memory = NULL;
+    Py_ssize_t n = slices == NULL || absent(x->part) ? 0 : bounds(index, names + 1);
+    if (n == 0)
+        return NULL;
+    names[0] = SLOT(x->part, view_token);
+    PyObject *known = Py_XNewRef(small_found(slices, names, n + 1)); /* form, view, mirror, and whose mirror */
+    int hosted = x->meta == x->memory;
+    if (known != NULL && hosted)
+        memory = PyObject_GetItem(x->memory, index);
+    if (known == NULL || (hosted ? memory == NULL : PyTuple_GET_ITEM(known, 3) != x->meta)) {
+        Py_XDECREF(known);
+        return NULL;
+    }
+    Array *part = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    if (part != NULL) {
+        part->form = Py_NewRef(PyTuple_GET_ITEM(known, 0));
+        part->part = Py_NewRef(PyTuple_GET_ITEM(known, 1));
+        part->meta = Py_NewRef(hosted ? memory : PyTuple_GET_ITEM(known, 2));
+        part->memory = Py_NewRef(hosted ? memory : Py_None);
+        part->storage = Py_NewRef(x->storage == NULL ? Py_None : x->storage);
+        part->owner = Py_NewRef(absent(x->owner) ? (PyObject *)x : x->owner);
+    }
+    Py_XDECREF(memory);
+    Py_DECREF(known);
+    return (PyObject *)part;
 }
 
 int small_connect_known(PyObject *parts)
@@ -133,14 +257,17 @@ int small_connect_known(PyObject *parts)
     PyObject *count = PyDict_GetItemString(parts, "OFTEN");
     namespace = Py_XNewRef(PyDict_GetItemString(parts, "namespace"));
     PyObject *calls = PyDict_GetItemString(parts, "KNOWN");
-    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL) {
-        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, namespace or KNOWN");
+    slices = Py_XNewRef(PyDict_GetItemString(parts, "SLICES"));
+    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL || slices == NULL) {
+        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, namespace, KNOWN or SLICES");
         return -1;
     }
     if ((view_token = small_slot(view, "token")) < 0)
         return -1;
     often = PyLong_AsLong(count);
     name_eager = PyUnicode_InternFromString("eager");
+    name_into = PyUnicode_InternFromString("into");
+    name_assign = PyUnicode_InternFromString("assign");
     nothing = PyTuple_New(0);
     table = Py_NewRef(calls);
     return PyErr_Occurred() ? -1 : 0;

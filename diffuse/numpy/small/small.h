@@ -56,15 +56,27 @@ int small_arrays_ready(void);
  * one operand.  Py_None if it was not, NULL with an exception. */
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b);
 PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the same by Python's code */
+
+/* The same for calls that write an array, and for `x[index] = value`: 1 if the call was recorded; 0 if Python's code
+ * has to look, and -1 with an exception. */
+int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out);
+int small_known_assignment(Array *x, PyObject *index, PyObject *value);
+
+/* The same for any call of a ufunc of so many inputs with one result. */
+PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* A large slice of an array that was sliced so before; NULL, without an exception unless one was raised, if not. */
+PyObject *small_known_slice(Array *x, PyObject *index);
 int small_connect_known(PyObject *parts);
 
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
  * `again_into` where `frame` is NULL.  1 if the task was recorded; 0, with nothing changed, if Python's code has
  * to; -1 with an exception. */
-enum { SMALL_PARTS = 8 }; /* of a key, or stores of a task, at most */
+enum { SMALL_PARTS = 20 }; /* of a key, or stores of a task, at most */
 int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
                 PyObject *values);
 PyObject *small_store(void);
+int small_exported(PyObject *storage);
 int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);

@@ -106,11 +106,13 @@ typedef struct {
     int fresh;
 } Task;
 
-/* Is the engine in its usual state, so that a task of this template needs no look at anything else? */
-static int usual(PyObject *template)
+/* Is the engine in its usual state, so that a task of this template needs no look at anything else?  A fill with
+ * zeros might have to wait (zeros.py). */
+static int usual(PyObject *template, PyObject *values)
 {
     if (SLOT(engine, engine_modes) != Py_None || SLOT(engine, engine_torn) != Py_False
-            || SLOT(engine, engine_checks) != Py_False || SLOT(template, template_fills) != Py_False)
+            || SLOT(engine, engine_checks) != Py_False
+            || (SLOT(template, template_fills) != Py_False && PyObject_IsTrue(PyTuple_GET_ITEM(values, 0)) != 1))
         return 0;
     long long small = number(SLOT(engine, engine_small));
     if (number(SLOT(template, template_elements)) >= small)
@@ -225,8 +227,8 @@ static int fills_wait(Task *task)
  * code has to; -1 with an exception. */
 static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *frame, PyObject **gone)
 {
-    if (!usual(task->template))
-        return 0;
+    if (!usual(task->template, PyTuple_GET_ITEM(task->task, 2)))
+        return PyErr_Occurred() ? -1 : 0;
     PyObject *window = SLOT(engine, engine_window), *group = SLOT(window, window_open);
     for (Py_ssize_t k = 0; k < task->n - task->fresh; k++)
         if (SLOT(k < task->n - 1 ? inputs[k] : out, storage_exported) != Py_False)
@@ -286,6 +288,8 @@ int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObj
     Py_XDECREF(task.line);
     return done;
 }
+
+int small_exported(PyObject *storage) { return SLOT(storage, storage_exported) != Py_False; }
 
 int small_waited_for(PyObject *template, long often) { return number(SLOT(template, template_alone)) >= often; }
 
