@@ -19,7 +19,7 @@ from diffuse.kernels.build.server import Server
 from diffuse.service import channel, code
 from diffuse.service import client as client_module
 from diffuse.service.channel import Answer
-from diffuse.service.client import Client
+from diffuse.service.client import URGENT, Client
 from tests.moments import interrupted
 from tests.service import CONSTANTS, PROGRAM, ROOT, gone, run
 from tests.test_jit import plus, works
@@ -177,7 +177,7 @@ def test_many_requests_at_once(folder: Path) -> None:
         assert native is not None and works(native, 100.0 + k)
 
 
-def test_what_is_waited_for_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_the_program_wants_most_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And when the program has ended, what it asked for is still made."""
     made: list[str] = []
 
@@ -189,11 +189,33 @@ def test_what_is_waited_for_goes_first(tmp_path: Path, monkeypatch: pytest.Monke
     ours, theirs = channel.pair()
     for key in "abcd":
         channel.send(ours, channel.packed((channel.COMPILE, key, str(tmp_path), None, code.TEXT, key)))
-    channel.send(ours, channel.packed((channel.URGENT, "c")))
+    for key, weight in ("d", 4.0), ("c", URGENT), ("b", 5.0), ("e", URGENT):
+        channel.send(ours, channel.packed((channel.WANTED, key, weight)))
     ours.close()
     Server(theirs).serve()
-    assert made == ["c", "a", "b", "d"]
+    assert made == ["c", "b", "d", "a"]
     assert {path.name for path in tmp_path.iterdir()} == {f"{key}.kernel" for key in "abcd"}
+
+
+def test_the_server_is_told_which_kernels_a_program_comes_back_to() -> None:
+    """Not of those that it needs once, nor at every turn of a loop."""
+    client, (ours, theirs) = Client(), channel.pair()
+    client._end = ours
+    for key in "abc":
+        client.ask(key, lambda: ("folder", None, code.TEXT, ""))
+    for turn in range(16):
+        client.missed("a", 1000.0)
+        if turn == 0:
+            client.missed("b", 1e9)
+    client.urge("c")
+    client.missed("c", 1.0)
+    told = []
+    with pytest.raises(BlockingIOError):
+        while True:
+            told.append(channel.unpacked(channel.receive(theirs)))
+    assert [message[:2] for message in told[:3]] == [(channel.COMPILE, key) for key in "abc"]
+    assert told[3:] == [*((channel.WANTED, "a", 1000.0 * turn) for turn in (2, 4, 8, 16)),
+                        (channel.WANTED, "c", URGENT)]
 
 
 def test_an_answer_that_was_taken_twice_or_by_another_is_asked_for_again(folder: Path) -> None:

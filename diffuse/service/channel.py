@@ -22,8 +22,9 @@ QUIET = socket.MSG_NOSIGNAL
 READY, BEGUN, DONE, FAILED, LEAVING = "ready", "begun", "done", "failed", "leaving"
 """Messages of the server: (READY, process id), (BEGUN, key), (DONE, key, Answer), (FAILED, why it cannot
 compile anything), (LEAVING,) before it exits for want of requests."""
-COMPILE, URGENT = "compile", "urgent"
-"""Messages of the program: (COMPILE, key, folder, limit, kind, content) and (URGENT, key)."""
+COMPILE, WANTED = "compile", "wanted"
+"""Messages of the program: (COMPILE, key, folder, limit, kind, content), and (WANTED, key, weight) for a
+request: the server serves the heaviest request first, and among equals the one that came first."""
 
 
 class Answer(NamedTuple):

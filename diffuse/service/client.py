@@ -40,6 +40,8 @@ TRIES = 2
 """How many servers a request may crash before it fails."""
 DEATHS = 8
 """Crashes after which no further server is started."""
+URGENT = float("inf")
+"""Weight of a request that somebody waits for."""
 ANSWERS = 256
 """Replies that are kept until somebody takes them, at most."""
 
@@ -73,11 +75,15 @@ class Unavailable(RuntimeError):
 class _Request:
     """A request without a reply."""
 
-    __slots__ = ("message", "sent", "urged", "deaths")
+    __slots__ = ("message", "sent", "weight", "told", "uses", "deaths")
 
     def __init__(self, message: bytes) -> None:
         self.message = message
-        self.sent = self.urged = False
+        self.sent = False
+        self.weight = self.told = 0.0
+        """How much the program wants the reply, and the weight that the server was told."""
+        self.uses = 0
+        """How often the program has done without the reply."""
         self.deaths = 0
 
 
@@ -122,6 +128,27 @@ class Client:
             self._asked[key] = _Request(channel.packed((channel.COMPILE, key, *request())))
             self.poll()
 
+    def missed(self, key: str, work: float) -> None:
+        """Note that the program did so much work without the reply to a request.
+
+        The first time says nothing, as most kernels of a program's setup are needed only once.  Afterwards
+        the server is told when the work has doubled: requests that cost the program most are served first.
+        """
+        request = self._asked.get(key)
+        if request is None:
+            return
+        request.uses += 1
+        request.weight += work
+        if request.uses > 1 and request.weight >= 2 * request.told:
+            self._tell(key, request)
+
+    def urge(self, key: str) -> None:
+        """Have a request served before all others, as somebody waits for its reply."""
+        request = self._asked.get(key)
+        if request is not None and request.told != URGENT:
+            request.weight = URGENT
+            self._tell(key, request)
+
     def knows(self, key: str) -> bool:
         """Is a request with this key outstanding, or its reply here?"""
         return key in self._asked or key in self._answers
@@ -136,7 +163,7 @@ class Client:
         """Wait for the reply to a request, at most so many seconds; None if it does not arrive in time."""
         end = None if seconds is None else time.monotonic() + seconds
         while (found := self.answer(key)) is None and key in self._asked:
-            self._urge(key)
+            self.urge(key)
             left = TICK if end is None else min(TICK, end - time.monotonic())
             if left <= 0:
                 break
@@ -253,12 +280,12 @@ class Client:
                 return
             request.sent = True
 
-    def _urge(self, key: str) -> None:
-        """Have a request served before the others, as somebody waits for it."""
+    def _tell(self, key: str, request: _Request) -> None:
+        """Tell the server the weight of a request, unless it has no other requests."""
         from diffuse.service import channel
 
-        request, ours = self._asked.get(key), self._end
-        if request is None or ours is None or request.urged or len(self._asked) == 1:
+        ours = self._end
+        if ours is None or len(self._asked) == 1:
             return
         with self._lock:
             if not request.sent:
@@ -266,9 +293,9 @@ class Client:
                 self._push()
             try:
                 if request.sent:
-                    channel.send(ours, channel.packed((channel.URGENT, key)))
-                    request.urged = True
-            except OSError:
+                    channel.send(ours, channel.packed((channel.WANTED, key, request.weight)))
+                    request.told = request.weight
+            except OSError:  # its queue is full: the next call tries again
                 pass
 
     def _ended(self, ours: socket.socket, how: str) -> None:
@@ -281,7 +308,8 @@ class Client:
         culprit = self._asked.get(self._begun)
         idle = not any(request.sent for request in self._asked.values())
         for request in self._asked.values():
-            request.sent = request.urged = False
+            request.sent = False
+            request.told = 0.0
         ready, self.process = self.process, 0
         self.close()
         if self._leaving or idle and ready:

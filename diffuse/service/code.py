@@ -92,6 +92,16 @@ def asked(key: str) -> bool:
     return client.knows(key) or key in _others
 
 
+def missed(key: str, work: float) -> None:
+    """Note that the program did so much work (operations times elements) without code that it requested."""
+    client.missed(key, work)
+
+
+def urge(key: str) -> None:
+    """Have requested code compiled before any other."""
+    client.urge(key)
+
+
 def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Loaded | None:
     """Load code that was requested, if it arrives within so many seconds (None: wait without limit).
 

@@ -179,11 +179,12 @@ class Forwarder:
         if code is CodeUse.NEEDED:
             plan.kernel.wait(None)
         elif code is CodeUse.PREFERRED:
-            kernel = plan.kernel
-            seconds = patience(plan.work(tasks), kernel.operations, kernel.interpretable())
+            kernel, work = plan.kernel, plan.work(tasks)
+            seconds = patience(work, kernel.operations, kernel.interpretable())
             if seconds != 0:
                 kernel.wait(seconds)
             if kernel.native is None:
+                kernel.missed(work)
                 kernel.prepare()
 
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:

@@ -20,6 +20,7 @@ from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build import jit
 from diffuse.observe import notices
 from diffuse.observe.floaterrors import KINDS
+from diffuse.service import code
 from diffuse.service.client import Unavailable
 
 MOST = 4096
@@ -109,6 +110,11 @@ class Kernel:
             first = traceback.format_exception_only(error)[-1].strip()
             notices.give(f"a kernel of {self.operations} operations did not compile ({first}); "
                          "it runs interpreted, with the same results")
+
+    def missed(self, work: int) -> None:
+        """Note that so much work (operations times elements) is interpreted for want of machine code."""
+        if self.compilation.asked:
+            code.missed(self.compilation.key, work)
 
     def wait(self, seconds: float | None) -> None:
         """Wait for machine code that was requested, at most so many seconds."""

@@ -1,8 +1,8 @@
 """The compile server: a process that compiles kernels for one program, writes them to the cache, and replies.
 
-It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  Requests are served in order of
-arrival, urgent ones first.  The server announces each request before it compiles it, so that the program
-knows which one crashed LLVM.
+It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  Requests that the program wants
+most are served first, equal ones in order of arrival.  The server announces each request before it compiles
+it, so that the program knows which one crashed LLVM.
 
 When the program has exited, the requests that it sent are still served for a few seconds: its next run finds
 them in the cache.  The server exits as well after a while without requests.
@@ -34,6 +34,8 @@ class Server:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._requests: dict[str, tuple[Any, ...]] = {}
+        self._weights: dict[str, float] = {}
+        """How much the program wants each of them; 0 for those that are not here."""
         self._said: deque[bytes] = deque()
         """Packed messages that wait for room in the socket's queue."""
         self._over = 0.0
@@ -43,10 +45,11 @@ class Server:
     def serve(self) -> None:
         """Serve requests until the program exits or sends none for a while."""
         while self._listen():
-            key = next(iter(self._requests))
+            key = max(self._requests, key=lambda key: self._weights.get(key, 0.0))
             self.say(channel.BEGUN, key)
             self.say(channel.DONE, key, tuple(self._answer(key, *self._requests[key])))
             del self._requests[key]
+            self._weights.pop(key, None)
 
     def say(self, *message: Any) -> None:
         """Send a message now, or later if the socket's queue is full."""
@@ -95,7 +98,7 @@ class Server:
         if kind == channel.COMPILE:
             self._requests.setdefault(key, tuple(rest))
         elif key in self._requests:
-            self._requests = {key: self._requests[key], **self._requests}
+            (self._weights[key],) = rest
 
     def _answer(self, key: str, folder: str, limit: int | None, kind: str, content: Any) -> Answer:
         cache = self._caches.setdefault((folder, limit), Cache(folder, limit))

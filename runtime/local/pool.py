@@ -85,6 +85,7 @@ def ready(portable: bool = False, seconds: float | None = 0.0) -> bool:
         key, text = _text(portable)
         found = code.within(seconds, key, NAMES, code.TEXT, lambda: text)
         if found is None:
+            code.urge(key)  # no kernel runs without it
             return False
         _entries[portable] = Entry(found)
     return True
