@@ -55,7 +55,8 @@ try:
     if os.fork():
         os._exit(0)
     os.setsid()
-    import sys
+    import gc, sys
+    gc.disable()
     sys.path += sys.argv[1:]
     from diffuse.kernels.build import server
 except BaseException as error:
@@ -65,7 +66,8 @@ except BaseException as error:
 else:
     server.main()
 """
-"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`."""
+"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`.  The
+garbage collector would look through the imported modules again and again."""
 
 
 class Unavailable(RuntimeError):

@@ -1,6 +1,8 @@
 """Compiles kernel bodies and LLVM IR to object code with LLVM, in the calling thread.
 
 The compile server runs this (server.py), and so do tests of the emitter; the program itself does not.
+llvmlite's package is imported only for what its library does not do alone (llvm_c.py): passes over IR, and
+assembly text.
 """
 
 from __future__ import annotations
@@ -8,9 +10,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.build import llvm_c
 from diffuse.kernels.llvm import nest as emitter
 from diffuse.kernels.targets import vectormath
 from diffuse.kernels.targets.host import host
@@ -26,20 +27,36 @@ def target_name() -> str:
     return f"{machine.cpu} ({machine.triple}, {vectors})"
 
 
+def start() -> None:
+    """Make ready for the first request."""
+    here = host()
+    _machine(here.triple, here.cpu, here.features, SPEED)
+
+
 @cache
-def _start() -> None:
+def _package() -> Any:
+    """The package llvmlite.binding, ready to compile for this processor."""
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     if host().symbols:
         llvm.load_library_permanently(vectormath.LIBRARY)
+    return llvm
 
 
 def machine() -> Any:
-    """A target machine for this processor."""
-    _start()
-    here = host()
+    """A target machine of llvmlite's package for this processor."""
+    llvm, here = _package(), host()
     return llvm.Target.from_triple(here.triple).create_target_machine(
         cpu=here.cpu, features=here.features, opt=SPEED, jit=True)
+
+
+@cache
+def _machine(triple: str, cpu: str, features: str, speed: int) -> llvm_c.Machine | None:
+    """A target machine of LLVM's own; None if only the package can be used."""
+    found = llvm_c.library()
+    return None if found is None else llvm_c.Machine(found, triple, cpu, features, speed)
 
 
 def text(body: Body) -> str:
@@ -49,11 +66,16 @@ def text(body: Body) -> str:
 
 def object_code(body: Body) -> bytes:
     """Compile a body to relocatable object code for this processor."""
-    if not host().halves and "float16" in repr(body):
+    here = host()
+    if not here.halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
+    scans = any(op.kind == "scan" for loop in body.loops for op in loop.ops)
+    plain = None if scans else _machine(here.triple, here.cpu, here.features, SPEED)
+    if plain is not None:
+        return plain.object_code(text(body))
     compiler = machine()
     module = _module(text(body), compiler)
-    if any(op.kind == "scan" for loop in body.loops for op in loop.ops):
+    if scans:
         _promote(module, compiler)
     return bytes(compiler.emit_object(module))
 
@@ -63,8 +85,12 @@ def common_code(source: str) -> bytes:
 
     It is not optimised, which takes a third of the time and costs a few nanoseconds a launch.
     """
-    _start()
-    compiler = llvm.Target.from_default_triple().create_target_machine(opt=0, jit=True)
+    library = llvm_c.library()
+    if library is not None:
+        plain = _machine(library.string("GetDefaultTargetTriple").decode(), "", "", 0)
+        assert plain is not None
+        return plain.object_code(source, verify=True)
+    compiler = _package().Target.from_default_triple().create_target_machine(opt=0, jit=True)
     module = _module(source, compiler)
     module.verify()
     return bytes(compiler.emit_object(module))
@@ -77,13 +103,14 @@ def assembly(body: Body) -> str:
 
 
 def _module(source: str, machine: Any) -> Any:
-    module = llvm.parse_assembly(source)
+    module = _package().parse_assembly(source)
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     return module
 
 
 def _promote(module: Any, machine: Any) -> None:
     """Keep the running values of scans in registers."""
+    llvm = _package()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
     passes = llvm.create_new_module_pass_manager()
     passes.add_sroa_pass()

@@ -10,6 +10,7 @@ them in the cache.  The server exits as well after a while without requests.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -134,10 +135,14 @@ def main() -> None:
     server = Server(socket.socket(fileno=0))
     server.say(channel.READY, os.getpid())
     try:
-        import diffuse.kernels.build.codegen  # noqa: F401 (slow: before the first request)
+        from diffuse.kernels.build import codegen
+
+        codegen.start()  # slow: before the first request
     except Exception as error:
         server.say(channel.FAILED, f"{type(error).__name__}: {error}")
         return
+    gc.freeze()
+    gc.enable()
     server.serve()
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol
 
+from diffuse.kernels.build import llvm_c
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets import vectormath
 
@@ -72,13 +73,23 @@ class Host:
 @cache
 def host() -> Host:
     """Look at this machine, once."""
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features()
+    triple, cpu, features = _asked()
     sets = [name for name, needs in (("e", ("avx512f", "avx512dq", "avx512vl")), ("d", ("avx2", "fma")))
             if all(features.get(f) for f in needs)]
-    triple = llvm.get_process_triple()
     x86 = triple.startswith("x86_64")
     symbols = vectormath.probe(tuple(sets)) if x86 else frozenset()
-    return Host(triple, llvm.get_host_cpu_name(), features.flatten(), tuple(sets), symbols,
-                not x86 or bool(features.get("f16c")), quiet=x86 and bool(features.get("avx")))
+    named = ",".join([f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())])
+    return Host(triple, cpu, named, tuple(sets), symbols, not x86 or bool(features.get("f16c")),
+                quiet=x86 and bool(features.get("avx")))
+
+
+def _asked() -> tuple[str, str, dict[str, bool]]:
+    """LLVM's names for this machine, its processor, and the features of that."""
+    llvm = llvm_c.library()
+    if llvm is not None:
+        return (llvm.string("GetProcessTriple").decode(), llvm.string("GetHostCPUName").decode(),
+                llvm_c.features(llvm))
+    import llvmlite.binding
+
+    return (llvmlite.binding.get_process_triple(), llvmlite.binding.get_host_cpu_name(),
+            llvmlite.binding.get_host_cpu_features())

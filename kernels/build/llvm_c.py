@@ -1,0 +1,146 @@
+"""LLVM as the compile server uses it: the C functions of llvmlite's library, without llvmlite's package.
+
+The first kernels of a program wait for the server to start, and to import the package takes 25 ms, as long as
+all else that the server imports.  The functions below have had these signatures since the oldest version of
+llvmlite that Diffuse takes; for versions that are not in `VERSIONS`, callers use the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from diffuse.service import fingerprint
+
+VERSIONS = ("0.48.", "0.49.", "0.50.")
+"""Versions of llvmlite whose library is known to have these functions."""
+
+POINTER, TEXT, NUMBER = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
+OUT = ctypes.POINTER(ctypes.c_char_p)
+"""Where a function puts a string."""
+
+SIGNATURES: dict[str, tuple[Any, ...]] = {
+    "InitializeNativeTarget": (None,),
+    "InitializeNativeAsmPrinter": (None,),
+    "GetProcessTriple": (None, OUT),
+    "GetDefaultTargetTriple": (None, OUT),
+    "GetHostCPUName": (None, OUT),
+    "GetHostCPUFeatures": (NUMBER, OUT),
+    "GetTargetFromTriple": (POINTER, TEXT, OUT),
+    "CreateTargetMachine": (POINTER, POINTER, TEXT, TEXT, TEXT, NUMBER, TEXT, TEXT, NUMBER, NUMBER, TEXT),
+    "GetTargetMachineTriple": (None, POINTER, OUT),
+    "CreateTargetMachineData": (POINTER, POINTER),
+    "CopyStringRepOfTargetData": (None, POINTER, OUT),
+    "GetGlobalContext": (POINTER,),
+    "ParseAssembly": (POINTER, POINTER, TEXT, OUT),
+    "DisposeModule": (None, POINTER),
+    "SetTarget": (None, POINTER, TEXT),
+    "SetDataLayout": (None, POINTER, TEXT),
+    "VerifyModule": (ctypes.c_bool, POINTER, OUT),
+    "TargetMachineEmitToMemory": (POINTER, POINTER, POINTER, NUMBER, OUT),
+    "GetBufferStart": (POINTER, POINTER),
+    "GetBufferSize": (ctypes.c_size_t, POINTER),
+    "DisposeMemoryBuffer": (None, POINTER),
+    "DisposeString": (None, POINTER),
+}
+"""Result and parameters of each function that is used, by its name without LLVMPY_."""
+
+
+class Library:
+    """The functions of `SIGNATURES`, with LLVM ready to compile for this processor."""
+
+    def __init__(self, path: str) -> None:
+        library = ctypes.PyDLL(path)  # nothing else runs in the server that could use Python's lock meanwhile
+        self._functions = {}
+        for name, (result, *parameters) in SIGNATURES.items():
+            function = library[f"LLVMPY_{name}"]
+            function.restype, function.argtypes = result, parameters
+            self._functions[name] = function
+        self.call("InitializeNativeTarget")
+        self.call("InitializeNativeAsmPrinter")
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        return self._functions[name](*arguments)
+
+    def string(self, name: str, *arguments: Any) -> bytes:
+        """Call a function that returns nothing but a string."""
+        out = ctypes.c_char_p()
+        self.call(name, *arguments, ctypes.byref(out))
+        return self._taken(out)
+
+    def checked(self, name: str, *arguments: Any) -> int:
+        """Call a function that returns a pointer, or none and a message; raises RuntimeError with that."""
+        out = ctypes.c_char_p()
+        found: int | None = self.call(name, *arguments, ctypes.byref(out))
+        said = self._taken(out)
+        if not found:
+            raise RuntimeError(said.decode(errors="replace") or f"{name} failed")
+        return found
+
+    def _taken(self, out: ctypes.c_char_p) -> bytes:
+        """Copy a string of the library's, and free it."""
+        found = out.value or b""
+        if out:
+            self.call("DisposeString", out)
+        return found
+
+
+@cache
+def library() -> Library | None:
+    """Load the library of the installed llvmlite; None if its version is not known, or its functions are not
+    what they were."""
+    folder = fingerprint.llvmlite()
+    if folder is None:
+        return None
+    try:
+        import llvmlite
+
+        if not llvmlite.__version__.startswith(VERSIONS):
+            return None
+        return Library(str(folder / "binding" / "libllvmlite.so"))
+    except (ImportError, OSError, AttributeError):
+        return None
+
+
+def features(llvm: Library) -> dict[str, bool]:
+    """The processor's features by LLVM's names."""
+    said = llvm.string("GetHostCPUFeatures").decode()
+    return {feature[1:]: feature[0] == "+" for feature in said.split(",") if feature}
+
+
+class Machine:
+    """A target machine of LLVM's, which lives as long as the process."""
+
+    def __init__(self, llvm: Library, triple: str, cpu: str = "", features: str = "", speed: int = 2) -> None:
+        self._llvm = llvm
+        target = llvm.checked("GetTargetFromTriple", triple.encode())
+        self._machine = llvm.call("CreateTargetMachine", target, triple.encode(), cpu.encode(),
+                                  features.encode(), speed, b"default", b"jitdefault", 0, 1, b"")
+        if not self._machine:
+            raise RuntimeError(f"LLVM has no target machine for {cpu} ({triple})")
+        self._triple = llvm.string("GetTargetMachineTriple", self._machine)
+        data = llvm.call("CreateTargetMachineData", self._machine)
+        self._layout = llvm.string("CopyStringRepOfTargetData", data)
+
+    def object_code(self, source: str, verify: bool = False) -> bytes:
+        """Compile LLVM IR to relocatable object code."""
+        llvm = self._llvm
+        module = llvm.checked("ParseAssembly", llvm.call("GetGlobalContext"), source.encode())
+        try:
+            llvm.call("SetTarget", module, self._triple)
+            llvm.call("SetDataLayout", module, self._layout)
+            if verify:
+                self._verify(module)
+            buffer = llvm.checked("TargetMachineEmitToMemory", self._machine, module, 1)
+        finally:
+            llvm.call("DisposeModule", module)
+        try:
+            return ctypes.string_at(llvm.call("GetBufferStart", buffer), llvm.call("GetBufferSize", buffer))
+        finally:
+            llvm.call("DisposeMemoryBuffer", buffer)
+
+    def _verify(self, module: int) -> None:
+        out = ctypes.c_char_p()
+        if self._llvm.call("VerifyModule", module, ctypes.byref(out)):
+            raise RuntimeError((out.value or b"").decode(errors="replace"))

@@ -1,0 +1,59 @@
+"""LLVM's C functions in llvmlite's library, beside llvmlite's package: the same machine code, and errors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import llvmlite
+import pytest
+
+from diffuse.kernels.build import codegen, llvm_c
+from diffuse.kernels.targets import host
+from tests.service import ROOT
+from tests.test_jit import plus
+
+ANSWER = "define i64 @answer() {\n  ret i64 42\n}\n"
+
+
+@pytest.fixture
+def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Through the package, as with a version of llvmlite that is not known."""
+    codegen._machine.cache_clear()
+    monkeypatch.setattr(llvmlite, "__version__", "1.0.0")
+    llvm_c.library.cache_clear()
+    yield
+    monkeypatch.undo()
+    llvm_c.library.cache_clear()
+    codegen._machine.cache_clear()
+
+
+FOUND = codegen.object_code(plus(7.25)), codegen.common_code(ANSWER), host._asked()
+
+
+def test_the_installed_version_is_known() -> None:
+    assert llvm_c.library() is not None
+
+
+def test_both_compile_to_the_same_code_for_the_same_machine(package: None) -> None:
+    assert llvm_c.library() is None
+    assert (codegen.object_code(plus(7.25)), codegen.common_code(ANSWER), host._asked()) == FOUND
+
+
+def test_text_that_llvm_refuses_is_an_error() -> None:
+    with pytest.raises(RuntimeError, match="expected"):
+        codegen.common_code("define nothing")
+    with pytest.raises(RuntimeError, match="does not dominate"):
+        codegen.common_code("define i64 @answer() {\n  br label %c\nb:\n  %x = add i64 1, 2\n  br label %c\n"
+                            "c:\n  ret i64 %x\n}\n")
+
+
+def test_a_body_without_scans_is_compiled_without_the_package() -> None:
+    said = subprocess.run([sys.executable, "-c", """if True:
+        import sys
+        from diffuse.kernels.build import codegen
+        from tests.test_jit import plus
+        codegen.object_code(plus(7.25))
+        print("llvmlite.binding" in sys.modules)"""], capture_output=True, text=True, cwd=ROOT)
+    assert (said.stdout, said.stderr) == ("False\n", "")
