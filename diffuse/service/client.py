@@ -55,8 +55,9 @@ try:
     if os.fork():
         os._exit(0)
     os.setsid()
-    import gc, sys
+    import gc
     gc.disable()
+    import sys
     sys.path += sys.argv[1:]
     from diffuse.kernels.build import server
 except BaseException as error:

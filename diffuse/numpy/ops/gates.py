@@ -239,7 +239,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
-    if getattr(numpy.ndarray if flags & BELONGS else numpy, name, None) is function:
+    if vars(numpy.ndarray if flags & BELONGS else numpy).get(name) is function:  # NumPy warns of old names
         flags |= LOOKING.get(name, 0)
     need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
