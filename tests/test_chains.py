@@ -51,6 +51,15 @@ def test_a_short_chain_of_light_operations_is_done_at_once_after_a_few_turns() -
     assert numpy.array_equal(numpy.asarray(heaps), plain)
 
 
+def test_a_chain_that_is_light_as_a_whole_is_done_at_once_after_a_few_turns() -> None:
+    fence()
+    plain = numpy.random.default_rng(8).random(100_000)
+    x = np.array(plain)
+    turns = [recorded(lambda: bool((x > 2.0).any())) for _ in range(4 * OFTEN)]
+    assert turns[0] == 2 and turns[-1] == 0
+    assert {recorded(lambda: bool((x % 0.5 > 2.0).any())) for _ in range(4 * OFTEN)} == {3}
+
+
 @pytest.mark.parametrize("length, side", [(5, 700), (40, 180)], ids=["heavy", "long"])
 def test_long_and_heavy_chains_stay_recorded(length: int, side: int) -> None:
     def turn(x: Any) -> float:

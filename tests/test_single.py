@@ -183,6 +183,12 @@ def test_operations_with_bits_of_their_own_are_recorded(call: Callable[[Any], An
     assert [done(lambda: call(x))[:2] for _ in range(TURNS)] == [(1, 0)] * TURNS
 
 
+@pytest.mark.parametrize("call", [lambda x: x // 0.3, lambda x: x % x, lambda x: np.fmod(x, 0.3)])
+def test_operations_that_numpy_takes_long_for_are_recorded(call: Callable[[Any], Any]) -> None:
+    x = np.array(PLAIN)
+    assert [done(lambda: call(x))[:2] for _ in range(2 * TURNS)] == [(1, 0)] * (2 * TURNS)
+
+
 def test_large_operations_and_those_on_pending_arrays_are_recorded() -> None:
     large, x = np.ones(single.MOST // 8), np.array(PLAIN)
     for _ in range(TURNS):

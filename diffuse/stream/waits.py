@@ -20,6 +20,8 @@ from diffuse.stream.window import CHAIN, Window
 
 LIGHT = 600_000
 """Bytes that each task of a short chain reads and writes, at most."""
+BRIEF = 1_200_000
+"""Bytes that all of them read and write, where one has more: to wait takes as long as NumPy takes for these."""
 MOST = 64
 """Calls that are noted between two waits."""
 
@@ -59,20 +61,24 @@ class Waits:
 
 def light(chain: list[Template]) -> bool:
     """Would NumPy have done all tasks of a short chain sooner than they can be waited for?"""
-    return all([suited(made) for made in chain])
+    sizes = [size(made) for made in chain]
+    return max(sizes) <= LIGHT or sum(sizes) <= BRIEF
 
 
-def suited(made: Template) -> bool:
-    """May NumPy do an operation in the place of a task, and soon?  Reductions at hand are done at once in any
-    case."""
-    found = _suited.get(made)
+def size(made: Template) -> int:
+    """Bytes that a task reads and writes, if NumPy may do it, and soon; else very many.  Reductions at hand
+    are done at once in any case."""
+    found = _sizes.get(made)
     if found is None:
-        name = made.operation
-        exact = name in operations.TABLE and operations.exact(name, made.signature[:-1])
+        name, types = made.operation, made.signature[:-1]
+        exact = name in operations.TABLE and operations.exact(name, types)
         reduces = any([use.operator is not None for use in made.uses])
-        size = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
-        found = _suited[made] = size <= LIGHT and (exact or reduces or name in STRUCTURAL)
+        found = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
+        if not (exact or reduces or name in STRUCTURAL) or operations.lengthy(name, types, made.elements):
+            found = MANY
+        _sizes[made] = found
     return found
 
 
-_suited: dict[Template, bool] = Bounded(1 << 12)
+MANY = 1 << 62
+_sizes: dict[Template, int] = Bounded(1 << 12)

@@ -136,6 +136,18 @@ def exact(name: str, types: tuple[str, ...]) -> bool:
     return name in STRUCTURAL or all(t[0] in TABLE[name].exact for t in types)
 
 
+SLOW = {"floor_divide": 20.0, "remainder": 9.0, "fmod": 12.0, "nextafter": 7.0, "sqrt": 1.1, "power0.5": 1.1,
+        "logical_and": 0.8, "logical_or": 0.8, "logical_xor": 0.8, "logical_not": 0.6}
+"""Nanoseconds an element that NumPy takes for operations on floats that it computes one by one."""
+WAIT = 60_000
+"""Nanoseconds from recording a task to the end of waiting for it, on a machine that has other work, too."""
+
+
+def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
+    """Does NumPy take so long for an operation that a task is sooner, even if the program waits for it?"""
+    return name in SLOW and types[0][0] == "f" and SLOW[name] * elements > WAIT
+
+
 def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
     """NumPy's word for a task's operation, and the floating-point errors that it can raise."""
     row = TABLE.get(operation.partition(":")[0])

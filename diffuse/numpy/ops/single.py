@@ -106,11 +106,12 @@ def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
 
 
 def suited(template: Any) -> bool:
-    """Does an operation read and write little, and have NumPy's bits?"""
+    """Does an operation read and write little, and has it NumPy's bits, and no routine that is slow there?"""
     found = _suited.get(template)
     if found is None:
         used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])
         names = template.signature[:-1]
-        found = used <= MOST and operations.exact(template.operation, names)
+        found = (used <= MOST and operations.exact(template.operation, names)
+                 and not operations.lengthy(template.operation, names, template.elements))
         _suited[template] = found
     return found
