@@ -1,4 +1,4 @@
-"""Kernels of an ocean model and a step of a gas, by NumPy and by Diffuse side by side in one process, warm.
+"""Kernels of an ocean model and a step of a gas, by NumPy and by Diffuse side by side, warm.
 
 The step of the gas (bench/gas_step.py) goes from state to state; the kernels (bench/ocean_kernels.py) are
 given the same arrays every time.
@@ -7,11 +7,10 @@ given the same arrays every time.
 from __future__ import annotations
 
 import argparse
-import tempfile
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import child
 import harness
 import machine
 import ocean_kernels
@@ -25,24 +24,21 @@ SIZES = {4_096: 2.5, 65_536: 8.0, 1_048_576: 10.0}
 SIDES = {128: 1.5, 256: 4.0}
 """Cells along each side of the gas, likewise."""
 STEP = "step of a gas"
+WARM = 20
+"""Calls after which everything is decided, and calls before all is compiled: these do not count."""
 
 
-def ocean(options: Measures) -> Measures:
-    """The kernels at one size."""
+def start(library: Any, options: Measures) -> Callable[[], Any]:
+    """The function that is measured, with its arrays in the library's hands."""
     import numpy
 
-    import diffuse.numpy
-
-    plain, mine = (side_by_side.module("ocean_kernels", library) for library in (numpy, diffuse.numpy))
-    given = plain.arrays(options["size"])
-    copies = {name: diffuse.numpy.array(array) for name, array in given.items()}
-    found = {}
-    for name, names in ocean_kernels.KERNELS.items():
-        if name in options["only"]:
-            theirs = partial(getattr(plain, name), *[given[x] for x in names])
-            ours = partial(getattr(mine, name), *[copies[x] for x in names])
-            found[name] = side_by_side.measured(theirs, ours, options)
-    return found
+    name, size = options["program"], options["size"]
+    if name == STEP:
+        state = side_by_side.module("gas_step", numpy).start(size)
+        return Steps(side_by_side.module("gas_step", library), tuple([library.array(x) for x in state]))
+    arrays = side_by_side.module("ocean_kernels", numpy).arrays(size)
+    code = side_by_side.module("ocean_kernels", library)
+    return partial(getattr(code, name), *[library.array(arrays[x]) for x in ocean_kernels.KERNELS[name]])
 
 
 class Steps:
@@ -56,33 +52,15 @@ class Steps:
         return self.state
 
 
-def gas(options: Measures) -> Measures:
-    """The step of the gas at one size."""
-    import numpy
-
-    import diffuse.numpy
-
-    plain, mine = (side_by_side.module("gas_step", library) for library in (numpy, diffuse.numpy))
-    state = plain.start(options["size"])
-    ours = Steps(mine, tuple(diffuse.numpy.array(x) for x in state))
-    return {STEP: side_by_side.measured(Steps(plain, state), ours, options)}
-
-
-def measured(options: Measures, args: argparse.Namespace) -> list[Measures]:
-    """One row for each program and size, measured in a process of its own for each size."""
-    rows = []
-    for part, sizes in (("ocean", args.sizes), ("gas", args.sides if STEP in args.only else [])):
-        for size in sizes:
-            with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
-                found = child.ask(__file__, part, {**options, "size": size},
-                                  machine.environment(args.threads, cache))
-            if "absent" in found:
-                raise SystemExit(f"ocean: {found['absent']}")
-            asked = (SIZES if part == "ocean" else SIDES).get(size)
-            cells = f"{size:,}" if part == "ocean" else f"{size} x {size}"
-            rows += [{"program": name, "cells": cells, "asked": asked, **measures}
-                     for name, measures in found.items()]
-    return rows
+def measured(args: argparse.Namespace) -> list[Measures]:
+    """One row for each program and size."""
+    runs = [(name, size, SIZES.get(size), f"{size:,}")
+            for size in args.sizes for name in ocean_kernels.KERNELS]
+    runs += [(STEP, size, SIDES.get(size), f"{size} x {size}") for size in args.sides]
+    return [{"program": name, "cells": cells, "asked": asked,
+             **side_by_side.measured(__file__, {"program": name, "size": size}, args.threads,
+                                     1 if args.quick else WARM, args.rounds)}
+            for name, size, asked, cells in runs if name in args.only]
 
 
 def text(result: Measures) -> str:
@@ -90,8 +68,8 @@ def text(result: Measures) -> str:
     rows = [[row["program"], row["cells"], table.seconds(row["numpy"]), table.seconds(row["diffuse"]),
              table.ratio(row["ratio"]), table.count(row["recorded"]), table.count(row["launched"]),
              f"{row['difference']:.0e}"] for row in result["rows"]]
-    return table.render("kernels of an ocean model and a step of a gas, warm", header, rows) \
-        + "\n" + report.goal_table(result["goals"])
+    return (table.render("kernels of an ocean model and a step of a gas, warm", header, rows)
+            + "\n" + report.goal_table(result["goals"]))
 
 
 def goals(result: Measures) -> list[Measures]:
@@ -110,16 +88,14 @@ def main(argv: list[str] | None = None) -> None:
                         help="of " + ", ".join(programs))
     args = parser.parse_args(argv)
     if args.quick:
-        args.sizes, args.sides = [1728], [16]
+        args.sizes, args.sides, args.rounds = [1728], [16], 1
     machine.bind(args.threads)
-    options = {"rounds": args.rounds, "only": args.only, "warm": 0.0 if args.quick else 1.0,
-               "seconds": 0.0 if args.quick else 1.5}
     result: Measures = {"bench": "ocean", "machine": machine.description(args.threads),
-                        "rows": measured(options, args)}
+                        "rows": measured(args)}
     result["goals"] = goals(result)
     print(text(result))
     harness.keep(result, "ocean", args.json)
 
 
-if __name__ == "__main__" and not child.answer({"ocean": ocean, "gas": gas}):
+if __name__ == "__main__" and not side_by_side.serve(start):
     main()

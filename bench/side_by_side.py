@@ -1,21 +1,35 @@
-"""The same function by NumPy and by Diffuse, in turn in one process, which disturbs both alike."""
+"""The same function by NumPy and by Diffuse, in processes of their own that take turns, sample by sample.
+
+Not in one process: Diffuse sets how the C library keeps freed memory, which makes NumPy faster, too.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import harness
+import machine
 from case import ROOT
 
 Measures = dict[str, Any]
+SECONDS = 1.5
+"""Of NumPy's samples together, about."""
+MOST = 200
+"""Samples, at most."""
 
 
 def module(name: str, library: Any) -> ModuleType:
-    """A file of bench/ anew, with this library in the place of NumPy."""
+    """A file of bench/ with this library in the place of NumPy."""
     path = ROOT / "bench" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"{name} by {library.__name__}", path)
     assert spec is not None and spec.loader is not None
@@ -25,33 +39,68 @@ def module(name: str, library: Any) -> ModuleType:
     return found
 
 
-def measured(theirs: Callable[[], Sequence[Any]], ours: Callable[[], Sequence[Any]], options: Measures
-             ) -> Measures:
-    """Medians of seconds of both, warm; the ratio; operations that Diffuse recorded and tasks that it ran in
-    a call; the largest relative difference of their results."""
-    from diffuse.kernels.build.compiler import compiler
+class Side:
+    """The parent's end of one library's process."""
+
+    def __init__(self, script: str, library: str, options: Measures, environment: dict[str, str]) -> None:
+        command = [sys.executable, script, "--side", library, json.dumps(options)]
+        self.library = library
+        self.process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE)
+
+    def ask(self, command: str) -> Any:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        print(command, file=self.process.stdin, flush=True)
+        line = self.process.stdout.readline()
+        if not line:
+            raise SystemExit(f"{self.library}: failed at {command!r}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def serve(start: Callable[[Any, Measures], Callable[[], Sequence[Any]]]) -> bool:
+    """In the child: answer the parent's commands, and say that this was a child.  `start(library, options)`
+    gives the function that is called."""
+    if sys.argv[1:2] != ["--side"]:
+        return False
+    sys.path.append(str(ROOT))
+    _, _, name, options = sys.argv
+    library = importlib.import_module(name)
+    call = start(library, json.loads(options))
+    for line in sys.stdin:
+        command, _, word = line.strip().partition(" ")
+        print(json.dumps(COMMANDS[command](call, word, name)), flush=True)
+    return True
+
+
+def save(call: Callable[[], Sequence[Any]], folder: str, name: str) -> None:
+    """Keep the results of a call in a folder."""
+    import numpy
+
+    for number, result in enumerate(call()):
+        numpy.save(Path(folder) / f"{number}.npy", numpy.asarray(result))
+
+
+def sample(call: Callable[[], Sequence[Any]], times: str, name: str) -> Measures:
+    """Wall-clock seconds of so many calls, each with all its work; what Diffuse counted in the last one."""
+    if name == "numpy":
+        seconds = [timed(call, lambda: None) for _ in range(int(times))]
+        return {"seconds": statistics.median(seconds)}
     from diffuse.observe import trace
     from diffuse.stream import engine
 
-    difference = differences(theirs(), ours())
-    once = seconds(theirs, lambda: None)
-    for _ in range(max(3, min(40, int(options["warm"] / once)))):
-        seconds(ours, engine.fence)
-    compiler.wait()
-    seconds(ours, engine.fence)
     before = trace.snapshot()
-    seconds(ours, engine.fence)
-    after = trace.snapshot()
-    rounds = max(options["rounds"], min(200, int(options["seconds"] / once)))
-    samples = [(seconds(theirs, lambda: None), seconds(ours, engine.fence)) for _ in range(rounds)]
-    numpy_median, median = (statistics.median(side) for side in zip(*samples, strict=True))
-    return {"numpy": numpy_median, "diffuse": median, "ratio": numpy_median / median,
-            "difference": difference,
-            **{name: after.get(name, 0) - before.get(name, 0) for name in ("recorded", "launched")}}
+    seconds = [timed(call, engine.fence) for _ in range(int(times))]
+    counters = trace.snapshot()
+    counted = {key: counters.get(key, 0) - before.get(key, 0) for key in ("recorded", "launched")}
+    return {"seconds": statistics.median(seconds), **{key: n / int(times) for key, n in counted.items()}}
 
 
-def seconds(call: Callable[[], Any], wait: Callable[[], None]) -> float:
-    """Wall-clock seconds of a call and all its work."""
+def timed(call: Callable[[], Sequence[Any]], wait: Callable[[], None]) -> float:
     start = time.perf_counter()
     results = call()
     wait()
@@ -60,9 +109,41 @@ def seconds(call: Callable[[], Any], wait: Callable[[], None]) -> float:
     return found
 
 
-def differences(theirs: Sequence[Any], ours: Sequence[Any]) -> float:
-    """The largest difference of two lists of arrays, relative to the largest element of each."""
-    import numpy
+def warm(call: Callable[[], Sequence[Any]], times: str, name: str) -> None:
+    """Call Diffuse until its kernels are compiled, and decisions that depend on what came before are taken."""
+    from diffuse.kernels.build.compiler import compiler
+    from diffuse.stream import engine
 
-    return max(float(numpy.max(numpy.abs(numpy.asarray(y) - x)) / numpy.max(numpy.abs(x)))
-               for x, y in zip(theirs, ours, strict=True))
+    for _ in range(2):
+        for _ in range(int(times)):
+            timed(call, engine.fence)
+        compiler.wait()
+
+
+COMMANDS: dict[str, Callable[[Callable[[], Sequence[Any]], str, str], Any]] = {
+    "save": save, "sample": sample, "warm": warm}
+
+
+def measured(script: str, options: Measures, threads: int, calls: int, rounds: int) -> Measures:
+    """Medians of seconds of both, the ratio, what Diffuse counted, and the largest relative difference of the
+    results, for what `serve` answers in `script`; twice `calls` calls do not count."""
+    with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
+        environment = machine.environment(threads, scratch + "/cache")
+        sides = {name: Side(script, library, options, environment)
+                 for name, library in (("numpy", "numpy"), ("diffuse", "diffuse.numpy"))}
+        for name, side in sides.items():
+            folder = Path(scratch) / name
+            folder.mkdir()
+            side.ask(f"save {folder}")
+        difference = harness.difference(Path(scratch) / "diffuse", Path(scratch) / "numpy")["scaled"]
+        once = sides["numpy"].ask("sample 3")["seconds"]
+        sides["diffuse"].ask(f"warm {calls}")
+        samples = [[side.ask("sample 3" if once < 0.1 else "sample 1") for side in sides.values()]
+                   for _ in range(max(rounds, min(MOST, int(SECONDS / once / 3))) if calls > 1 else rounds)]
+        for side in sides.values():
+            side.close()
+    theirs, ours = (statistics.median(one["seconds"] for one in found)
+                    for found in zip(*samples, strict=True))
+    counted = samples[-1][1]
+    return {"numpy": theirs, "diffuse": ours, "ratio": theirs / ours, "difference": difference,
+            "recorded": counted["recorded"], "launched": counted["launched"]}

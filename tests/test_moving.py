@@ -68,6 +68,33 @@ def test_what_comes_again_and_again_is_recorded() -> None:
     assert numpy.array_equal(numpy.asarray(turn(x)[-1]), turn(PLAIN)[-1])
 
 
+def test_what_is_recorded_again_is_not_waited_for() -> None:
+    """A loop over the levels of an array, in every step of a program."""
+    levels = 20
+    plain = PLAIN[:levels * 2000].reshape(2000, levels)
+    below, above = np.array(numpy.repeat(plain, 10, axis=0)), np.array(numpy.repeat(plain, 10, axis=0))
+
+    def step() -> Any:
+        x = below[:, 0]
+        for k in range(1, levels):
+            x = (below[:, k] + above[:, k - 1] * x) * 0.5
+        return x
+
+    for _ in range(REPEATS + 2):
+        step()
+        fence()
+    before = trace.snapshot()
+    found = step()
+    fence()
+    after = trace.snapshot()
+    assert after["recorded"] - before["recorded"] == 3 * (levels - 1)
+    assert after["launched"] - before["launched"] <= 2
+    expected = plain[:, 0]
+    for k in range(1, levels):
+        expected = (plain[:, k] + plain[:, k - 1] * expected) * 0.5
+    assert numpy.array_equal(numpy.asarray(found), numpy.repeat(expected, 10))
+
+
 def test_a_few_extents_stay_recorded() -> None:
     x = np.array(PLAIN)
 

@@ -71,17 +71,13 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
         return None
     if not exact(function, operands):
         return None
-    values, name = [], [function]
-    for x in operands:
-        if type(x) in ARRAYS:
-            memory = host(x)
-            name.append((memory.shape, memory.strides, offset_of(x, x.meta)))
-            x = memory
-        values.append(x)
-    count = _calls.get(tuple(name), 0)
-    if count >= REPEATS:
+    name = function, *[(x.meta.shape, x.meta.strides, offset_of(x, x.meta)) for x in operands
+                       if type(x) in ARRAYS]
+    count = _calls.get(name, 0)
+    if count >= REPEATS:  # known before anybody waits for an operand
         return None
-    _calls[tuple(name)] = count + 1
+    _calls[name] = count + 1
+    values = [host(x) if type(x) in ARRAYS else x for x in operands]
     trace.counters["moving"] += 1
     if out is not None:
         target = core.mine(out)
