@@ -21,7 +21,7 @@ from diffuse.stream.window import CHAIN, Window
 LIGHT = 600_000
 """Bytes that each task of a short chain reads and writes, at most."""
 BRIEF = 1_200_000
-"""Bytes that all of them read and write, where one has more: to wait takes as long as NumPy takes for these."""
+"""Bytes that all of them read and write, where one has more: NumPy is done with these before a wait is."""
 MOST = 64
 """Calls that are noted between two waits."""
 
