@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as _numpy
 import numpy.random as _real
 from numpy.random import _pickle
 
+from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.arrays.core import Array as _Array
+from diffuse.numpy.arrays.lending import owned as _owned
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.bridge.namespace import fill as _fill
+from diffuse.numpy.ops.gates import OPTIONS as _OPTIONS
 from diffuse.numpy.ops.operands import lowered as _lowered
+from diffuse.numpy.ops.operands import shared as _shared
+from diffuse.numpy.ops.operands import wrap as _wrap
 
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""
@@ -32,8 +38,22 @@ class _Kind(type):
         return super().__instancecheck__(value) or isinstance(value, vars(cls).get("_real", ()))
 
 
+def _plain(values: Any) -> bool:
+    """Are these arguments numbers, names and shapes, which NumPy gets as they are?"""
+    for value in values:
+        kind = type(value)
+        if kind not in _OPTIONS and not (kind is tuple and _plain(value)):
+            return False
+    return True
+
+
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if _plain(args) and (not kwargs or _plain(kwargs.values())):
+            found = function(self._plain, *args, **kwargs)
+            if type(found) is not _numpy.ndarray or found.size < _core.TINY:
+                return found
+            return _wrap(found) if _owned(found) else _shared(found)
         return _call(function.__get__(self._plain), name, args, kwargs)
 
     run.__name__, run.__doc__ = name, function.__doc__

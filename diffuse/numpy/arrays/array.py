@@ -158,7 +158,7 @@ class ndarray(Methods, metaclass=Kind):
     def __iter__(self) -> Iterator[Any]:
         if not self.form.shape:
             raise TypeError("iteration over a 0-d array")
-        return (views.getitem(self, k) for k in range(self.form.shape[0]))
+        return (self[k] for k in range(self.form.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())
@@ -169,11 +169,6 @@ class ndarray(Methods, metaclass=Kind):
         return bool(numpy.empty(self.form.shape, bool)) if self.form.size < 2 else bool(numpy.empty(2, bool))
 
     __int__, __float__, __complex__ = of_one(int), of_one(float), of_one(complex)
-
-    def __index__(self) -> int:
-        if self.form.ndim:
-            raise TypeError("only integer scalar arrays can be converted to a scalar index")
-        return operator.index(host(self))
 
     def __imatmul__(self, other: Any) -> Any:
         if defers(other):
@@ -240,9 +235,6 @@ class ndarray(Methods, metaclass=Kind):
 
     @property
     def data(self) -> Any:
-        return exported(self).data
-
-    def __buffer__(self, flags: int) -> Any:
         return exported(self).data
 
     def __sizeof__(self) -> int:
@@ -314,3 +306,5 @@ documented(ndarray)
 core.set_classes(ndarray, scalar)
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
+core.slow.component, core.slow.set_component = views.component, views.set_component
+core.slow.exported = exported

@@ -182,6 +182,9 @@ def exported(x: Array) -> Mirror:
     """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
     the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
     cannot be written to."""
+    lent = core.lending(x)
+    if lent is not None:
+        return lent
     memory = owned(x)
     if x.storage is not None and x.storage.shared:
         memory = memory.copy()

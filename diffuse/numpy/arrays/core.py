@@ -18,6 +18,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from math import prod
+from sys import getrefcount
 from threading import RLock
 from typing import Any
 from weakref import ref
@@ -44,7 +45,7 @@ _new = object.__new__
 class Array:
     """The common part of `ndarray` and the lazy scalar."""
 
-    __slots__ = ("storage", "_form", "part", "meta", "memory", "owner", "__weakref__")
+    __slots__ = ("storage", "_form", "part", "meta", "memory", "owner", "lent", "__weakref__")
 
     storage: Any
     """The engine's handle of the store; None while no task has touched a hosted array."""
@@ -59,6 +60,8 @@ class Array:
     """The memory as NumPy sees it, once known; valid to read while the store is not busy."""
     owner: Array | None
     """The array whose store this is a view of."""
+    lent: bool
+    """Of a hosted array: did the program get views of it as arrays of NumPy's (`lend`)?"""
 
     @property
     def form(self) -> Form:
@@ -142,6 +145,7 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
     x.meta = x.memory = array
     x._form = known
     x.storage = x.part = x.owner = None
+    x.lent = False
     return x
 
 
@@ -173,24 +177,79 @@ def looking(parent: Array, memory: Mirror) -> Any:
     return x
 
 
-_snapshots: dict[int, tuple[Any, bytes, Any]] = Bounded(64)
-"""Snapshots of small arrays of NumPy's: by identity the array, its elements at that time, and our array."""
+def lend(x: Array, found: Mirror) -> bool:
+    """May the program get this view of the memory of `x` as NumPy's array?  It may if the view has few
+    elements, as results that stay NumPy's have, and the array is small and has no store yet.
+
+    From then on tasks read a snapshot of the array, and operations that write to it run at once, as long as
+    somebody holds such a view.
+    """
+    root = x if x.owner is None else x.owner
+    if found.size >= TINY or root.storage is not None:
+        return False
+    if root.meta.size >= SMALL or found.base is not root.meta:
+        return False
+    root.lent = True
+    return True
 
 
-def snapshot(array: Mirror) -> Any:
+def lending(x: Array) -> Mirror | None:
+    """A view of the memory of a small array without a store, lent to code outside; None of other arrays."""
+    root = x if x.owner is None else x.owner
+    if root.storage is not None or root.meta.size >= SMALL or root.meta.base is not None:
+        return None
+    memory = x.meta.view()
+    if memory.base is not root.meta:
+        return None
+    root.lent = True
+    return memory
+
+
+def seen(memory: Mirror) -> Callable[[], bool]:
+    """What tells whether anybody holds views of this memory: references beside the two fields of the array,
+    the store's view, the function's own and that of the call."""
+    return lambda: getrefcount(memory) > 5
+
+
+def lent(root: Array) -> bool:
+    """Does the program hold views of the memory of a hosted array without a store, as NumPy's arrays?"""
+    if not root.lent:
+        return False
+    memory = root.meta
+    # the two fields of the array, the variable here, and the argument of the call; several ranks have to
+    # decide alike, whatever their references say
+    root.lent = getrefcount(memory) > 4 or not ENGINE.runtime.host_sees
+    return root.lent
+
+
+_snapshots: dict[Any, tuple[Any, bytes, Any]] = Bounded(64)
+"""Snapshots of small arrays of NumPy's: the array that owns the memory, its elements at that time, and our
+array.  By the identity of the owner, and what is read of its memory."""
+
+
+def snapshot(array: Mirror, owner: Any = None) -> Any:
     """An array with the elements that a small array of NumPy's has now, for tasks to read: the program may
     change its own before they run.  The same array as long as the elements are."""
     elements = array.tobytes()
-    known = _snapshots.get(id(array))
+    whole = array if owner is None else owner
+    key = id(whole), array.shape, array.strides, 0 if owner is None else address(array)
+    known = _snapshots.get(key)
     if known is not None:
         whose, before, found = known
-        if (whose() is array and before == elements and found.meta.shape == array.shape
-                and found.meta.dtype is array.dtype):
+        if whose() is whole and before == elements and found.meta.dtype is array.dtype:
             return found
     found = hosted(array.copy(order="K"))
     slow.locate(found)
-    _snapshots[id(array)] = ref(array), elements, found
+    _snapshots[key] = ref(whole), elements, found
     return found
+
+
+def steady(x: Array) -> Any:
+    """An array as tasks read it: a snapshot if the program holds views of its memory as NumPy's arrays."""
+    root = x if x.owner is None else x.owner
+    if x.storage is None and root.storage is None and root.lent and lent(root):
+        return snapshot(x.meta, root.meta)
+    return x
 
 
 latest: tuple[int, Any] = 0, None
@@ -225,11 +284,15 @@ def storage_of(x: Array) -> Any:
         root = x if x.owner is None else x.owner
         with _attaching:
             if root.storage is None:
-                memory = root.meta
+                memory, held = root.meta.view(), lent(root)
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
-                root.storage = library.attach(memory)
+                root.storage = storage = library.attach(memory)
+                if held and ENGINE.runtime.host_sees:
+                    storage.show_while(seen(root.meta))
+                elif held:
+                    storage.show(None)
         storage = x.storage = root.storage
     return storage
 
@@ -410,8 +473,12 @@ def product(a: Any, b: Any) -> Any:
     if right is None:
         return None
     if type(left) is NDARRAY and type(right) is NDARRAY and left.size * right.size >= SMALL:
-        rows, columns = left.shape[:-1], right.shape[-1:] if right.ndim > 1 else ()
-        if right.ndim > 2 or prod(rows) * prod(columns) >= SMALL:
+        rows, columns = left.shape[-2:-1], right.shape[-1:] if right.ndim > 1 else ()
+        try:
+            stack = numpy.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        except ValueError:  # NumPy's function says why
+            stack = ()
+        if prod(stack) * prod(rows) * prod(columns) >= SMALL:
             return None
     found = numpy.matmul(left, right)
     return given(found) if type(found) is NDARRAY else found
@@ -499,10 +566,15 @@ class Slow:
     form_of: Callable[[Mirror], Form]
     subscript: Callable[[Any, Any], Any]
     assign: Callable[[Any, Any, Any], None]
+    array_ufunc: Callable[..., Any]
+    component: Callable[[Any, str], Any]
+    set_component: Callable[[Any, str, Any], None]
+    host: Callable[[Any], Mirror]
+    exported: Callable[[Any], Mirror]
 
 
 slow = Slow()
-slow.form_of = form_of
+slow.form_of, slow.host = form_of, host
 
 
 class Operators(Array):
@@ -736,6 +808,8 @@ def subscript(x: Array, index: Any) -> Any:
             memory = at_hand(x)
             return slow.getitem(x, index) if memory is None else memory[index]
         if x.part is None or found.size < SMALL:
+            if found.size < TINY and lend(x, found):
+                return found
             part = _new(array_class)
             owner = x.owner
             if owner is None:
@@ -812,6 +886,31 @@ class Described(Operators):
     def T(self) -> Any:
         return viewing(self, self.meta.T)
 
+    @property
+    def real(self) -> Any:
+        return slow.component(self, "real")
+
+    @real.setter
+    def real(self, value: Any) -> None:
+        slow.set_component(self, "real", value)
+
+    @property
+    def imag(self) -> Any:
+        return slow.component(self, "imag")
+
+    @imag.setter
+    def imag(self, value: Any) -> None:
+        slow.set_component(self, "imag", value)
+
+    def __index__(self) -> int:
+        if self.form.ndim:
+            raise TypeError("only integer scalar arrays can be converted to a scalar index")
+        return operator.index(slow.host(self))
+
+    def __buffer__(self, flags: int) -> Any:
+        """Python's buffer protocol, from 3.12 on; the extension has it for all versions."""
+        return slow.exported(self).data
+
     def __len__(self) -> int:
         return len(self.meta)
 
@@ -862,7 +961,7 @@ class Described(Operators):
 
 
 if native is not None:
-    native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING)
+    native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING, UFUNCS)
     set_small(config.small)
     for _name in ("Array", "Operators", "Described", "hosted", "given", "viewing", "looking"):
         globals()[_name] = getattr(native, _name)

@@ -65,24 +65,6 @@ class Methods(Protocols, core.Described):
         return viewing(self, self.meta.mT)
 
     @property
-    def real(self) -> Any:
-        return views.component(self, "real")
-
-    @real.setter
-    def real(self, value: Any) -> None:
-        views.component(self, "real")[...] = value
-
-    @property
-    def imag(self) -> Any:
-        return views.component(self, "imag")
-
-    @imag.setter
-    def imag(self, value: Any) -> None:
-        if self.form.name[0] != "c":
-            raise TypeError("array does not have imaginary part to set")
-        views.component(self, "imag")[...] = value
-
-    @property
     def flat(self) -> Any:
         return Flat(self)
 

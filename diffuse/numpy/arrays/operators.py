@@ -25,6 +25,7 @@ from diffuse.numpy.ops.elementwise import inplace, unary
 from diffuse.numpy.ops.operands import PLAIN, adopt, wrap
 from diffuse.numpy.ops.powers import raised
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
+from diffuse.numpy.small import native
 
 Operator = Callable[[Any, Any], Any]
 
@@ -164,15 +165,24 @@ class Protocols:
         return NotImplemented if defers(other) else UFUNCS["divmod"](other, self)
 
     def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute one of NumPy's ufuncs that NumPy's arrays or scalars, or a library, called."""
         if method == "__call__":
             if not kwargs and len(inputs) == 2 and type(inputs[0]) in core.NUMBERS:
                 reflected = REFLECTED.get(ufunc)  # Python's operator on a number of NumPy's and an array
                 if reflected is not None:
                     return reflected(inputs[1], inputs[0])
-            found = core.called(ufunc, inputs, kwargs)
+            if ufunc is numpy.matmul and not kwargs:
+                found = core.product(*inputs)
+            else:
+                found = core.called(ufunc, inputs, kwargs)
             if found is not None:
                 return found
         return _interop().array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return _interop().array_function(func, types, args, kwargs)
+
+
+core.slow.array_ufunc = Protocols.__array_ufunc__
+if native is not None:
+    Protocols.__array_ufunc__ = native.Array.__array_ufunc__  # type: ignore[method-assign]

@@ -161,5 +161,12 @@ def component(x: Array, name: str) -> Any:
     return zero
 
 
+def set_component(x: Array, name: str, value: Any) -> None:
+    """`x.real = value` and `x.imag = value`."""
+    if name == "imag" and x.form.name[0] != "c":
+        raise TypeError("array does not have imaginary part to set")
+    component(x, name)[...] = value
+
+
 def broadcast_to(x: Array, shape: Any) -> Any:
     return viewing(x, numpy.broadcast_to(x.meta, shape))

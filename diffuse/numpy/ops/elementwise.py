@@ -214,6 +214,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
         found = single.done(rule.template, function.numpy, (a, b))
         if found is not None:
             return found
+    a, b = core.steady(a) if ka in ARRAYS else a, core.steady(b) if kb in ARRAYS else b
     shape = form.shape
     to_a, to_b = rule.casts
     try:
@@ -297,6 +298,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     if (rule.template is not None and rule.template.alone >= OFTEN
             and single.written(rule.template, ("into", function.numpy), (a, b), a, None)):
         return a
+    b = core.steady(b) if kb in ARRAYS else b
     other: Any
     try:
         mine = base.operand(a, shape)

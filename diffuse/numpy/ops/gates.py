@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -30,8 +31,11 @@ OPTIONS: set[type] = {*NUMBERS, str, bytes, type, NoneType, EllipsisType, type(n
                       numpy._CopyMode, *(type(dtype) for dtype in NATIVE)}
 """Types of arguments that NumPy's functions take as they are."""
 
-SPREADING = frozenset(("where", "outer", "meshgrid", "kron", "clip"))
-"""Functions whose results may be as large as the product of their arguments."""
+BROADCASTING = frozenset(("where", "clip"))
+"""Functions, beside the ufuncs, that broadcast their arguments."""
+
+SPREADING = frozenset(("outer", "meshgrid", "kron"))
+"""Functions whose results may have as many elements as all their arguments multiplied."""
 
 WRITING = frozenset("copyto putmask put place fill_diagonal put_along_axis shuffle nan_to_num".split())
 """Functions that write into their arguments without saying so by `out`."""
@@ -196,10 +200,12 @@ ARRAYS, ANYTHING, SHAPED, RANGING, SPACING = range(5)
 """What the extension's gates ask of a call: at least one array or sequence; arrays and numbers; or numbers
 that say how many elements the result has, in three ways."""
 
-WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS, VIEWS, PACKED, RETYPES = 16, 32, 64, 128, 256, 1024, 2048, 4096
+WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS, MULTIPLIES = 16, 32, 64, 128, 256, 512
+VIEWS, PACKED, RETYPES = 1024, 2048, 4096
 """A function that writes into an argument; one that broadcasts its operands; a method; one that NumPy lets
-write behind an output that is too small; one whose masks are not to be trusted; one that gives a view of its
-first argument, whatever the size of that; only if the elements lie side by side; of another element type."""
+write behind an output that is too small; one whose masks are not to be trusted; one whose result may have as
+many elements as all its arguments multiplied; one that gives a view of its first argument, whatever the size
+of that; only if the elements lie side by side; of another element type."""
 
 ONE, TWO = 8192, 16384
 """Flags of ufuncs of so many operands with one result."""
@@ -215,7 +221,7 @@ RUNNING = ("cumsum", "cumprod")
 """Functions that may write behind an output."""
 
 
-METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (OPERATES, 2),
+METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (MULTIPLIES, 2),
            "at": (WRITES, 3)}
 """Methods of ufuncs: flags, and how many arguments come before an output array."""
 
@@ -237,7 +243,8 @@ def with_gates(ufunc: Any, real: Any) -> None:
 
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:
     """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
-    flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in SPREADING else 0)
+    flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in BROADCASTING else 0)
+              | (MULTIPLIES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
     if vars(numpy.ndarray if flags & BELONGS else numpy).get(name) is function:  # NumPy warns of old names
         flags |= LOOKING.get(name, 0)
@@ -300,7 +307,8 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         return ours
     if name in CREATING and getattr(numpy, name, None) is real:
         return created(name, real, ours, CREATING[name])
-    spreading, viewing = name in SPREADING, name in VIEWING
+    size = _product if name in SPREADING else _broadcast if name in BROADCASTING else None
+    viewing = name in VIEWING
     if name in EXACT:
         ours = watched(real, plain, ours)
 
@@ -314,7 +322,7 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
         options: Any = named(kwargs, arrays) if kwargs else kwargs
         if options is FAR:
             return ours(*args, **kwargs)
-        if spreading and _product(arrays) >= core.SMALL:
+        if size is not None and size(arrays) >= core.SMALL:
             return ours(*args, **kwargs)
         return raised(plain(*given, **options), arrays)
 
@@ -368,6 +376,14 @@ def _product(arrays: list[Any]) -> int:
         size *= x.size
         same = same and x.shape == shape
     return int(arrays[0].size) if same else size
+
+
+def _broadcast(arrays: list[Any]) -> int:
+    """Elements of the arrays broadcast together; 0 where the shapes do not fit, and NumPy says so."""
+    try:
+        return prod(numpy.broadcast_shapes(*[x.shape for x in arrays]))
+    except ValueError:
+        return 0
 
 
 def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -103,7 +103,9 @@ def foreign(x: Any) -> bool:
 def adopt(x: Any, writing: bool = False) -> Any:
     """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
     kind = type(x)
-    if kind in ARRAYS or kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
+    if kind in ARRAYS:
+        return x if writing or x.storage is not None else core.steady(x)
+    if kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
         array = x

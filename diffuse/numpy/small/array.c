@@ -2,6 +2,9 @@
  *
  * Only what is small and at hand is done here; everything else goes to the functions of `core.slow`. */
 #include "small.h"
+#define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
+#define NO_IMPORT_UFUNC
+#include <numpy/ufuncobject.h>
 
 State state;
 static PyObject *name_touched, *name_epoch, *name_version, *one;
@@ -15,6 +18,7 @@ static PyMemberDef array_members[] = {
     {"meta", T_OBJECT_EX, offsetof(Array, meta), 0, NULL},
     {"memory", T_OBJECT_EX, offsetof(Array, memory), 0, NULL},
     {"owner", T_OBJECT_EX, offsetof(Array, owner), 0, NULL},
+    {"lent", T_BOOL, offsetof(Array, lent), 0, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Array, weakrefs), READONLY, NULL},
     {NULL}};
 
@@ -128,8 +132,6 @@ PyObject *small_looking(Array *parent, PyObject *memory)
 }
 
 /* -- what is at hand ------------------------------------------------------------------------------------ */
-
-static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
 
 int small_native(PyArrayObject *x)
 {
@@ -281,22 +283,6 @@ static PyObject *name_of[NAMES];
 static PyObject *ufuncs[FORWARD]; /* NumPy's, by the same numbers */
 static PyObject *depth;           /* calls of Python functions from the program's line to the engine */
 
-int small_arrays_ready(void)
-{
-    PyObject *numpy = PyImport_ImportModule("numpy");
-    for (int k = 0; numpy != NULL && k < NAMES; k++)
-        if ((name_of[k] = PyUnicode_InternFromString(SPELLED[k])) == NULL
-                || (k < FORWARD && (ufuncs[k] = PyObject_GetAttr(numpy, name_of[k])) == NULL))
-            break;
-    Py_XDECREF(numpy);
-    depth = PyLong_FromLong(2);
-    name_touched = PyUnicode_InternFromString("touched");
-    name_epoch = PyUnicode_InternFromString("epoch");
-    name_version = PyUnicode_InternFromString("version");
-    one = PyLong_FromLong(1);
-    return PyErr_Occurred() ? -1 : 0;
-}
-
 /* One of the functions of `core.slow`. */
 static PyObject *slowly(int way, PyObject *x, PyObject *y, PyObject *z)
 {
@@ -366,28 +352,37 @@ BINARY(op_and, PyNumber_And, AND)
 BINARY(op_or, PyNumber_Or, OR)
 BINARY(op_xor, PyNumber_Xor, XOR)
 
-/* Elements of a matrix product, at most; a large number where the right operand is a stack of matrices. */
+/* Elements of a matrix product.  Where shapes do not fit, NumPy says so. */
 static npy_intp product_size(PyObject *left, PyObject *right)
 {
     if (!PyArray_CheckExact(left) || !PyArray_CheckExact(right) || size_of(left) * size_of(right) < state.small)
         return 0;
     PyArrayObject *a = (PyArrayObject *)left, *b = (PyArrayObject *)right;
-    if (PyArray_NDIM(b) > 2)
-        return state.small;
-    npy_intp rows = PyArray_MultiplyList(PyArray_DIMS(a), PyArray_NDIM(a) ? PyArray_NDIM(a) - 1 : 0);
-    return rows * (PyArray_NDIM(b) == 2 ? PyArray_DIM(b, 1) : 1);
+    int n = PyArray_NDIM(a), m = PyArray_NDIM(b);
+    npy_intp size = (n > 1 ? PyArray_DIM(a, n - 2) : 1) * (m > 1 ? PyArray_DIM(b, m - 1) : 1);
+    for (int k = 3; k <= n || k <= m; k++) { /* the stacks of matrices are broadcast */
+        npy_intp one = k <= n ? PyArray_DIM(a, n - k) : 1, other = k <= m ? PyArray_DIM(b, m - k) : 1;
+        size *= one == 1 ? other : one;
+    }
+    return size;
+}
+
+/* core.product: NULL without an exception unless both operands, and what they make, are small. */
+static PyObject *product(PyObject *a, PyObject *b)
+{
+    PyObject *left = small_number_or_near(a), *found = NULL;
+    PyObject *right = left == NULL ? NULL : small_number_or_near(b);
+    if (right != NULL && product_size(left, right) < state.small)
+        found = shown(PyNumber_MatrixMultiply(left, right));
+    Py_XDECREF(left);
+    Py_XDECREF(right);
+    return found;
 }
 
 static PyObject *op_matmul(PyObject *a, PyObject *b)
 {
-    PyObject *left = small_number_or_near(a), *found = NULL;
-    PyObject *right = left == NULL ? NULL : small_number_or_near(b);
-    int ready = right != NULL && product_size(left, right) < state.small;
-    if (ready)
-        found = shown(PyNumber_MatrixMultiply(left, right));
-    Py_XDECREF(left);
-    Py_XDECREF(right);
-    return ready || PyErr_Occurred() ? found : far(a, b, MATMUL);
+    PyObject *found = product(a, b);
+    return found != NULL || PyErr_Occurred() ? found : far(a, b, MATMUL);
 }
 
 static PyObject *two_powers(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }
@@ -539,6 +534,17 @@ static int simple(PyObject *index)
     return 1;
 }
 
+/* core.lend: may the program get this view as NumPy's array?  Then the array is marked. */
+static int lend(Array *x, PyObject *found)
+{
+    Array *root = absent(x->owner) ? x : (Array *)x->owner;
+    if (size_of(found) >= state.tiny || !absent(root->storage) || size_of(root->meta) >= state.small
+            || PyArray_BASE((PyArrayObject *)found) != root->meta)
+        return 0;
+    root->lent = 1;
+    return 1;
+}
+
 static PyObject *subscript(Array *x, PyObject *index)
 {
     PyObject *part = small_known_slice(x, index);
@@ -556,6 +562,8 @@ static PyObject *subscript(Array *x, PyObject *index)
             Py_DECREF(found);
             if (now < 0)
                 return NULL;
+        } else if (lend(x, found)) {
+            return found;
         } else {
             PyObject *view = absent(x->part) || size_of(found) < state.small ? small_looking(x, found) : NULL;
             Py_DECREF(found);
@@ -596,12 +604,14 @@ static int assign(Array *x, PyObject *index, PyObject *value)
         PyErr_SetString(PyExc_ValueError, "cannot delete array elements");
         return -1;
     }
-    if (simple(index) && !absent(x->memory)) {
-        PyObject *right = small_number_or_near(value);
-        PyObject *memory = right == NULL || !writes_little(x, index) ? NULL : mine(x);
-        int done = memory == NULL ? -2 : PyObject_SetItem(memory, index, right);
+    if (!absent(x->memory)) {
+        PyObject *plain = simple(index) ? Py_NewRef(index) : small_index(x, index);
+        PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
+        PyObject *memory = right == NULL || !writes_little(x, plain) ? NULL : mine(x);
+        int done = memory == NULL ? -2 : PyObject_SetItem(memory, plain, right);
         Py_XDECREF(memory);
         Py_XDECREF(right);
+        Py_XDECREF(plain);
         if (done != -2)
             return done;
         if (PyErr_Occurred())
@@ -614,6 +624,80 @@ static int assign(Array *x, PyObject *index, PyObject *value)
     Py_XDECREF(found);
     return found == NULL ? -1 : 0;
 }
+
+/* -- ufuncs that NumPy's arrays and scalars call ----------------------------------------------------------- */
+
+/* The only output array, if that is the only option and NumPy's; NULL else. */
+static PyObject *only_output(PyObject *const *options, PyObject *names)
+{
+    if (PyTuple_GET_SIZE(names) != 1 || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "out") != 0)
+        return NULL;
+    PyObject *out = options[0];
+    if (!PyTuple_CheckExact(out) || PyTuple_GET_SIZE(out) != 1)
+        return NULL;
+    out = PyTuple_GET_ITEM(out, 0);
+    return PyArray_CheckExact(out) && size_of(out) < state.small ? out : NULL;
+}
+
+/* core.called: NumPy's ufunc if all operands are small and at hand.  NULL as `small_near` has it. */
+static PyObject *called(PyObject *ufunc, PyObject *const *inputs, Py_ssize_t n, PyObject *out)
+{
+    PyObject *values[3] = {NULL, NULL, NULL}, *found = NULL;
+    values[0] = small_number_or_near(inputs[0]);
+    if (values[0] != NULL && n == 2)
+        values[1] = small_number_or_near(inputs[1]);
+    if (values[n - 1] != NULL && (n == 1 || !spreads(values[0], values[1]))) {
+        values[n] = out;
+        found = PyObject_Vectorcall(ufunc, values, n + (out != NULL), NULL);
+        found = out != NULL ? found : shown(found);
+    }
+    Py_XDECREF(values[0]);
+    if (n == 2)
+        Py_XDECREF(values[1]);
+    return found;
+}
+
+static int is_call(PyObject *method) { return PyUnicode_CompareWithASCIIString(method, "__call__") == 0; }
+
+/* Is it a call of a ufunc with this many operands, and not of one of its methods? */
+static int plain_call(PyObject *ufunc, PyObject *method, Py_ssize_t n)
+{
+    return n >= 1 && n <= 2 && is_call(method)
+           && PySet_Contains(state.ufuncs, ufunc) > 0 && ((PyUFuncObject *)ufunc)->nin == n;
+}
+
+static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    if (names == NULL && n == 4 && args[0] == ufuncs[MATMUL] && is_call(args[1])) {
+        PyObject *found = product(args[2], args[3]);
+        if (found != NULL || PyErr_Occurred())
+            return found;
+    }
+    if (n >= 3 && plain_call(args[0], args[1], n - 2)) {
+        PyObject *out = names == NULL ? NULL : only_output(args + n, names);
+        PyObject *found = names == NULL || out != NULL ? called(args[0], args + 2, n - 2, out) : NULL;
+        if (found != NULL || PyErr_Occurred())
+            return found;
+        for (int name = ADD; names == NULL && n == 4 && name <= DIVIDE; name++)
+            if (ufuncs[name] == args[0] && PySet_Contains(state.numbers, (PyObject *)Py_TYPE(args[2])) > 0)
+                return far(args[2], args[3], name); /* an operator of a number of NumPy's and an array */
+    }
+    PyObject *function = PyObject_GetAttrString(state.slow, "array_ufunc"), *found = NULL;
+    PyObject **all = function == NULL ? NULL : PyMem_New(PyObject *, n + 1 + (names ? PyTuple_GET_SIZE(names) : 0));
+    if (all != NULL) {
+        all[0] = x;
+        memcpy(all + 1, args, (n + (names ? PyTuple_GET_SIZE(names) : 0)) * sizeof *all);
+        found = PyObject_Vectorcall(function, all, n + 1, names);
+        PyMem_Free(all);
+    }
+    Py_XDECREF(function);
+    return found;
+}
+
+static PyMethodDef array_methods[] = {
+    {"__array_ufunc__", (PyCFunction)(void (*)(void))array_ufunc, METH_FASTCALL | METH_KEYWORDS,
+     "NumPy's protocol for operands of other libraries."},
+    {NULL}};
 
 static Py_ssize_t length(Array *x) { return PyObject_Length(x->meta); }
 
@@ -660,7 +744,37 @@ static PyObject *get_transpose(Array *x, void *closure)
     return view;
 }
 
+static int is_complex(Array *x)
+{
+    int type = PyArray_TYPE((PyArrayObject *)x->meta);
+    return type == NPY_CFLOAT || type == NPY_CDOUBLE;
+}
+
+/* `x.real` and `x.imag`, by the name in `closure`: views of complex arrays. */
+static PyObject *get_component(Array *x, void *closure)
+{
+    if (!is_complex(x))
+        return PyObject_CallMethod(state.slow, "component", "Os", x, closure);
+    PyObject *meta = PyObject_GetAttrString(x->meta, closure);
+    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+    Py_XDECREF(meta);
+    return view;
+}
+
+static int set_component(Array *x, PyObject *value, void *closure)
+{
+    if (value == NULL) {
+        PyErr_Format(PyExc_AttributeError, "Cannot delete array %s part", closure);
+        return -1;
+    }
+    PyObject *done = PyObject_CallMethod(state.slow, "set_component", "OsO", x, closure, value);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
 static PyGetSetDef described_getset[] = {
+    {"real", (getter)get_component, (setter)set_component, NULL, "real"},
+    {"imag", (getter)get_component, (setter)set_component, NULL, "imag"},
     {"shape", (getter)get_shape, (setter)set_shape, NULL, NULL},
     {"dtype", (getter)get_dtype, (setter)set_dtype, NULL, NULL},
     {"ndim", (getter)get_ndim, NULL, NULL, NULL},
@@ -668,7 +782,32 @@ static PyGetSetDef described_getset[] = {
     {"T", (getter)get_transpose, NULL, NULL, NULL},
     {NULL}};
 
+/* The only element as an index of Python's. */
+static PyObject *as_index(Array *x)
+{
+    if (PyArray_NDIM((PyArrayObject *)x->meta) > 0) {
+        PyErr_SetString(PyExc_TypeError, "only integer scalar arrays can be converted to a scalar index");
+        return NULL;
+    }
+    PyObject *memory = PyObject_CallMethod(state.slow, "host", "O", x);
+    PyObject *index = memory == NULL ? NULL : PyNumber_Index(memory);
+    Py_XDECREF(memory);
+    return index;
+}
+
+/* Python's buffer protocol: memory that stays valid, and is the array's, as long as the buffer is held. */
+static int get_buffer(Array *x, Py_buffer *view, int flags)
+{
+    PyObject *memory = PyObject_CallMethod(state.slow, "exported", "O", x);
+    int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
+    Py_XDECREF(memory);
+    return done;
+}
+
+static PyBufferProcs described_buffer = {.bf_getbuffer = (getbufferproc)get_buffer};
+
 static PyNumberMethods described_number = {
+    .nb_index = (unaryfunc)as_index,
     .nb_inplace_add = in_add, .nb_inplace_subtract = in_subtract, .nb_inplace_multiply = in_multiply,
     .nb_inplace_true_divide = in_divide, .nb_inplace_floor_divide = in_floor_divide,
     .nb_inplace_remainder = in_remainder, .nb_inplace_lshift = in_left_shift,
@@ -695,5 +834,23 @@ PyTypeObject Described_Type = {
     .tp_as_number = &described_number,
     .tp_as_sequence = &described_sequence,
     .tp_as_mapping = &described_mapping,
+    .tp_as_buffer = &described_buffer,
     .tp_getset = described_getset,
 };
+
+int small_arrays_ready(void)
+{
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    for (int k = 0; numpy != NULL && k < NAMES; k++)
+        if ((name_of[k] = PyUnicode_InternFromString(SPELLED[k])) == NULL
+                || (k < FORWARD && (ufuncs[k] = PyObject_GetAttr(numpy, name_of[k])) == NULL))
+            break;
+    Py_XDECREF(numpy);
+    depth = PyLong_FromLong(2);
+    Array_Type.tp_methods = array_methods;
+    name_touched = PyUnicode_InternFromString("touched");
+    name_epoch = PyUnicode_InternFromString("epoch");
+    name_version = PyUnicode_InternFromString("version");
+    one = PyLong_FromLong(1);
+    return PyErr_Occurred() ? -1 : 0;
+}

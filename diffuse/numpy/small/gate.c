@@ -10,6 +10,7 @@ enum { ARRAYS,      /* at least one array, or a sequence of numbers */
 enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
+       MULTIPLIES = 512, /* results may have as many elements as all arguments multiplied */
        OVERRUNS = 128, /* NumPy lets it write behind an output that is too small */
        MASKLESS = 256, /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
        VIEWS = 1024,  /* gives a view of its first argument, found from the description of that */
@@ -30,8 +31,10 @@ typedef struct {
 typedef struct {
     PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed */
     int arrays, wrapped;  /* how many, and how many of these are Diffuse's */
-    npy_intp product;     /* elements of the largest result that broadcasting may make */
+    npy_intp product;     /* elements of all arguments, multiplied */
     int different;        /* shapes differ */
+    int dims;             /* dimensions of the arguments broadcast together, the last first */
+    npy_intp shape[NPY_MAXDIMS];
     int numbers;          /* a sequence of numbers is among the arguments */
     Py_ssize_t items;     /* of all sequences among the arguments */
 } Found;
@@ -44,6 +47,13 @@ static int note(Found *found, PyObject *given, PyArrayObject *array)
         PyObject *first = found->seen[0];
         PyArrayObject *other = (PyArrayObject *)(PyArray_CheckExact(first) ? first : ((Array *)first)->meta);
         found->different |= !PyArray_SAMESHAPE(other, array);
+    }
+    for (int k = 0; k < PyArray_NDIM(array); k++) {
+        npy_intp extent = PyArray_DIM(array, PyArray_NDIM(array) - 1 - k);
+        if (k >= found->dims)
+            found->shape[found->dims++] = extent;
+        else if (found->shape[k] == 1)
+            found->shape[k] = extent;
     }
     npy_intp size = PyArray_SIZE(array);
     found->product = found->product > state.small ? found->product : found->product * (size ? size : 1);
@@ -193,6 +203,15 @@ static int may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames)
     return n > PyLong_AsSsize_t(gate->function);
 }
 
+/* Is the result of broadcasting all arguments small?  Where shapes do not fit, NumPy says so. */
+static int stays_small(Found *found)
+{
+    if (!found->different || found->product < state.small)
+        return 1;
+    npy_intp size = PyArray_OverflowMultiplyList(found->shape, found->dims);
+    return size >= 0 && size < state.small;
+}
+
 /* May NumPy's function be called, now that the arguments are known? */
 static int permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
@@ -204,10 +223,11 @@ static int permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t
         return 0;
     if (found->wrapped && (gate->flags & WRITES))
         return 0;
+    if ((gate->flags & MULTIPLIES) && found->different && found->product >= state.small)
+        return 0;
     if (!(gate->flags & OPERATES))
         return 1;
-    return (!found->different || found->product < state.small)
-           && (!(gate->flags & MASKLESS) || keyword(kwnames, "where") < 0);
+    return stays_small(found) && (!(gate->flags & MASKLESS) || keyword(kwnames, "where") < 0);
 }
 
 /* Is `base` the memory that an array holds, so that a view of it is a view of the array? */
@@ -371,6 +391,12 @@ PyObject *small_chosen(Array *x, PyObject *index)
         return small_given(chosen);
     Py_DECREF(chosen); /* a view: the Python code knows of what */
     return NULL;
+}
+
+PyObject *small_index(Array *x, PyObject *index)
+{
+    Found found = {.product = 1};
+    return size_of(x->memory) < state.small ? lowered(index, &found, 0) : NULL;
 }
 
 /* -- the types ------------------------------------------------------------------------------------------- */

@@ -24,10 +24,11 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
 
 static PyObject *connect(PyObject *module, PyObject *args)
 {
-    PyObject *slow, *engine, *near, *near_to_write, *numbers, *moving;
-    if (!PyArg_ParseTuple(args, "OOOOO!O!", &slow, &engine, &near, &near_to_write, &PySet_Type, &numbers,
-                          &PySet_Type, &moving))
+    PyObject *slow, *engine, *near, *near_to_write, *numbers, *moving, *ufuncs;
+    if (!PyArg_ParseTuple(args, "OOOOO!O!O!", &slow, &engine, &near, &near_to_write, &PySet_Type, &numbers,
+                          &PySet_Type, &moving, &PySet_Type, &ufuncs))
         return NULL;
+    Py_XSETREF(state.ufuncs, Py_NewRef(ufuncs));
     Py_XSETREF(state.moving, Py_NewRef(moving));
     Py_XSETREF(state.slow, Py_NewRef(slow));
     Py_XSETREF(state.engine, Py_NewRef(engine));

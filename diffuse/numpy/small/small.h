@@ -18,6 +18,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *storage, *form, *part, *meta, *memory, *owner;
     PyObject *weakrefs;
+    char lent;
 } Array;
 
 /* What the Python side has told this module (see `connect` in module.c). */
@@ -34,6 +35,7 @@ typedef struct {
     PyObject *raised;          /* gates.raised, for results that look into their arguments */
     PyObject *moving;          /* core.MOVING */
     PyObject *options;         /* gates.OPTIONS: types of arguments that NumPy gets as they are */
+    PyObject *ufuncs;          /* core.UFUNCS: ufuncs that go element by element */
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
 } State;
 
@@ -49,6 +51,7 @@ PyObject *small_hosted(PyObject *memory, PyObject *form);
 PyObject *small_viewing(Array *parent, PyObject *meta);
 PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; NULL as above */
 PyObject *small_looking(Array *parent, PyObject *memory);
+PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
 int small_native(PyArrayObject *x);
 int small_arrays_ready(void);
 
@@ -85,6 +88,7 @@ int small_connect_stream(PyObject *parts);
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
+static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
 static inline int absent(PyObject *x) { return x == NULL || x == Py_None; }
 
 #endif
