@@ -110,7 +110,7 @@ def timed(call: Callable[[], Sequence[Any]], wait: Callable[[], None]) -> float:
 
 
 def warm(call: Callable[[], Sequence[Any]], times: str, name: str) -> None:
-    """Call Diffuse until its kernels are compiled, and decisions that depend on what came before are taken."""
+    """Call Diffuse until its kernels are compiled and decisions that depend on what came before are taken."""
     from diffuse.kernels.build.compiler import compiler
     from diffuse.stream import engine
 
