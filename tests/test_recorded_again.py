@@ -45,6 +45,12 @@ def times(x: Any, y: Any) -> Any:
     return x
 
 
+def raise_to(x: Any, n: Any) -> Any:
+    x = np.array(x)
+    x **= n
+    return x
+
+
 WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "an array": plus, "itself": lambda x, y: times(x, x), "a number": lambda x, y: plus(x, 2),
     "out": lambda x, y: np.add(x, y, out=x),
@@ -127,6 +133,19 @@ def test_what_is_written_again_is_what_was_written(name: str) -> None:
         assert tasks[-1][1][-1] == x.storage.id
     assert len({id(task[0]) for task in tasks}) == 1
     assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+@pytest.mark.parametrize("power", [lambda x, n: np.power(x, n), lambda x, n: np.power(x, n, out=np.array(x)),
+                                   lambda x, n: x**n, raise_to])
+def test_powers_are_told_apart_by_the_exponent_and_not_by_its_type(power: Callable[[Any, Any], Any]) -> None:
+    x = np.array(PLAIN * 1e-3) * 1.0
+    wanted = {n: numpy.asarray(power(x, n)).tobytes() for n in (3, 2, 5, 0.5, -0.5)}
+    known.KNOWN.clear()
+    for _ in range(3):
+        for n in (11, 7.25):
+            power(x, n)
+    for n, elements in wanted.items():
+        assert numpy.asarray(power(x, n)).tobytes() == elements
 
 
 def test_read_only_arrays_are_not_written_again() -> None:

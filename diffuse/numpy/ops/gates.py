@@ -208,7 +208,7 @@ many elements as all its arguments multiplied; one that gives a view of its firs
 of that; only if the elements lie side by side; of another element type."""
 
 ONE, TWO = 8192, 16384
-"""Flags of ufuncs of so many operands with one result."""
+"""Flags of ufuncs of so many operands with one result, whose types tell which operation a call records."""
 
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
@@ -229,7 +229,7 @@ METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "o
 def with_gates(ufunc: Any, real: Any) -> None:
     """Put the extension's gates before a ufunc and its methods; `real` is NumPy's."""
     flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
-    if real.nout == 1:
+    if real.nout == 1 and ufunc.told_by_types:
         flags |= {1: ONE, 2: TWO}.get(real.nin, 0)
     native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags, real.nin)
     for name, (more, most) in METHODS.items():

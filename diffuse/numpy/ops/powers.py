@@ -54,6 +54,8 @@ def raised(x: Any, exponent: Any) -> ufuncs.ufunc | None:
 class Power(ufuncs.ufunc):
     """`numpy.power`, which computes powers to small constant exponents by themselves."""
 
+    told_by_types = False
+
     def call(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) in (2, 3):
             simpler = raised(args[0], args[1])

@@ -45,6 +45,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
     library = "numpy"
     formula = False
     """Is the operation a formula of Diffuse's own, which stands in for the library's function?"""
+    told_by_types = True
+    """Do the types of the operands tell which operation a call records?"""
     __class__: Any = numpy.ufunc
     """For `isinstance(np.add, np.ufunc)`, which programs ask."""
 

@@ -479,6 +479,8 @@ static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
     if (right == NULL) {
         Py_XDECREF(memory);
         PyObject *operands[] = {a, b};
+        if (name == POWER && !PyErr_Occurred()) /* which operation it is the exponent tells, not its type */
+            return slowly(UPDATE, name_of[name], a, b);
         int done = PyErr_Occurred() ? -1 : small_known_into(ufuncs[name], operands, 2, (Array *)a);
         if (done == 0) {
             PyObject *again = slowly(KNOWN_INPLACE, ufuncs[name], a, b);
