@@ -54,7 +54,9 @@ def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
 
 
 @pytest.mark.parametrize("hosted", [False, True])
-def test_known_slices_are_views_with_the_flags_of_what_they_show(hosted: bool) -> None:
+def test_known_slices_are_views_with_the_flags_of_what_they_show(
+        hosted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(core, "MOVING", set())  # where views move, the first slice is not kept
     x: Any = np.array(PLAIN) if hosted else np.array(PLAIN) * 1.0
     x + x
     first = x[10:-10]

@@ -58,6 +58,45 @@ def test_windows_that_move_over_a_busy_array_are_done_at_once() -> None:
     assert numpy.array_equal(numpy.asarray(y), plain)
 
 
+def eliminated(x: Any) -> Any:
+    """Elimination without pivots: products of a column and a row, subtracted from ever smaller parts."""
+    for k in range(len(x) // 4):
+        x[k + 1:, k + 1:] -= (x[k + 1:, k] / x[k, k])[:, None] * x[k, k + 1:]
+    return x
+
+
+def test_parts_that_are_written_and_shrink_are_done_at_once_from_the_first_round_on() -> None:
+    start = numpy.random.default_rng(3).random((240, 240)) + 240.0 * numpy.eye(240)
+    x = np.array(start)
+    assert recorded(lambda: eliminated(x)) <= 4 * TURNS
+    assert numpy.array_equal(numpy.asarray(x), eliminated(start))
+
+
+def test_other_places_of_a_function_stay_recorded() -> None:
+    x, y = np.array(PLAIN), np.array(PLAIN)
+    shrunk(x, PLAIN.size - 100)
+
+    def steps() -> None:
+        z = y
+        for _ in range(20):
+            z = (z + y) * 0.5
+        assert numpy.array_equal(numpy.asarray(z), PLAIN)
+
+    assert [recorded(steps) for _ in range(3)] == [40] * 3
+
+
+def test_small_arrays_of_numpys_beside_moving_operands() -> None:
+    column = numpy.arange(1.0, 41.0)[:, None]
+    found, expected = [], []
+    row = np.array(PLAIN[:1000])
+    before = trace.snapshot()["moving"]
+    for k in range(4 * TURNS):
+        found.append(numpy.asarray(np.maximum(row[k:] - column, column - row[k:])))
+        expected.append(numpy.maximum(PLAIN[k:1000] - column, column - PLAIN[k:1000]))
+    assert trace.snapshot()["moving"] - before >= 8 * TURNS
+    assert all(numpy.array_equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
 def test_what_comes_again_and_again_is_recorded() -> None:
     def turn(x: Any) -> list[Any]:
         return [x[k:] - 1.0 for k in range(2 * TURNS)]

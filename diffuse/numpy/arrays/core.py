@@ -437,6 +437,10 @@ def number_or_near(x: Any) -> Any:
 MOVING: set[Any] = set()
 """NumPy's ufuncs that some place of the program calls on other views every turn (ops/moving.py): these look
 there first."""
+GRANTS: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 10)
+"""By NumPy's ufunc and an instruction of the program (its code's identity and its offset): how many calls on
+the same views the extension may do at once there, and of operands of which types; nothing where all calls are
+recorded."""
 
 
 def spreads(left: Any, right: Any) -> bool:
@@ -527,7 +531,7 @@ def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
         if right is not None:
             function(memory, right, memory)
             return True
-    return slow.known_inplace(function, a, b)
+    return False if function in MOVING else slow.known_inplace(function, a, b)
 
 
 def into(function: Any, operands: tuple[Any, ...], target: Any) -> bool:
@@ -750,8 +754,8 @@ def _raise(x: Any, y: Any, out: Any) -> None:
 
 
 SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
-"""Large slices of views: form, view and mirror of the slice, and the mirror that was sliced.  By the token of
-the view, and the bounds."""
+"""Large slices of views: form, view and mirror of the slice, and the mirror that was sliced; nothing for one
+that was seen once.  By the token of the view, and the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
@@ -776,20 +780,25 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
 
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
-    """A slice of an array; looked up if the same view was sliced before.  `memory` is the same slice of its
-    memory, if that is known."""
+    """A slice of an array; looked up if the same view was sliced before (twice in programs whose views move:
+    many of these never come again).  `memory` is the same slice of its memory, if that is known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
-    if known is not None and (hosted_there or known[3] is x.meta):
+    if known and (hosted_there or known[3] is x.meta):
         part = _new(array_class)  # as `viewing` makes them
         part._form, part.part, part.meta, _ = known
-        part.memory = None
+        part.memory = memory
         if hosted_there:
-            part.meta = part.memory = memory
+            part.meta = memory
         part.storage = x.storage
         part.owner = x if x.owner is None else x.owner
         return part
+    if known is None and memory is not None and MOVING:
+        SLICES[key] = ()
+        return looking(x, memory)
     part = viewing(x, x.meta[index])
+    if memory is not None:
+        part.memory = memory
     if part.meta.size >= SMALL and slow.locate(part):
         SLICES[key] = part.form, part.part, part.meta, x.meta
     return part
@@ -962,6 +971,7 @@ class Described(Operators):
 
 if native is not None:
     native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING, UFUNCS)
+    native.connect_moving(GRANTS, library.trace.counters, BASE, EXTENT)
     set_small(config.small)
     for _name in ("Array", "Operators", "Described", "hosted", "given", "viewing", "looking"):
         globals()[_name] = getattr(native, _name)

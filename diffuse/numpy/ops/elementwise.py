@@ -196,7 +196,7 @@ def binary(function: Any, a: Any, b: Any) -> Any:
 def first_binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on operands that are not small and at hand, and on views that are new to it."""
     if function.moving:
-        found = moving.done(function, (a, b)) if moving.moves(function) else None
+        found = moving.done(function, (a, b))
         if found is None:
             found = known.binary(function.numpy, a, b)
         if found is not None:
@@ -250,7 +250,7 @@ def unary(function: Any, a: Any) -> Any:
 
 def first_unary(function: Any, a: Any) -> Any:
     """A one-input operation on a view that it was not called with."""
-    if function.moving and moving.moves(function):
+    if function.moving:
         found = moving.done(function, (a,))
         if found is not None:
             return found
@@ -282,10 +282,9 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
     if core.inplace(function.numpy, a, b):
         return a
-    if function.moving and moving.moves(function):
-        found = moving.done(function, (a, b), a)
-        if found is not None:
-            return found
+    if function.moving and (moving.done(function, (a, b), a) is not None
+                            or known.inplace(function.numpy, a, b)):
+        return a
     kb = type(b)
     rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
     if rule is None or eager_errors or not a.meta.flags.writeable:

@@ -20,85 +20,131 @@ from diffuse.library import Bounded, provenance, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import ARRAYS, NDARRAY, NUMBERS, host, offset_of
 from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.small import native
+from diffuse.settings import watch
 
 TURNS = 16
 """Calls of a function at one place, on views that are new, after which new ones are expected."""
 REPEATS = 16
 """Calls on the same views that NumPy does before they are recorded."""
-MOST = 1 << 20
-"""Bytes of the operands and the result together: the work of about an analysis."""
+MOST = 3 << 20
+"""Bytes of the operands and the result together: NumPy's work of about an analysis."""
 
 _places: dict[Any, int] = Bounded(1 << 12)
 """How many calls on new views there were, by function and place of the program."""
 _calls: dict[Any, int] = Bounded(1 << 15)
-"""How often NumPy did a call, by function, extents, strides and offsets."""
+"""How often there was a call, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
 """Types of numbers that adapt to the types of arrays."""
 _exact: dict[Any, bool] = Bounded(1 << 12)
 """Have kernels NumPy's bits?  By function and types."""
 
 
-def moves(function: Any) -> bool:
-    """Does the program call a function on other views every turn, here?"""
-    return (core.SMALL > 0 and _places.get((function, provenance.instruction(3)), 0) >= TURNS
-            and library.current().runtime.host_sees)
+def _forget(_: Any) -> None:
+    core.GRANTS.clear()
+
+
+watch("small", _forget)
+watch("runtime", _forget)
+
+
+def place_of(function: Any) -> tuple[Any, ...]:
+    """A function of NumPy's, and the instruction of the program that calls it."""
+    return function.numpy, *provenance.instruction(4)
 
 
 def note(function: Any, template: Any) -> None:
     """Count a task that was recorded of a function, if none was on these views before."""
     if not template.met and template.elements >= core.SMALL:
         template.met = True
-        name = function, provenance.instruction(3)
-        count = _places[name] = _places.get(name, 0) + 1
+        place = place_of(function)
+        count = _places[place] = _places.get(place, 0) + 1
         if count == TURNS:
+            core.GRANTS.pop(place, None)
             function.moving = True
             core.MOVING.add(function.numpy)
 
 
 def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
-    """The result of NumPy's ufunc at once, in a new array or in `out`; None where it is to be recorded."""
-    metas = [x.meta for x in operands if type(x) in ARRAYS]
-    if not metas:
+    """The result of NumPy's ufunc at once, in a new array or in `out`, the first operand; None where it is to
+    be recorded."""
+    place = place_of(function)
+    if _places.get(place, 0) < TURNS:
+        core.GRANTS[place] = ()
         return None
-    if len({x.shape for x in metas}) > 1:
-        try:
-            size = numpy.broadcast(*metas).size
-        except ValueError:  # NumPy's function says why
-            return None
-    else:
-        size = metas[0].size
-    if size < core.SMALL or sum([x.nbytes for x in metas]) + size * max([x.itemsize for x in metas]) > MOST:
+    if not core.SMALL or not library.current().runtime.host_sees:
         return None
-    if not exact(function, operands):
+    kinds, metas, used = [], [], 0
+    for x in operands:
+        kind = type(x)
+        if kind in ARRAYS or kind is NDARRAY:
+            meta = x.meta if kind in ARRAYS else x
+            metas.append(meta)
+            kinds.append(meta.dtype)
+            used += meta.nbytes
+        else:
+            kinds.append(kind)
+    size = size_of(metas)
+    if out is None and metas:
+        used += size * max([meta.itemsize for meta in metas])
+    if size < core.SMALL or used > MOST or not exact(function, operands, kinds):
         return None
-    name = function, *[(x.meta.shape, x.meta.strides, offset_of(x, x.meta)) for x in operands
-                       if type(x) in ARRAYS]
-    count = _calls.get(name, 0)
-    if count >= REPEATS:  # known before anybody waits for an operand
+    if calls(function.numpy, *operands) >= REPEATS:
         return None
-    _calls[name] = count + 1
     values = [host(x) if type(x) in ARRAYS else x for x in operands]
-    trace.counters["moving"] += 1
     if out is not None:
         target = core.mine(out)
         if target is None:
             return None
-        function.numpy(*values, target)
-        return out
+        values.append(target)
+    core.GRANTS[place] = REPEATS, *kinds
+    trace.counters["moving"] += 1
     found = function.numpy(*values)
+    if out is not None:
+        return out
     return core.hosted(found) if type(found) is NDARRAY else found
 
 
-def exact(function: Any, operands: tuple[Any, ...]) -> bool:
-    """Has the function's kernel for operands of these types NumPy's bits?"""
-    name = function, *[x.meta.dtype if type(x) in ARRAYS else type(x) for x in operands]
+def calls_on(function: Any, *operands: Any) -> int:
+    """Count a call of a ufunc, and return how many there were on the same views before."""
+    name: list[Any] = [function]
+    for x in operands:
+        if type(x) in ARRAYS:
+            name.append((x.meta.shape, x.meta.strides, offset_of(x, x.meta)))
+        else:
+            name.append((x.shape, x.strides) if type(x) is NDARRAY else type(x))
+    called = tuple(name)
+    count = _calls[called] = _calls.get(called, 0) + 1
+    return count - 1
+
+
+calls = calls_on if native is None else native.calls
+
+
+def size_of(metas: list[Any]) -> int:
+    """Elements of what arrays of these shapes make together; 0 where they do not fit, as NumPy will say."""
+    if not metas:
+        return 0
+    size: int = metas[0].size
+    for meta in metas:
+        if meta.shape != metas[0].shape:
+            try:
+                return numpy.broadcast(*metas).size
+            except ValueError:
+                return 0
+    return size
+
+
+def exact(function: Any, operands: tuple[Any, ...], kinds: list[Any]) -> bool:
+    """Has the function's kernel for operands of these element types, or types of numbers, NumPy's bits?"""
+    name = function.numpy, *kinds
     found = _exact.get(name)
     if found is None:
         found = function.recordable and function.nout == 1 and all(
-            type(x) in ARRAYS or type(x) in NUMBERS for x in operands)
+            isinstance(kind, numpy.dtype) or kind in NUMBERS for kind in kinds)
         if found:
-            kinds = [x.meta.dtype if type(x) in ARRAYS else type(x) if type(x) in PYTHONS
-                     else numpy.asarray(x).dtype for x in operands]
+            kinds = [kind if isinstance(kind, numpy.dtype) or kind in PYTHONS else numpy.asarray(x).dtype
+                     for kind, x in zip(kinds, operands, strict=True)]
             types = function.numpy.resolve_dtypes((*kinds, None))
             found = all(t in NATIVE for t in types) and bool(function.exact(types))
         _exact[name] = found

@@ -13,7 +13,7 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds, gates, known, scans
+from diffuse.numpy.ops import elementwise, folds, gates, known, moving, scans
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 from diffuse.numpy.small import native
 
@@ -237,6 +237,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             signature = tuple([NATIVE[t] for t in types])
             template = self._issue(inputs, places, signature, shape,
                                    None if mask is True else operand(mask, shape))
+            if template is not None:
+                moving.note(self, template)
             if plain and template is not None and fresh[0] is targets[0] and fresh[0].form.size >= core.SMALL:
                 elementwise.remember_into(("into", self.numpy), operands, fresh[0], inputs, template, casts)
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])

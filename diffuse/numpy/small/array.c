@@ -163,7 +163,7 @@ static int idle(Array *x)
 }
 
 /* May the memory of an array be read now, as far as can be told at once?  -1 with an exception. */
-static int readable(Array *x)
+int small_readable(Array *x)
 {
     if (unattached(x))
         return 1;
@@ -183,13 +183,13 @@ PyObject *small_near(Array *x)
 {
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
-    int now = readable(x);
+    int now = small_readable(x);
     return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
 }
 
 /* The memory of an array if the host may write to it, as far as can be told at once: NULL, without an
    exception, if not.  Its store counts the writes. */
-static PyObject *mine(Array *x)
+PyObject *small_mine(Array *x)
 {
     if (unattached(x))
         return Py_NewRef(x->memory);
@@ -207,7 +207,7 @@ static PyObject *near_to_write(Array *x)
 {
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
-    PyObject *memory = mine(x);
+    PyObject *memory = small_mine(x);
     return memory != NULL || PyErr_Occurred() ? memory : asked(state.near_to_write, x);
 }
 
@@ -310,6 +310,11 @@ PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b)
     if (b == NULL)
         return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN_UNARY], function, a, depth, NULL);
     return PyObject_CallMethodObjArgs(state.slow, name_of[KNOWN], function, a, b, depth, NULL);
+}
+
+int small_moves(PyObject *ufunc)
+{
+    return PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufunc) > 0;
 }
 
 static PyObject *far(PyObject *a, PyObject *b, int name)
@@ -478,6 +483,12 @@ static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
     PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
     if (right == NULL) {
         Py_XDECREF(memory);
+        if (!PyErr_Occurred() && small_moves(ufuncs[name])) {
+            PyObject *moved = small_moved_in_place(ufuncs[name], a, b);
+            if (moved != Py_None)
+                return moved != NULL || PyErr_Occurred() ? moved : slowly(UPDATE, name_of[name], a, b);
+            Py_DECREF(moved);
+        }
         PyObject *operands[] = {a, b};
         if (name == POWER && !PyErr_Occurred()) /* which operation it is the exponent tells, not its type */
             return slowly(UPDATE, name_of[name], a, b);
@@ -558,7 +569,7 @@ static PyObject *subscript(Array *x, PyObject *index)
         if (found == NULL)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
-            int now = readable(x);
+            int now = small_readable(x);
             if (now > 0)
                 return found;
             Py_DECREF(found);
@@ -609,7 +620,7 @@ static int assign(Array *x, PyObject *index, PyObject *value)
     if (!absent(x->memory)) {
         PyObject *plain = simple(index) ? Py_NewRef(index) : small_index(x, index);
         PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
-        PyObject *memory = right == NULL || !writes_little(x, plain) ? NULL : mine(x);
+        PyObject *memory = right == NULL || !writes_little(x, plain) ? NULL : small_mine(x);
         int done = memory == NULL ? -2 : PyObject_SetItem(memory, plain, right);
         Py_XDECREF(memory);
         Py_XDECREF(right);

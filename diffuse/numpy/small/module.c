@@ -38,6 +38,21 @@ static PyObject *connect(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_moving(PyObject *module, PyObject *args)
+{
+    PyObject *grants, *counters;
+    unsigned long long mirrors, mirrored;
+    if (!PyArg_ParseTuple(args, "O!O!KK", &PyDict_Type, &grants, &PyDict_Type, &counters, &mirrors, &mirrored)
+            || small_connect_moving(grants, counters, mirrors, mirrored) < 0)
+        return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *calls(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    return n ? PyLong_FromLong(small_calls(args[0], args + 1, n - 1)) : PyLong_FromLong(0);
+}
+
 static PyObject *connect_gates(PyObject *module, PyObject *args)
 {
     PyObject *raised, *options, *before_out;
@@ -129,6 +144,10 @@ static PyMethodDef methods[] = {
     {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},
     {"set_classes", set_classes, METH_VARARGS, "Say of which classes arrays and lazy scalars are."},
     {"connect", connect, METH_VARARGS, "Give the Python functions for what is not done here."},
+    {"connect_moving", connect_moving, METH_VARARGS,
+     "Give the table of what was decided about places, the counters, and where mirrors lie."},
+    {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,
+     "Count a call of a ufunc, and return how many there were on the same views before."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
     {"connect_recording", connect_recording, METH_VARARGS,

@@ -110,9 +110,16 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
 
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 {
-    if (b != NULL && PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, function) > 0)
-        Py_RETURN_NONE; /* as core.binary */
-    PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)}, *found;
+    PyObject *found;
+    if (b != NULL && small_moves(function)) { /* as core.binary */
+        found = small_moved(function, a, b);
+        if (found == NULL && !PyErr_Occurred())
+            Py_RETURN_NONE;
+        if (found != Py_None)
+            return found;
+        Py_DECREF(found); /* there the same views come again */
+    }
+    PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)};
     int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
                : fresh(names, b == NULL ? 1 : 2, operands, &found);
     if (done == DONE)
@@ -224,10 +231,11 @@ PyObject *small_known_slice(Array *x, PyObject *index)
         return NULL;
     names[0] = SLOT(x->part, view_token);
     PyObject *known = Py_XNewRef(small_found(slices, names, n + 1)); /* form, view, mirror, and whose mirror */
-    int hosted = x->meta == x->memory;
-    if (known != NULL && hosted)
+    int hosted = x->meta == x->memory, seen = known != NULL && PyTuple_GET_SIZE(known) > 0;
+    if (seen && !absent(x->memory) && (hosted || (state.sees && small_readable(x) > 0)))
         memory = PyObject_GetItem(x->memory, index);
-    if (known == NULL || (hosted ? memory == NULL : PyTuple_GET_ITEM(known, 3) != x->meta)) {
+    if (PyErr_Occurred() || !seen || (!hosted && PyTuple_GET_ITEM(known, 3) != x->meta)) {
+        Py_XDECREF(memory);
         Py_XDECREF(known);
         return NULL;
     }
@@ -236,7 +244,7 @@ PyObject *small_known_slice(Array *x, PyObject *index)
         part->form = Py_NewRef(PyTuple_GET_ITEM(known, 0));
         part->part = Py_NewRef(PyTuple_GET_ITEM(known, 1));
         part->meta = Py_NewRef(hosted ? memory : PyTuple_GET_ITEM(known, 2));
-        part->memory = Py_NewRef(hosted ? memory : Py_None);
+        part->memory = Py_NewRef(memory != NULL ? memory : Py_None);
         part->storage = Py_NewRef(x->storage == NULL ? Py_None : x->storage);
         part->owner = Py_NewRef(absent(x->owner) ? (PyObject *)x : x->owner);
     }

@@ -53,6 +53,9 @@ PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; N
 PyObject *small_looking(Array *parent, PyObject *memory);
 PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
 int small_native(PyArrayObject *x);
+int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
+PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
+int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_arrays_ready(void);
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
@@ -71,6 +74,14 @@ PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *
 /* A large slice of an array that was sliced so before; NULL, without an exception unless one was raised, if not. */
 PyObject *small_known_slice(Array *x, PyObject *index);
 int small_connect_known(PyObject *parts);
+
+/* Of moving.c: NumPy's result on operands of any size, in a new array or in the first operand, where the program's
+ * place brings other views every turn.  Py_None if the call is to be recorded; NULL if Python's code has to look, or
+ * with an exception. */
+PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b);
+PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b);
+long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* on the same views before this one */
+int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
 
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
  * `again_into` where `frame` is NULL.  1 if the task was recorded; 0, with nothing changed, if Python's code has

@@ -1,0 +1,164 @@
+/* Calls at places of the program that bring other views every turn, done at once by NumPy: the common case of
+ * diffuse/numpy/ops/moving.py, which has decided about the place before. */
+#include "small.h"
+
+static PyObject *grants, *counters; /* core.GRANTS, and those of observe.trace */
+static PyObject *name_moving, *one;
+static uint64_t base, extent;       /* of forms.py: the addresses of mirrors */
+
+enum { CALLS = 1 << 14, PLACES = 4 };
+
+/* How often there was a call on the same views: a table in which new ones take the place of the least frequent of
+ * those beside them. */
+static struct { uint64_t views; long count; } calls[CALLS + PLACES];
+
+static void mix(uint64_t *views, uint64_t word)
+{
+    *views = (*views ^ word) * 0x9E3779B97F4A7C15u;
+    *views ^= *views >> 29;
+}
+
+/* Shape, strides, and where the elements begin in the array that owns them. */
+static void mix_array(uint64_t *views, PyArrayObject *array, PyObject *owner)
+{
+    for (int d = 0; d < PyArray_NDIM(array); d++) {
+        mix(views, PyArray_DIM(array, d));
+        mix(views, PyArray_STRIDE(array, d));
+    }
+    uint64_t place = (uint64_t)PyArray_BYTES(array);
+    if (place - base < extent)
+        mix(views, place - base);
+    else
+        mix(views, place - (absent(owner) ? place : (uint64_t)PyArray_BYTES((PyArrayObject *)owner)));
+}
+
+long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n)
+{
+    uint64_t views = (uint64_t)ufunc;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *x = operands[k];
+        if (PyArray_CheckExact(x))
+            mix_array(&views, (PyArrayObject *)x, NULL);
+        else if (Py_TYPE(x) == state.array_class || Py_TYPE(x) == state.scalar_class) {
+            PyObject *owner = ((Array *)x)->owner;
+            mix_array(&views, (PyArrayObject *)((Array *)x)->meta, absent(owner) ? NULL : ((Array *)owner)->memory);
+        } else
+            mix(&views, (uint64_t)Py_TYPE(x));
+    }
+    size_t begin = views % CALLS, least = begin;
+    for (size_t k = begin; k < begin + PLACES; k++) {
+        if (calls[k].views == views)
+            return calls[k].count++;
+        if (calls[k].count < calls[least].count)
+            least = k;
+    }
+    calls[least].views = views;
+    calls[least].count = 1;
+    return 0;
+}
+
+/* What was decided about a ufunc at this place of the program: how many calls there may be on the same views, and
+ * the types of the operands; nothing, where the place brings the same ones.  NULL if nobody looked. */
+static PyObject *granted(PyObject *ufunc)
+{
+    if (grants == NULL || !small_moves(ufunc))
+        return NULL;
+    PyFrameObject *frame = PyEval_GetFrame();
+    if (frame == NULL)
+        return NULL;
+    PyCodeObject *code = PyFrame_GetCode(frame);
+    PyObject *place = Py_BuildValue("ONi", ufunc, PyLong_FromVoidPtr(code), PyFrame_GetLasti(frame));
+    Py_DECREF(code);
+    PyObject *grant = place == NULL ? NULL : PyDict_GetItemWithError(grants, place);
+    Py_XDECREF(place);
+    return Py_XNewRef(grant);
+}
+
+/* An operand of this type, if it is at hand; else NULL, as `small_near`. */
+static PyObject *of_kind(PyObject *x, PyObject *kind)
+{
+    if (Py_TYPE(x) == state.array_class) {
+        Array *array = (Array *)x;
+        if (absent(array->meta) || (PyObject *)PyArray_DESCR((PyArrayObject *)array->meta) != kind)
+            return NULL;
+        return small_readable(array) > 0 ? Py_NewRef(array->memory) : NULL;
+    }
+    PyObject *type = PyArray_CheckExact(x) ? (PyObject *)PyArray_DESCR((PyArrayObject *)x) : (PyObject *)Py_TYPE(x);
+    return type == kind ? Py_NewRef(x) : NULL;
+}
+
+static int count(void)
+{
+    PyObject *before = PyDict_GetItemWithError(counters, name_moving);
+    PyObject *after = before == NULL ? NULL : PyNumber_Add(before, one);
+    int done = after == NULL ? -1 : PyDict_SetItem(counters, name_moving, after);
+    Py_XDECREF(after);
+    return done;
+}
+
+/* What becomes of a call: an exception, Python's code has to look, to be recorded, or done at once. */
+enum { FAILED = -1, LOOK, RECORD, NOW };
+
+/* What becomes of this one; its operands for NOW. */
+static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, PyObject **right)
+{
+    PyObject *grant = granted(ufunc), *given[] = {a, b};
+    if (grant == NULL)
+        return PyErr_Occurred() ? FAILED : LOOK;
+    int known = PyTuple_GET_SIZE(grant) == 3;
+    int done = known || PyTuple_GET_SIZE(grant) != 0 ? LOOK : RECORD;
+    *left = known ? of_kind(a, PyTuple_GET_ITEM(grant, 1)) : NULL;
+    *right = *left != NULL ? of_kind(b, PyTuple_GET_ITEM(grant, 2)) : NULL;
+    if (known && *right != NULL)
+        done = small_calls(ufunc, given, 2) < PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)) ? NOW : RECORD;
+    if (PyErr_Occurred() || (done == NOW && count() < 0))
+        done = FAILED;
+    if (done != NOW) {
+        Py_CLEAR(*left);
+        Py_CLEAR(*right);
+    }
+    Py_DECREF(grant);
+    return done;
+}
+
+static PyObject *undone(int decision) { return decision == RECORD ? Py_NewRef(Py_None) : NULL; }
+
+PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
+{
+    PyObject *left, *right;
+    int decision = decided(ufunc, a, b, &left, &right);
+    if (decision != NOW)
+        return undone(decision);
+    PyObject *found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
+}
+
+PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b)
+{
+    PyObject *left, *right;
+    int decision = decided(ufunc, a, b, &left, &right);
+    if (decision != NOW)
+        return undone(decision);
+    Py_DECREF(left);
+    PyObject *memory = small_mine((Array *)a);
+    PyObject *found = memory == NULL ? NULL : PyObject_CallFunctionObjArgs(ufunc, memory, right, memory, NULL);
+    Py_XDECREF(memory);
+    Py_DECREF(right);
+    if (found == NULL)
+        return NULL;
+    Py_DECREF(found);
+    return Py_NewRef(a);
+}
+
+int small_connect_moving(PyObject *table, PyObject *counted, uint64_t mirrors, uint64_t mirrored)
+{
+    base = mirrors;
+    extent = mirrored;
+    name_moving = PyUnicode_InternFromString("moving");
+    one = PyLong_FromLong(1);
+    Py_XSETREF(counters, Py_NewRef(counted));
+    Py_XSETREF(grants, Py_NewRef(table));
+    return PyErr_Occurred() ? -1 : 0;
+}
