@@ -45,6 +45,25 @@ def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None
     assert known > 6 and core.SLICES
 
 
+def test_small_arrays_with_the_same_elements_are_one_operand() -> None:
+    """Programs make the same ones in every turn; tasks keep the elements of the moment of the call."""
+    x, plain = np.array(PLAIN.reshape(-1, 20)) * 1.0, PLAIN.reshape(-1, 20)
+    step = numpy.arange(1.0, 21.0)
+    ours, theirs, stores = [], [], []
+    for turn in range(6):
+        ours += [x / (0.5 * step), x * step[::-1], x + numpy.arange(20), x - step[None, :]]
+        theirs += [plain / (0.5 * step), plain * step[::-1], plain + numpy.arange(20), plain - step[None, :]]
+        stores.append(len(engine.current().stores.storages))
+        step[turn // 4 * 3] += turn // 4
+    assert stores[3] - stores[2] == stores[2] - stores[1] == 4  # the results
+    for a, b in zip(ours, theirs, strict=True):
+        assert numpy.array_equal(numpy.asarray(a), b)
+    same = numpy.zeros(4)
+    for other in (-same, same.astype(int), same.reshape(2, 2), numpy.zeros(8)[::2]):
+        assert core.snapshot(other) is not core.snapshot(same)
+        assert numpy.asarray(core.snapshot(other)).tobytes() == other.tobytes()
+
+
 def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
     x = np.array(PLAIN) * 1.0
     x + x

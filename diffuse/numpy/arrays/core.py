@@ -225,12 +225,23 @@ def lent(root: Array) -> bool:
 _snapshots: dict[Any, tuple[Any, bytes, Any]] = Bounded(64)
 """Snapshots of small arrays of NumPy's: the array that owns the memory, its elements at that time, and our
 array.  By the identity of the owner, and what is read of its memory."""
+_constants: dict[Any, Any] = Bounded(256)
+"""Those of the smallest: our array by its elements, for programs that make the same ones in every turn."""
+LITTLE = 1 << 10
+"""Bytes of an array whose elements are compared sooner than it is told whether they are the same."""
 
 
 def snapshot(array: Mirror, owner: Any = None) -> Any:
     """An array with the elements that a small array of NumPy's has now, for tasks to read: the program may
     change its own before they run.  The same array as long as the elements are."""
     elements = array.tobytes()
+    if len(elements) <= LITTLE:
+        key: Any = elements, array.shape, array.strides, array.dtype.char
+        found = _constants.get(key)
+        if found is None:
+            found = _constants[key] = hosted(array.copy(order="K"))
+            slow.locate(found)
+        return found
     whole = array if owner is None else owner
     key = id(whole), array.shape, array.strides, 0 if owner is None else address(array)
     known = _snapshots.get(key)
