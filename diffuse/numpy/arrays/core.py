@@ -428,6 +428,8 @@ def mine(x: Array) -> Mirror | None:
         host(x)
         if not library.take(storage):
             return None
+    if not SEES:
+        _see(True)
     known = x.memory
     return host(x) if known is None else known
 

@@ -234,4 +234,6 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 
 if native is not None:
     native.connect_recording(recording(), {"Known": Known, "View": view.View, "KNOWN": KNOWN, "OFTEN": OFTEN,
-                                           "SLICES": core.SLICES, "namespace": globals()})
+                                           "SLICES": core.SLICES, "namespace": globals(),
+                                           "TRUSTED": single.TRUSTED, "suited": single.suited_before,
+                                           "made_at_once": core.made_at_once})

@@ -30,7 +30,7 @@ MOST = 3 << 20
 
 _places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
 
-_suited: dict[Any, bool] = Bounded(1 << 12)
+suited_before: dict[Any, bool] = Bounded(1 << 12)
 """Whether a template is small enough, and exact."""
 
 
@@ -107,11 +107,11 @@ def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
 
 def suited(template: Any) -> bool:
     """Does an operation read and write little, and has it NumPy's bits, and no routine that is slow there?"""
-    found = _suited.get(template)
+    found = suited_before.get(template)
     if found is None:
         used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])
         names = template.signature[:-1]
         found = (used <= MOST and operations.exact(template.operation, names)
                  and not operations.lengthy(template.operation, names, template.elements))
-        _suited[template] = found
+        suited_before[template] = found
     return found

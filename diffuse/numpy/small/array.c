@@ -154,6 +154,9 @@ static int unattached(Array *x)
 /* Is no task pending on the store of an array?  -1 with an exception. */
 static int idle(Array *x)
 {
+    int now = small_idle(x->storage);
+    if (now >= 0)
+        return now;
     PyObject *touched = PyObject_GetAttr(x->storage, name_touched);
     PyObject *epoch = touched == NULL ? NULL : PyObject_GetAttr(state.engine, name_epoch);
     int same = epoch == NULL ? -1 : PyObject_RichCompareBool(touched, epoch, Py_EQ);
@@ -169,6 +172,8 @@ int small_readable(Array *x)
         return 1;
     return absent(x->memory) || absent(x->storage) ? 0 : idle(x);
 }
+
+PyObject *small_at_hand(Array *x) { return readable(x) > 0 ? Py_NewRef(x->memory) : NULL; }
 
 /* What a Python function says of an array: NULL, without an exception, for None. */
 static PyObject *asked(PyObject *function, Array *x)
@@ -558,6 +563,17 @@ static int lend(Array *x, PyObject *found)
     return 1;
 }
 
+/* Is an index made of slices, by which slices like this one are found again (core.sliced)? */
+static int only_slices(PyObject *index)
+{
+    if (!PyTuple_CheckExact(index))
+        return PySlice_Check(index);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(index); k++)
+        if (!PySlice_Check(PyTuple_GET_ITEM(index, k)))
+            return 0;
+    return 1;
+}
+
 static PyObject *subscript(Array *x, PyObject *index)
 {
     PyObject *part = small_known_slice(x, index);
@@ -578,7 +594,8 @@ static PyObject *subscript(Array *x, PyObject *index)
         } else if (lend(x, found)) {
             return found;
         } else {
-            PyObject *view = absent(x->part) || size_of(found) < state.small ? small_looking(x, found) : NULL;
+            int looks = absent(x->part) || size_of(found) < state.small || (!only_slices(index) && readable(x) > 0);
+            PyObject *view = looks ? small_looking(x, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;

@@ -7,10 +7,12 @@ static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *slices;            /* core.SLICES */
 static PyObject *name_eager, *name_into, *name_assign, *nothing;
-static long often;                  /* single.OFTEN */
+static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
+static PyObject *made_at_once;      /* of core */
+static long often, most;            /* single.OFTEN; with single.TRUSTED */
 
-/* What a call came to: found out here, to be found out by Python's code, or an exception. */
-enum { FAILED = -1, UNKNOWN, DONE, ASK };
+/* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
+enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
 
 /* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
  * NULL where Python's code has to look. */
@@ -32,10 +34,67 @@ static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
     if (*found == NULL)
         return PyErr_Occurred() ? FAILED : UNKNOWN;
     int done = PyDict_GetItemWithError(namespace, name_eager) == Py_True ? UNKNOWN
-               : small_waited_for(SLOT(*found, known_template), often) ? ASK : DONE;
-    if (done != DONE)
+               : small_waited_for(SLOT(*found, known_template), often) ? ALONE : DONE;
+    if (done == UNKNOWN)
         Py_CLEAR(*found);
     return done;
+}
+
+/* The operands of a call that the program waits for alone as NumPy gets them, and one more place. */
+static int at_hand(PyObject *known, PyObject *const *operands, Py_ssize_t n, PyObject **values)
+{
+    if (!state.small || PyDict_GetItemWithError(suited, SLOT(known, known_template)) != Py_True)
+        return PyErr_Occurred() ? FAILED : ASK;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        PyObject *x = operands[k];
+        values[k] = Py_TYPE(x) == state.array_class ? small_at_hand((Array *)x)
+                    : Py_TYPE(x) == state.scalar_class ? NULL : Py_NewRef(x);
+        if (values[k] == NULL) {
+            while (k--)
+                Py_CLEAR(values[k]);
+            return PyErr_Occurred() ? FAILED : ASK;
+        }
+    }
+    return DONE;
+}
+
+/* single.done: what NumPy's function gives. */
+static int at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found)
+{
+    PyObject *values[SMALL_PARTS], *template = SLOT(known, known_template);
+    int done = at_hand(known, operands, n, values);
+    if (done != DONE)
+        return done;
+    int trusted = small_trusted(template, most);
+    done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
+    if (done == DONE) {
+        *found = PyObject_Vectorcall(function, values, n, NULL);
+        if (*found != NULL && PyArray_CheckExact(*found))
+            Py_SETREF(*found, PyObject_CallFunctionObjArgs(made_at_once, *found, template, NULL));
+        done = *found == NULL ? FAILED : DONE;
+    }
+    while (n--)
+        Py_DECREF(values[n]);
+    return done;
+}
+
+/* single.written: NumPy's function writes to an array, or the part of it that an index selects gets a value. */
+static int written(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out,
+                   PyObject *index)
+{
+    PyObject *values[SMALL_PARTS];
+    int done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? at_hand(known, operands, n, values) : ASK;
+    if (done != DONE)
+        return done;
+    PyObject *memory = values[n] = small_mine(out), *found = NULL;
+    int trusted = memory == NULL ? 0 : small_trusted(SLOT(known, known_template), most);
+    if (trusted > 0 && index == NULL)
+        Py_XDECREF(found = PyObject_Vectorcall(function, values, n + 1, NULL));
+    else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)
+        found = memory;
+    for (; n >= 0; n--)
+        Py_XDECREF(values[n]);
+    return trusted > 0 ? (found == NULL ? FAILED : DONE) : PyErr_Occurred() ? FAILED : ASK;
 }
 
 /* The numbers among the operands, converted; UNKNOWN where a type has no room for one. */
@@ -85,6 +144,11 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     PyObject *known, *values = NULL, *inputs[SMALL_PARTS];
     Py_ssize_t count = 0;
     int done = looked_up(names, n + 1, &known);
+    if (done == ALONE) {
+        done = at_once(known, names[0], operands, n, found);
+        Py_DECREF(known);
+        return done;
+    }
     if (done != DONE)
         return done;
     for (Py_ssize_t k = 0; k < n; k++)
@@ -133,8 +197,10 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 
 /* -- calls that write ------------------------------------------------------------------------------------- */
 
-/* Record a call that writes an array; its name has `n` parts so far, for which `names` has room. */
-static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out)
+/* Record a call that writes an array, or the part of it that an index selects; its name has `n` parts so far, for
+ * which `names` has room. */
+static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out,
+                PyObject *index)
 {
     PyObject *known, *values = NULL, *inputs[SMALL_PARTS], *target = out->part, *storage = out->storage;
     Py_ssize_t stores = 0;
@@ -152,6 +218,11 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
         inputs[stores++] = x->storage;
     }
     int done = looked_up(names, n, &known);
+    if (done == ALONE) {
+        done = written(known, names[1], operands, count, out, index);
+        Py_DECREF(known);
+        return done;
+    }
     if (done != DONE)
         return done;
     for (Py_ssize_t k = 0; k < stores; k++)
@@ -173,7 +244,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out)
 {
     PyObject *names[SMALL_PARTS] = {name_into, function};
-    int done = table == NULL ? ASK : into(names, 2, operands, n, out);
+    int done = table == NULL ? ASK : into(names, 2, operands, n, out, NULL);
     return done == ASK ? 0 : done;
 }
 
@@ -219,7 +290,7 @@ int small_known_assignment(Array *x, PyObject *index, PyObject *value)
     if (n == 0 || (is_ours(value) && ((Array *)value)->storage == x->storage))
         return 0;
     names[1] = SLOT(x->part, view_token);
-    int done = into(names, n + 2, &value, 1, x);
+    int done = into(names, n + 2, &value, 1, x, index);
     return done == ASK ? 0 : done;
 }
 
@@ -262,17 +333,21 @@ int small_connect_known(PyObject *parts)
     for (size_t k = 0; type != NULL && k < sizeof SLOTS / sizeof *SLOTS; k++)
         if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
             return -1;
-    PyObject *count = PyDict_GetItemString(parts, "OFTEN");
+    PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
+    suited = Py_XNewRef(PyDict_GetItemString(parts, "suited"));
+    made_at_once = Py_XNewRef(PyDict_GetItemString(parts, "made_at_once"));
     namespace = Py_XNewRef(PyDict_GetItemString(parts, "namespace"));
     PyObject *calls = PyDict_GetItemString(parts, "KNOWN");
     slices = Py_XNewRef(PyDict_GetItemString(parts, "SLICES"));
-    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL || slices == NULL) {
-        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, namespace, KNOWN or SLICES");
+    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL || slices == NULL
+            || trusted == NULL || suited == NULL || made_at_once == NULL) {
+        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, TRUSTED, suited, made_at_once, namespace, KNOWN or SLICES");
         return -1;
     }
     if ((view_token = small_slot(view, "token")) < 0)
         return -1;
     often = PyLong_AsLong(count);
+    most = often + PyLong_AsLong(trusted);
     name_eager = PyUnicode_InternFromString("eager");
     name_into = PyUnicode_InternFromString("into");
     name_assign = PyUnicode_InternFromString("assign");

@@ -52,6 +52,8 @@ PyObject *small_viewing(Array *parent, PyObject *meta);
 PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; NULL as above */
 PyObject *small_looking(Array *parent, PyObject *memory);
 PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
+PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
+PyObject *small_mine(Array *x);    /* the same for the host to write to */
 int small_native(PyArrayObject *x);
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
@@ -91,6 +93,9 @@ int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObj
                 PyObject *values);
 PyObject *small_store(void);
 int small_exported(PyObject *storage);
+int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */
+/* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
+int small_trusted(PyObject *template, long most);
 int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);

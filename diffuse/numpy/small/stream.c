@@ -35,7 +35,7 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
 
 static PyObject *engine, *counters, *held_fills, *provenance, *where, *acquire, *release;
 static PyTypeObject *storage_type, *trail_type;
-static PyObject *name_recorded, *name_last, *one;
+static PyObject *name_recorded, *name_single, *name_last, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
 
 Py_ssize_t small_slot(PyObject *type, const char *name)
@@ -293,6 +293,25 @@ int small_exported(PyObject *storage) { return SLOT(storage, storage_exported) !
 
 int small_waited_for(PyObject *template, long often) { return number(SLOT(template, template_alone)) >= often; }
 
+int small_idle(PyObject *storage)
+{
+    if (storage_type == NULL || !Py_IS_TYPE(storage, storage_type))
+        return -1;
+    PyObject *touched = SLOT(storage, storage_touched), *epoch = SLOT(engine, engine_epoch);
+    return touched != epoch && number(touched) != number(epoch);
+}
+
+int small_trusted(PyObject *template, long most)
+{
+    long long alone = number(SLOT(template, template_alone));
+    if (alone >= most)
+        return 0;
+    PyObject *singles = PyLong_FromLongLong(number(PyDict_GetItemWithError(counters, name_single)) + 1);
+    int done = singles == NULL ? -1 : PyDict_SetItem(counters, name_single, singles);
+    Py_XDECREF(singles);
+    return done < 0 || count(&SLOT(template, template_alone), alone + 1) < 0 ? -1 : 1;
+}
+
 /* -- the end of a store's handle -------------------------------------------------------------------------- */
 
 /* `Storage.__del__`. */
@@ -336,6 +355,7 @@ int small_connect_stream(PyObject *parts)
         if (spelled[k] == NULL && (spelled[k] = PyTuple_New(k)) != NULL && k)
             PyObject_GC_UnTrack(spelled[k]);
     name_recorded = PyUnicode_InternFromString("recorded");
+    name_single = PyUnicode_InternFromString("single");
     name_last = PyUnicode_InternFromString("_last");
     one = PyLong_FromLong(1);
     engine = part(parts, "engine");
