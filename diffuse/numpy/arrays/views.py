@@ -138,7 +138,7 @@ def flatten(x: Array, order: Any = "C") -> Any:
         return elementwise.duplicate(flat)
     if flat.storage is not None:
         base.view_of(flat)  # while it is a view: the store has the copy's shape
-    flat.owner = None
+    flat.owner, flat.lent = None, False
     return flat
 
 

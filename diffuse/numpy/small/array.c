@@ -87,9 +87,42 @@ PyTypeObject Array_Type = {
     .tp_new = PyType_GenericNew,
 };
 
+/* The memory of arrays that died, for the next ones: most arrays live no longer than one expression. */
+enum { SPARE = 64 };
+static Array *spare[SPARE];
+static int spares;
+
+Array *small_blank(void)
+{
+    if (spares == 0)
+        return (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    Array *x = spare[--spares];
+    PyObject_Init((PyObject *)x, state.array_class);
+    PyObject_GC_Track(x);
+    return x;
+}
+
+/* `tp_dealloc` of the class of arrays, which has no slots and no `__dict__` beside those of its base. */
+static void ended(Array *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    PyObject_GC_UnTrack(x);
+    if (x->weakrefs != NULL)
+        PyObject_ClearWeakRefs((PyObject *)x);
+    array_clear(x);
+    x->lent = 0;
+    if (type == state.array_class && spares < SPARE)
+        spare[spares++] = x;
+    else
+        type->tp_free(x);
+    Py_DECREF(type);
+}
+
+void small_recycle(PyTypeObject *type) { type->tp_dealloc = (destructor)ended; }
+
 static Array *fresh(PyObject *meta)
 {
-    Array *x = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    Array *x = small_blank();
     if (x != NULL) {
         x->form = Py_NewRef(Py_None);
         x->part = Py_NewRef(Py_None);

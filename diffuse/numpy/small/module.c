@@ -19,6 +19,8 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
         return NULL;
     Py_XSETREF(state.array_class, (PyTypeObject *)Py_NewRef((PyObject *)array));
     Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
+    if (array->tp_basicsize == sizeof(Array) && PyType_IsSubtype(array, &Array_Type))
+        small_recycle(array);
     Py_RETURN_NONE;
 }
 

@@ -124,7 +124,7 @@ static int converted(PyObject *known, PyObject *const *operands, PyObject **valu
 /* The array that a call makes, before it has a store. */
 static PyObject *result_of(PyObject *known)
 {
-    Array *x = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    Array *x = small_blank();
     if (x != NULL) {
         x->storage = small_store();
         x->form = Py_NewRef(SLOT(known, known_form));
@@ -310,7 +310,7 @@ PyObject *small_known_slice(Array *x, PyObject *index)
         Py_XDECREF(known);
         return NULL;
     }
-    Array *part = (Array *)state.array_class->tp_alloc(state.array_class, 0);
+    Array *part = small_blank();
     if (part != NULL) {
         part->form = Py_NewRef(PyTuple_GET_ITEM(known, 0));
         part->part = Py_NewRef(PyTuple_GET_ITEM(known, 1));

@@ -46,6 +46,8 @@ extern PyTypeObject Array_Type, Operators_Type, Described_Type, Gate_Type, Stati
 PyObject *small_near(Array *x);
 PyObject *small_number_or_near(PyObject *x);
 
+Array *small_blank(void);               /* a new array whose fields are to be filled in */
+void small_recycle(PyTypeObject *type); /* keep the memory of arrays of this class for the next ones */
 PyObject *small_given(PyObject *found); /* steals `found`, a fresh array of NumPy's */
 PyObject *small_hosted(PyObject *memory, PyObject *form);
 PyObject *small_viewing(Array *parent, PyObject *meta);
