@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ import diffuse.numpy as np
 from diffuse import settings
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.known import KNOWN
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
 
@@ -129,6 +131,27 @@ def test_what_is_written_and_waited_for_alone_is_written_at_once(write: Callable
     assert done(lambda: write(np, x, pending))[0] == 1 or write in (WRITES[1], WRITES[4])
     write(numpy, plain, other * 2.0)
     assert numpy.asarray(x).tobytes() == plain.tobytes()
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+@pytest.mark.parametrize("call", [
+    lambda x, y: x + y, lambda x, y: -x, lambda x, y: x <= 0.5, lambda x, y: x.__iadd__(y),
+    lambda x, y: x.__setitem__(slice(None), 0.25), lambda x, y: x.__setitem__(slice(1, 99), 1.5),
+    lambda x, y: y[:, None]])
+def test_compiled_code_has_numpy_do_it_without_pythons(call: Callable[[Any, Any], Any]) -> None:
+    def note(frame: Any, event: str, arg: Any) -> None:
+        called.append(frame.f_code.co_qualname) if event == "call" else None
+
+    called: list[str] = []
+    x, y = np.array(PLAIN), np.array(PLAIN)
+    for _ in range(2 * TURNS):
+        done(lambda: call(x, y))
+    sys.setprofile(note)
+    try:
+        call(x, y)
+    finally:
+        sys.setprofile(None)
+    assert set(called) <= {"<lambda>", "made_at_once"}
 
 
 def test_writing_to_what_cannot_be_written_raises() -> None:

@@ -206,7 +206,7 @@ int small_readable(Array *x)
     return absent(x->memory) || absent(x->storage) ? 0 : idle(x);
 }
 
-PyObject *small_at_hand(Array *x) { return readable(x) > 0 ? Py_NewRef(x->memory) : NULL; }
+PyObject *small_at_hand(Array *x) { return small_readable(x) > 0 ? Py_NewRef(x->memory) : NULL; }
 
 /* What a Python function says of an array: NULL, without an exception, for None. */
 static PyObject *asked(PyObject *function, Array *x)
@@ -627,7 +627,7 @@ static PyObject *subscript(Array *x, PyObject *index)
         } else if (lend(x, found)) {
             return found;
         } else {
-            int looks = absent(x->part) || size_of(found) < state.small || (!only_slices(index) && readable(x) > 0);
+            int looks = absent(x->part) || size_of(found) < state.small || (!only_slices(index) && small_readable(x) > 0);
             PyObject *view = looks ? small_looking(x, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
