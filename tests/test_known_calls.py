@@ -13,6 +13,7 @@ import diffuse.numpy as np
 from diffuse import library
 from diffuse.numpy.arrays import core
 from diffuse.numpy.ops.known import KNOWN
+from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
 
@@ -43,6 +44,54 @@ def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None
         assert not turn or len(KNOWN) == known
         known = len(KNOWN)
     assert known > 6 and core.SLICES
+
+
+INDICES: list[Any] = [
+    (slice(1, 2, 3),), (1, slice(None), 3), (slice(None), 1, 3), (..., 1), (1, ...), (..., None), (None, ...),
+    (slice(1, None), None, slice(None), 2), (None, 1), (slice(None), None), (1, slice(2, 3)),
+    (slice(1, 2), slice(3, None)), (slice(None, None, 1), 2), (1, 2, slice(None)), (True, slice(None)),
+    (slice(None), -1), (slice(None), numpy.int64(1)), (0, slice(None, None, -1))]
+
+
+@pytest.mark.parametrize("hosted", [False, True])
+def test_slices_with_integers_and_new_dimensions_are_known_apart(hosted: bool) -> None:
+    plain = numpy.random.default_rng(3).random((4, 5, 6, 3000))
+    x: Any = np.array(plain) if hosted else np.array(plain) * 1.0
+    x + x
+    for _ in range(4):
+        for index in INDICES:
+            found, wanted = x[index], plain[index]
+            assert found.shape == wanted.shape and found.strides == wanted.strides, index
+            assert numpy.array_equal(numpy.asarray(found * 2.0), wanted * 2.0), index
+    part = x[:, 1]
+    part += 0.0
+    assert x[:, 1].part is x[:, 1].part is not None
+    for turn in range(4):
+        for index in INDICES:
+            x[index] = turn
+            plain[index] = turn
+            x[index] += plain[index]
+            plain[index] += plain[index].copy()
+            x[index] *= 0.5
+            plain[index] *= 0.5
+    assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+def test_a_slice_assigned_to_itself_changes_nothing() -> None:
+    x, plain = np.array(PLAIN.reshape(200, 200)) * 1.0, PLAIN.reshape(200, 200).copy()
+    x[1:, :-1] + x[:-1, 1:]
+    for _ in range(3):
+        engine.fence()
+        before = trace.snapshot()["recorded"]
+        x[1:, :-1] = x[1:, :-1]
+        assert trace.snapshot()["recorded"] == before
+    for _ in range(3):
+        x[1:, :-1] = x[:-1, 1:]
+        plain[1:, :-1] = plain[:-1, 1:].copy()
+        assert numpy.array_equal(numpy.asarray(x), plain)
+    x.setflags(write=False)
+    with pytest.raises(ValueError, match="read-only"):
+        x[1:, :-1] = x[1:, :-1]
 
 
 def test_small_arrays_with_the_same_elements_are_one_operand() -> None:

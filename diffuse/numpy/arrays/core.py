@@ -772,7 +772,8 @@ that was seen once.  By the token of the view, and the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
-    """What tells a slice from others: the bounds in all dimensions; None for other indices."""
+    """What tells a slice from others: the bounds in all dimensions, integers and new dimensions; None for
+    other indices, and for those of elements."""
     if type(index) is slice:
         start, stop, step = index.start, index.stop, index.step
         if ((start is None or type(start) is int) and (stop is None or type(stop) is int)
@@ -782,14 +783,23 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
     if type(index) is not tuple or not index:  # an empty one picks the element of an array without dimensions
         return None
     bounds: list[Any] = [view]
+    element = True
     for part in index:
-        if type(part) is not slice:
+        kind = type(part)
+        if kind is int:
+            bounds += (int, part)
+            continue
+        element = False
+        if kind is slice:
+            for bound in (part.start, part.stop, part.step):
+                if bound is not None and type(bound) is not int:
+                    return None
+                bounds.append(bound)
+        elif part is None or part is Ellipsis:
+            bounds.append(kind)
+        else:
             return None
-        for bound in (part.start, part.stop, part.step):
-            if bound is not None and type(bound) is not int:
-                return None
-            bounds.append(bound)
-    return tuple(bounds)
+    return None if element else tuple(bounds)
 
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:

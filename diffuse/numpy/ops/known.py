@@ -186,8 +186,11 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
     if x.part is None:
         return False
     key = sliced(x.part.token, index)
-    if key is None or type(value) in ARRAYS and value.storage is x.storage:
+    if key is None:
         return False
+    if type(value) in ARRAYS and value.storage is x.storage:
+        known: Any = core.SLICES.get(key)  # `x[index] += y` ends with the slice assigned to itself
+        return bool(known and known[1] is value.part is not None and x.meta.flags.writeable)
     return into(("assign", *key), (value,), x, index)
 
 

@@ -262,14 +262,25 @@ PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
 }
 
-/* The bounds in all dimensions of an index that is made of slices, as core.sliced; 0 for other indices. */
+/* What tells a slice from others, as core.sliced; 0 for other indices, and for those of elements. */
 static Py_ssize_t bounds(PyObject *index, PyObject **found)
 {
     PyObject *const *parts = PyTuple_CheckExact(index) ? &PyTuple_GET_ITEM(index, 0) : &index;
     Py_ssize_t n = PyTuple_CheckExact(index) ? PyTuple_GET_SIZE(index) : 1, count = 0;
-    if (3 * n > SMALL_PARTS - 4)
-        return 0;
+    int element = 1, only_slices = parts == &index;
     for (Py_ssize_t k = 0; k < n; k++) {
+        if (count + 3 > SMALL_PARTS - 4)
+            return 0;
+        if (!only_slices && PyLong_CheckExact(parts[k])) {
+            found[count++] = (PyObject *)&PyLong_Type;
+            found[count++] = parts[k];
+            continue;
+        }
+        element = 0;
+        if (!only_slices && (parts[k] == Py_None || parts[k] == Py_Ellipsis)) {
+            found[count++] = (PyObject *)Py_TYPE(parts[k]);
+            continue;
+        }
         if (!PySlice_Check(parts[k]))
             return 0;
         PySliceObject *slice = (PySliceObject *)parts[k];
@@ -280,16 +291,23 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
             found[count++] = three[m];
         }
     }
-    return count;
+    return element ? 0 : count;
 }
 
 int small_known_assignment(Array *x, PyObject *index, PyObject *value)
 {
     PyObject *names[SMALL_PARTS] = {name_assign};
     Py_ssize_t n = table == NULL || absent(x->part) ? 0 : bounds(index, names + 2);
-    if (n == 0 || (is_ours(value) && ((Array *)value)->storage == x->storage))
+    if (n == 0)
         return 0;
     names[1] = SLOT(x->part, view_token);
+    if (is_ours(value) && ((Array *)value)->storage == x->storage) { /* `x[index] += y` ends so */
+        PyObject *known = slices == NULL ? NULL : small_found(slices, names + 1, n + 1);
+        if (known == NULL)
+            return PyErr_Occurred() ? -1 : 0;
+        return PyTuple_GET_SIZE(known) > 1 && PyTuple_GET_ITEM(known, 1) == ((Array *)value)->part
+               && !absent(((Array *)value)->part) && PyArray_ISWRITEABLE((PyArrayObject *)x->meta);
+    }
     int done = into(names, n + 2, &value, 1, x, index);
     return done == ASK ? 0 : done;
 }
