@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "two arrays": lambda x, y: x + y, "one array twice": lambda x, y: x * x, "a number": lambda x, y: x - 2.5,
     "a number first": lambda x, y: 3 / x, "a comparison": lambda x, y: x < y, "one operand": lambda x, y: -x,
     "a ufunc": lambda x, y: np.hypot(x, y), "a ufunc of one": lambda x, y: np.sqrt(x),
-    "slices": lambda x, y: x[1:] + y[:-1], "steps": lambda x, y: x[::2] * 2.0,
+    "a square": lambda x, y: x**2, "slices": lambda x, y: x[1:] + y[:-1], "steps": lambda x, y: x[::2] * 2.0,
 }
 
 
@@ -270,6 +270,13 @@ def test_error_modes_hold_for_what_is_recorded_again() -> None:
         y = x / zero
         engine.fence()
     assert numpy.isinf(numpy.asarray(y)).all()
+
+
+def test_copies_that_drop_imaginary_parts_say_so_each_time() -> None:
+    x = np.array(PLAIN) * 1j
+    for _ in range(3):
+        with pytest.warns(numpy.exceptions.ComplexWarning):
+            assert x.astype("float64").dtype == "float64"
 
 
 def test_numbers_without_room_in_the_element_type() -> None:

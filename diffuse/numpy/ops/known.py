@@ -194,8 +194,9 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
     return into(("assign", *key), (value,), x, index)
 
 
-def call(operation: str, operands: Sequence[Any]) -> Any:
-    """An operation that is no ufunc (`where`), with a fresh array; None if it was not recorded before."""
+def call(operation: Any, operands: Sequence[Any]) -> Any:
+    """An operation that is no ufunc (`where`), by its name in the table, with a fresh array; None if it was
+    not recorded before."""
     names: list[Any] = [operation]
     storages = []
     for x in operands:
@@ -236,7 +237,8 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
 core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary, inplace
 
 if native is not None:
-    native.connect_recording(recording(), {"Known": Known, "View": view.View, "KNOWN": KNOWN, "OFTEN": OFTEN,
-                                           "SLICES": core.SLICES, "namespace": globals(),
-                                           "TRUSTED": single.TRUSTED, "suited": single.suited_before,
-                                           "made_at_once": core.made_at_once})
+    native.connect_recording(recording(), {
+        "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
+        "SLICES": core.SLICES, "suited": single.suited_before, "made_at_once": core.made_at_once,
+        "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into})
+    call, rolled = native.call, native.rolled

@@ -308,12 +308,12 @@ static int spreads(PyObject *left, PyObject *right)
 
 /* The names of ufuncs, and of the functions of `core.slow`, as Python's strings. */
 enum { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, LEFT_SHIFT, RIGHT_SHIFT, AND, OR, XOR, MATMUL,
-       POWER, NEGATIVE, POSITIVE, ABSOLUTE, INVERT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL,
+       POWER, SQUARE, NEGATIVE, POSITIVE, ABSOLUTE, INVERT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL,
        FORWARD, REFLECTED, EQUALITY, ALONE, UPDATE, KNOWN, KNOWN_UNARY, KNOWN_INPLACE, SUBSCRIPT, ASSIGN, NAMES };
 
 static const char *SPELLED[NAMES] = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "left_shift", "right_shift",
-    "bitwise_and", "bitwise_or", "bitwise_xor", "matmul", "power", "negative", "positive", "absolute", "invert",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "matmul", "power", "square", "negative", "positive", "absolute", "invert",
     "less", "less_equal", "equal", "not_equal", "greater", "greater_equal", "forward", "reflected", "equality",
     "alone", "update", "known", "known_unary", "known_inplace", "subscript", "assign"};
 
@@ -439,6 +439,13 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
     if (ready < 0)
         return NULL;
     if (!ready) {
+        if (PyLong_CheckExact(b) && PyLong_AsLong(b) == 2) {
+            PyObject *again = small_known(ufuncs[SQUARE], a, NULL);
+            if (again != Py_None)
+                return again;
+            Py_DECREF(again);
+        }
+        PyErr_Clear(); /* the exponent may be too large for a number of C's */
         if (PyObject_TypeCheck(a, &Array_Type))
             return slowly(POWER, a, b, NULL);
         return slowly(REFLECTED, name_of[POWER], b, a);

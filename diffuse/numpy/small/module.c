@@ -154,6 +154,8 @@ static PyMethodDef methods[] = {
      "Give the function for results that look into their arguments, and the types of options."},
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
+    {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},
+    {"rolled", (PyCFunction)(void (*)(void))small_known_roll, METH_FASTCALL, "As known.rolled."},
     {"hosted", (PyCFunction)(void (*)(void))hosted, METH_FASTCALL, "As core.hosted."},
     {"given", given, METH_O, "As core.given."},
     {"viewing", (PyCFunction)(void (*)(void))viewing, METH_FASTCALL, "As core.viewing."},

@@ -6,7 +6,8 @@ static Py_ssize_t known_template, known_form, known_frame, known_part, known_met
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *slices;            /* core.SLICES */
-static PyObject *name_eager, *name_into, *name_assign, *nothing;
+static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
+static PyObject *name_eager, *name_into, *name_assign, *name_roll, *nothing;
 static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
 static PyObject *made_at_once;      /* of core */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
@@ -34,6 +35,7 @@ static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
     if (*found == NULL)
         return PyErr_Occurred() ? FAILED : UNKNOWN;
     int done = PyDict_GetItemWithError(namespace, name_eager) == Py_True ? UNKNOWN
+               : PyList_CheckExact(SLOT(*found, known_template)) ? DONE /* the parts of a roll */
                : small_waited_for(SLOT(*found, known_template), often) ? ALONE : DONE;
     if (done == UNKNOWN)
         Py_CLEAR(*found);
@@ -139,13 +141,13 @@ static PyObject *result_of(PyObject *known)
 }
 
 /* The result of a call of this name and these operands, recorded. */
-static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, PyObject **found)
+static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands, PyObject **found, int depth)
 {
-    PyObject *known, *values = NULL, *inputs[SMALL_PARTS];
+    PyObject *known, *values = NULL, *inputs[SMALL_STORES];
     Py_ssize_t count = 0;
     int done = looked_up(names, n + 1, &known);
     if (done == ALONE) {
-        done = at_once(known, names[0], operands, n, found);
+        done = PyCallable_Check(names[0]) ? at_once(known, names[0], operands, n, found) : ASK;
         Py_DECREF(known);
         return done;
     }
@@ -159,7 +161,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     if (done == DONE) {
         *found = result_of(known);
         done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), inputs, count,
-                                                     ((Array *)*found)->storage, SLOT(known, known_frame), values);
+                                                     ((Array *)*found)->storage, SLOT(known, known_frame), values, depth);
         if (done == 0)
             done = ASK;
         if (done != DONE)
@@ -185,7 +187,7 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
     }
     PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)};
     int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
-               : fresh(names, b == NULL ? 1 : 2, operands, &found);
+               : fresh(names, b == NULL ? 1 : 2, operands, &found, 0);
     if (done == DONE)
         return found;
     if (done == FAILED)
@@ -195,6 +197,65 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
     return small_ask_known(function, a, b);
 }
 
+PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2 || !PyTuple_CheckExact(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "call() takes the name of an operation and a tuple of operands");
+        return NULL;
+    }
+    PyObject *names[SMALL_STORES + 1], *found, *const *operands = &PyTuple_GET_ITEM(args[1], 0);
+    Py_ssize_t count = PyTuple_GET_SIZE(args[1]);
+    int done = count < SMALL_STORES ? DONE : ASK;
+    names[0] = args[0];
+    for (Py_ssize_t k = 0; done == DONE && k < count; k++)
+        if ((names[k + 1] = name_of(operands[k])) == NULL)
+            done = ASK;
+    if (done == DONE)
+        done = fresh(names, count, operands, &found, 1);
+    return done == DONE ? found : done == FAILED ? NULL : done == UNKNOWN ? Py_NewRef(Py_None)
+           : PyObject_Vectorcall(pythons_call, args, n, NULL);
+}
+
+/* A roll whose parts were recorded before: of `templates`, the first one makes the store. */
+static int rolled(PyObject *known, Array *a, PyObject **found)
+{
+    PyObject *templates = SLOT(known, known_template), *storage = Py_NewRef(a->storage);
+    *found = result_of(known);
+    int done = *found == NULL ? FAILED : DONE;
+    for (Py_ssize_t k = 0; done == DONE && k < PyList_GET_SIZE(templates); k++) {
+        PyObject *template = PyList_GET_ITEM(templates, k), *out = ((Array *)*found)->storage;
+        done = small_again(template, &storage, 1, out, k ? NULL : SLOT(known, known_frame), nothing, 2);
+        if (done == 0 && k == 0)
+            done = ASK;
+        else if (done == 0) { /* no room in the window, say */
+            PyObject *again = PyObject_CallFunction(pythons_again_into, "O(O)OOi", template, storage, out, nothing, 2);
+            done = again == NULL ? FAILED : DONE;
+            Py_XDECREF(again);
+        }
+    }
+    if (done != DONE)
+        Py_CLEAR(*found);
+    Py_DECREF(storage);
+    return done;
+}
+
+PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *known = NULL, *found = NULL;
+    int done = ASK;
+    if (n == 3 && Py_TYPE(args[0]) == state.array_class && PyLong_CheckExact(args[1])
+            && (args[2] == Py_None || PyLong_CheckExact(args[2]))) {
+        PyObject *names[] = {name_roll, name_of(args[0]), args[1], args[2]};
+        if (names[1] != NULL)
+            done = looked_up(names, 4, &known);
+    }
+    if (done == DONE)
+        done = rolled(known, (Array *)args[0], &found);
+    Py_XDECREF(known);
+    return done == DONE ? found : done == FAILED ? NULL : done == UNKNOWN ? Py_NewRef(Py_None)
+           : PyObject_Vectorcall(pythons_rolled, args, n, NULL);
+}
+
 /* -- calls that write ------------------------------------------------------------------------------------- */
 
 /* Record a call that writes an array, or the part of it that an index selects; its name has `n` parts so far, for
@@ -202,7 +263,7 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ssize_t count, Array *out,
                 PyObject *index)
 {
-    PyObject *known, *values = NULL, *inputs[SMALL_PARTS], *target = out->part, *storage = out->storage;
+    PyObject *known, *values = NULL, *inputs[SMALL_STORES], *target = out->part, *storage = out->storage;
     Py_ssize_t stores = 0;
     if (absent(target) || absent(storage))
         return ASK;
@@ -230,7 +291,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
     Py_INCREF(storage);
     done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? converted(known, operands, &values) : UNKNOWN;
     if (done == DONE) {
-        done = small_again(SLOT(known, known_template), inputs, stores, storage, NULL, values);
+        done = small_again(SLOT(known, known_template), inputs, stores, storage, NULL, values, 0);
         done = done ? done : ASK;
     }
     while (stores--)
@@ -243,7 +304,9 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
 
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out)
 {
-    PyObject *names[SMALL_PARTS] = {name_into, function};
+    PyObject *names[SMALL_STORES + 4];
+    names[0] = name_into;
+    names[1] = function;
     int done = table == NULL ? ASK : into(names, 2, operands, n, out, NULL);
     return done == ASK ? 0 : done;
 }
@@ -296,7 +359,8 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
 
 int small_known_assignment(Array *x, PyObject *index, PyObject *value)
 {
-    PyObject *names[SMALL_PARTS] = {name_assign};
+    PyObject *names[SMALL_PARTS];
+    names[0] = name_assign;
     Py_ssize_t n = table == NULL || absent(x->part) ? 0 : bounds(index, names + 2);
     if (n == 0)
         return 0;
@@ -351,15 +415,18 @@ int small_connect_known(PyObject *parts)
     for (size_t k = 0; type != NULL && k < sizeof SLOTS / sizeof *SLOTS; k++)
         if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
             return -1;
+    static const struct { PyObject **place; const char *name; } OBJECTS[] = {
+        {&namespace, "namespace"}, {&table, "KNOWN"}, {&slices, "SLICES"}, {&suited, "suited"},
+        {&made_at_once, "made_at_once"}, {&pythons_call, "call"}, {&pythons_rolled, "rolled"},
+        {&pythons_again_into, "again_into"}};
     PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
-    suited = Py_XNewRef(PyDict_GetItemString(parts, "suited"));
-    made_at_once = Py_XNewRef(PyDict_GetItemString(parts, "made_at_once"));
-    namespace = Py_XNewRef(PyDict_GetItemString(parts, "namespace"));
-    PyObject *calls = PyDict_GetItemString(parts, "KNOWN");
-    slices = Py_XNewRef(PyDict_GetItemString(parts, "SLICES"));
-    if (type == NULL || view == NULL || count == NULL || namespace == NULL || calls == NULL || slices == NULL
-            || trusted == NULL || suited == NULL || made_at_once == NULL) {
-        PyErr_SetString(PyExc_KeyError, "Known, View, OFTEN, TRUSTED, suited, made_at_once, namespace, KNOWN or SLICES");
+    int all = type != NULL && view != NULL && count != NULL && trusted != NULL;
+    for (size_t k = 0; k < sizeof OBJECTS / sizeof *OBJECTS; k++) {
+        Py_XSETREF(*OBJECTS[k].place, Py_XNewRef(PyDict_GetItemString(parts, OBJECTS[k].name)));
+        all &= *OBJECTS[k].place != NULL;
+    }
+    if (!all) {
+        PyErr_SetString(PyExc_KeyError, "a part of what the modules `known` and `single` have is not given");
         return -1;
     }
     if ((view_token = small_slot(view, "token")) < 0)
@@ -369,7 +436,7 @@ int small_connect_known(PyObject *parts)
     name_eager = PyUnicode_InternFromString("eager");
     name_into = PyUnicode_InternFromString("into");
     name_assign = PyUnicode_InternFromString("assign");
+    name_roll = PyUnicode_InternFromString("roll");
     nothing = PyTuple_New(0);
-    table = Py_NewRef(calls);
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -72,6 +72,10 @@ PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the 
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out);
 int small_known_assignment(Array *x, PyObject *index, PyObject *value);
 
+/* As known.call and known.rolled. */
+PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize_t n);
+PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n);
+
 /* The same for any call of a ufunc of so many inputs with one result. */
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
@@ -88,11 +92,11 @@ long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* o
 int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
 
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
- * `again_into` where `frame` is NULL.  1 if the task was recorded; 0, with nothing changed, if Python's code has
+ * `again_into` where `frame` is NULL.  `depth` counts the calls of Python functions since the program's line.  1 if the task was recorded; 0, with nothing changed, if Python's code has
  * to; -1 with an exception. */
-enum { SMALL_PARTS = 20 }; /* of a key, or stores of a task, at most */
+enum { SMALL_PARTS = 20, SMALL_STORES = 6 }; /* of a key, and of a task, at most */
 int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
-                PyObject *values);
+                PyObject *values, int depth);
 PyObject *small_store(void);
 int small_exported(PyObject *storage);
 int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */

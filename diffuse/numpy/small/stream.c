@@ -33,7 +33,7 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&template_reach, "Template", "reach"}, {&template_fills, "Template", "fills"},
     {&template_alone, "Template", "alone"}};
 
-static PyObject *engine, *counters, *held_fills, *provenance, *where, *acquire, *release;
+static PyObject *engine, *counters, *held_fills, *provenance, *where, *getframe, *acquire, *release;
 static PyTypeObject *storage_type, *trail_type;
 static PyObject *name_recorded, *name_single, *name_last, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
@@ -74,25 +74,35 @@ static long long number(PyObject *x)
 
 /* -- the program's line ---------------------------------------------------------------------------------- */
 
-/* The program's line, as `provenance.where`: a new reference. */
-static PyObject *place(void)
+/* The frame so many calls of Python functions before the one that runs; a new reference. */
+static PyObject *frame_at(int depth)
 {
-    PyFrameObject *frame = PyEval_GetFrame();
-    PyObject *last = PyDict_GetItemWithError(provenance, name_last);
+    if (depth == 0)
+        return Py_XNewRef((PyObject *)PyEval_GetFrame());
+    PyObject *number = PyLong_FromLong(depth), *frame = number == NULL ? NULL : PyObject_CallOneArg(getframe, number);
+    Py_XDECREF(number);
+    if (frame == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) /* there are fewer */
+        PyErr_Clear();
+    return frame;
+}
+
+/* The program's line, as `provenance.where` finds it so many calls up: a new reference. */
+static PyObject *place(int depth)
+{
+    PyObject *last = PyDict_GetItemWithError(provenance, name_last), *line = NULL;
+    PyFrameObject *frame = (PyFrameObject *)frame_at(depth);
     if (frame != NULL && last != NULL && PyTuple_CheckExact(last)) {
         PyCodeObject *code = PyFrame_GetCode(frame);
-        int same = (PyObject *)code == PyTuple_GET_ITEM(last, 0);
-        Py_DECREF(code);
-        if (same) {
+        if ((PyObject *)code == PyTuple_GET_ITEM(last, 0)) {
             PyObject *instruction = PyLong_FromLong(PyFrame_GetLasti(frame));
-            PyObject *line = instruction == NULL ? NULL
-                             : PyDict_GetItemWithError(PyTuple_GET_ITEM(last, 1), instruction);
+            line = instruction == NULL ? NULL : PyDict_GetItemWithError(PyTuple_GET_ITEM(last, 1), instruction);
             Py_XDECREF(instruction);
-            if (line != NULL || PyErr_Occurred())
-                return Py_XNewRef(line);
         }
+        Py_DECREF(code);
     }
-    return PyErr_Occurred() ? NULL : PyObject_CallOneArg(where, one);
+    Py_XINCREF(line);
+    Py_XDECREF(frame);
+    return line != NULL || PyErr_Occurred() ? line : PyObject_CallOneArg(where, one);
 }
 
 /* -- recording ------------------------------------------------------------------------------------------- */
@@ -101,7 +111,7 @@ static PyObject *place(void)
 typedef struct {
     PyObject *template, *task, *stores; /* `task` is what the window gets, `stores` the ids in it */
     PyObject *line;                     /* borrowed from `task` */
-    PyObject *slots[SMALL_PARTS];
+    PyObject *slots[SMALL_STORES];
     Py_ssize_t n, known; /* stores; of these, the last one is new if `fresh` */
     int fresh;
 } Task;
@@ -136,7 +146,8 @@ static PyObject *joined(Task *task, PyObject *group)
     if (count == 0 || (count >= number(SLOT(group, group_long))
                        && PyTuple_GET_ITEM(PyList_GET_ITEM(tasks, 0), 3) == task->line))
         return NULL;
-    PyObject *key[SMALL_PARTS + 1] = {task->template};
+    PyObject *key[SMALL_STORES + 1];
+    key[0] = task->template;
     for (Py_ssize_t k = 0; k < task->n; k++) {
         PyObject *id = PyTuple_GET_ITEM(task->stores, k);
         PyObject *slot = task->fresh && k == task->n - 1 ? NULL : PyDict_GetItemWithError(slots, id);
@@ -256,17 +267,17 @@ static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *f
 PyObject *small_store(void) { return storage_type->tp_alloc(storage_type, 0); }
 
 int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
-                PyObject *values)
+                PyObject *values, int depth)
 {
     Task task = {.template = template, .n = n + 1, .fresh = frame != NULL};
     PyObject *gone = NULL, *got;
     int done = -1;
-    if (task.n > SMALL_PARTS - 1)
+    if (task.n > SMALL_STORES)
         return 0;
     for (Py_ssize_t k = 0; k < task.n - task.fresh; k++)
         if (!Py_IS_TYPE(k < n ? inputs[k] : out, storage_type))
             return 0;
-    task.line = place();
+    task.line = place(depth);
     task.stores = task.line == NULL ? NULL : PyTuple_New(task.n);
     task.task = task.stores == NULL ? NULL : PyTuple_Pack(4, template, task.stores, values, task.line);
     for (Py_ssize_t k = 0; task.stores != NULL && k < n; k++)
@@ -367,11 +378,12 @@ int small_connect_stream(PyObject *parts)
     if (PyErr_Occurred())
         return -1;
     where = Py_XNewRef(PyDict_GetItemString(provenance, "where"));
+    getframe = Py_XNewRef(PySys_GetObject("_getframe"));
     PyObject *lock = PyObject_GetAttrString(engine, "_lock");
     acquire = lock == NULL ? NULL : PyObject_GetAttrString(lock, "acquire");
     release = lock == NULL ? NULL : PyObject_GetAttrString(lock, "release");
     Py_XDECREF(lock);
-    if (where == NULL || release == NULL)
+    if (where == NULL || getframe == NULL || release == NULL)
         return -1;
     storage_type->tp_finalize = ended; /* `__del__` of the class stays what says what it does */
     return 0;
