@@ -23,6 +23,8 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
+from diffuse.service import early
+
 REPLACED = ("numpy", "scipy")
 """The packages whose imports are answered."""
 
@@ -100,6 +102,7 @@ def numpy_replaced() -> Iterator[None]:
 
 def run(words: Sequence[str]) -> int:
     """Run what Python's command line would run for these words: a file, `-m module` or `-c code`."""
+    early.start()
     if words[0] == "-m":
         return run_module(words[1], words[2:])
     if words[0] == "-c":

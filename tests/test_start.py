@@ -44,6 +44,7 @@ RUN = "from diffuse.cli import main; main(['run', {program!r}])"
 def test_a_start_loads_few_modules(how: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("import numpy as np; assert (np.arange(100.0) + 1).sum() == 5050.0")
+    (tmp_path / "of_another_program.kernel").touch()
     found = loaded("import diffuse.numpy" if how == "import" else RUN.format(program=str(program)), tmp_path)
     assert not found & LATE, sorted(found & LATE)
     ours = {name for name in found if name.partition(".")[0] == "diffuse"}
@@ -64,6 +65,41 @@ import diffuse
 diffuse.fence()
 """, tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kept, processors, starts", [(False, 2, True), (True, 2, False), (False, 1, False)])
+def test_the_command_starts_the_server_where_the_cache_is_empty(kept: bool, processors: int, starts: bool,
+                                                                tmp_path: Path) -> None:
+    """At once, if it has a processor for itself; the program has no child of it to wait for."""
+    if kept:
+        (tmp_path / "of_another_program.kernel").touch()
+    program = tmp_path / "program.py"
+    program.write_text("""if True:
+        import os, time
+        from diffuse.service.client import client
+        end = time.monotonic() + 60
+        while client._starter and time.monotonic() < end:
+            time.sleep(0.01)
+        try:
+            os.wait()
+        except ChildProcessError:
+            print(client._end is not None, flush=True)""")
+    assert run(f"""
+        from diffuse.cli import main
+        os.sched_getaffinity = lambda _: set(range({processors}))
+        main(["run", {str(program)!r}])
+    """, tmp_path) == f"{starts}\n"
+
+
+def test_a_start_that_fails_is_left_to_the_first_request(tmp_path: Path) -> None:
+    """A program of small arrays is not warned of a server that it does not need."""
+    assert run("""
+        from diffuse.service import fingerprint
+        fingerprint.llvmlite = lambda: None
+        from diffuse import intercept
+        intercept.run(["-c", "import numpy as np; print(np.arange(10).sum())"])
+        print(client.refusal, warned)
+    """, tmp_path, DIFFUSE_SMALL="16384") == "45\n []\n"
 
 
 def test_the_first_large_array_starts_the_server(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +120,14 @@ class Client:
 
     # -- requests and replies ------------------------------------------------------------------------------
 
+    def start(self) -> None:
+        """Start the server ahead of the first request, which tries again and warns if that fails."""
+        with self._lock, suppress(OSError, LookupError):
+            if self._end is None and not self.refusal:
+                self._open()
+                # reaped soon, and without a request, or the program's own `os.wait` would find it
+                threading.Thread(target=self._reap, args=(0,), daemon=True).start()
+
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
         """Request object code; a second request with the same key does nothing."""
         if key in self._asked or key in self._answers:
@@ -203,21 +212,24 @@ class Client:
         """Return the socket to the server, which is started if there is none; None if it cannot be."""
         if self._end is not None or self.refusal:
             return self._end
+        try:
+            return self._open()
+        except (OSError, LookupError) as error:
+            self._refuse(str(error))
+            return None
+
+    def _open(self) -> socket.socket:
+        """Start a server; return the socket to it."""
         from diffuse.service import channel
 
         self._reap()
-        try:
-            ours, theirs = channel.pair()
-        except OSError as error:
-            self._refuse(str(error))
-            return None
+        ours, theirs = channel.pair()
         try:
             with theirs:
                 self._starter = _spawn(theirs.fileno())
-        except (OSError, LookupError) as error:
+        except (OSError, LookupError):
             ours.close()
-            self._refuse(str(error))
-            return None
+            raise
         self._heard = time.monotonic()
         self._begun, self.process, self._leaving = "", 0, False
         self._end = ours
@@ -351,13 +363,15 @@ class Client:
             self._warned.add(text)
             notices.give(text)
 
-    def _reap(self) -> None:
-        """Reap the child that forked the server."""
-        if self._starter:
+    def _reap(self, options: int = os.WNOHANG) -> None:
+        """Reap the child that forked the server, if it has exited."""
+        if starter := self._starter:
             try:
-                if os.waitpid(self._starter, os.WNOHANG)[0]:
-                    self._starter = 0
+                if not os.waitpid(starter, options)[0]:
+                    return
             except OSError:  # reaped by somebody else
+                pass
+            if self._starter == starter:
                 self._starter = 0
 
 
