@@ -182,6 +182,7 @@ class ndarray(Methods, metaclass=Kind):
     # -- other libraries ---------------------------------------------------------------------------------
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        base.raise_postponed(self)
         if copy:
             return numpy.array(host(self), dtype)
         memory = exported(self)
@@ -307,4 +308,4 @@ core.set_classes(ndarray, scalar)
 core.slow.getitem, core.slow.setitem, core.slow.locate = views.getitem, assign.setitem, base.locate
 core.slow.set_shape, core.slow.set_dtype = set_shape, inplace.set_dtype
 core.slow.component, core.slow.set_component = views.component, views.set_component
-core.slow.exported = exported
+core.slow.buffer = base.buffer

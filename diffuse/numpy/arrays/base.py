@@ -7,6 +7,7 @@ work on; the array itself is in core.py.
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import numpy
 
@@ -178,10 +179,37 @@ def unboxed(x: Any) -> Any:
     return x[()] if type(x) is core.array_class and not x.form.ndim else x
 
 
+_postponed: tuple[Any, BaseException] | None = None
+"""The array that failed last to give a buffer, as a weak reference, and why."""
+
+
+def buffer(x: Array) -> Mirror:
+    """The same memory for the buffer protocol.
+
+    NumPy ignores any error there, an interrupt too, and asks for `__array__` next, which raises it again.
+    """
+    global _postponed
+    try:
+        return exported(x)
+    except BaseException as error:
+        _postponed = ref(x), error
+        raise BufferError("the array's elements are not computed") from error
+
+
+def raise_postponed(x: Array) -> None:
+    """Raise the error that kept an array from giving a buffer, once."""
+    global _postponed
+    if _postponed is not None:
+        (failed, error), _postponed = _postponed, None
+        if failed() is x:
+            raise error
+
+
 def exported(x: Array) -> Mirror:
     """The memory of an array for code outside: it stays valid as long as that code holds it, and for so long
     the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
     cannot be written to."""
+    raise_postponed(x)
     lent = core.lending(x)
     if lent is not None:
         return lent

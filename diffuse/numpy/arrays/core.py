@@ -587,7 +587,7 @@ class Slow:
     component: Callable[[Any, str], Any]
     set_component: Callable[[Any, str, Any], None]
     host: Callable[[Any], Mirror]
-    exported: Callable[[Any], Mirror]
+    buffer: Callable[[Any], Mirror]
 
 
 slow = Slow()
@@ -941,7 +941,7 @@ class Described(Operators):
 
     def __buffer__(self, flags: int) -> Any:
         """Python's buffer protocol, from 3.12 on; the extension has it for all versions."""
-        return slow.exported(self).data
+        return slow.buffer(self).data
 
     def __len__(self) -> int:
         return len(self.meta)
