@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access
 from diffuse.observe import trace
 from tests.kinds import is_ours
 
@@ -81,7 +81,7 @@ VIEWS: list[Callable[[Any, Any], Any]] = [
 def test_views_are_views(k: int, attached: bool) -> None:
     x, plain = np.array(VALUES), VALUES.copy()
     if attached:
-        core.storage_of(x)
+        access.storage_of(x)
     ours: Any
     ours, theirs = VIEWS[k](np, x), VIEWS[k](numpy, plain)
     assert is_ours(ours) and ours.flags.writeable == theirs.flags.writeable

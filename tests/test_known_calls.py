@@ -11,7 +11,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import library
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, arithmetic, core, elements
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.observe import trace
 from diffuse.settings import using
@@ -23,8 +23,10 @@ PLAIN = numpy.random.default_rng(2).random(SIZE)
 
 @pytest.fixture(autouse=True)
 def unknown() -> None:
+    """Nothing is known, and no views move: where they do, the first slice is not kept."""
     KNOWN.clear()
-    core.SLICES.clear()
+    elements.SLICES.clear()
+    arithmetic.MOVING.clear()
 
 
 @pytest.mark.parametrize("hosted", [False, True])
@@ -43,7 +45,7 @@ def test_calls_are_known_after_the_first_and_give_the_same(hosted: bool) -> None
             assert numpy.array_equal(numpy.asarray(ours), theirs)
         assert not turn or len(KNOWN) == known
         known = len(KNOWN)
-    assert known > 6 and core.SLICES
+    assert known > 6 and elements.SLICES
 
 
 INDICES: list[Any] = [
@@ -109,8 +111,8 @@ def test_small_arrays_with_the_same_elements_are_one_operand() -> None:
         assert numpy.array_equal(numpy.asarray(a), b)
     same = numpy.zeros(4)
     for other in (-same, same.astype(int), same.reshape(2, 2), numpy.zeros(8)[::2]):
-        assert core.snapshot(other) is not core.snapshot(same)
-        assert numpy.asarray(core.snapshot(other)).tobytes() == other.tobytes()
+        assert access.snapshot(other) is not access.snapshot(same)
+        assert numpy.asarray(access.snapshot(other)).tobytes() == other.tobytes()
 
 
 def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
@@ -123,8 +125,7 @@ def test_what_is_known_is_forgotten_when_other_arrays_are_small() -> None:
 
 @pytest.mark.parametrize("hosted", [False, True])
 def test_known_slices_are_views_with_the_flags_of_what_they_show(
-        hosted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(core, "MOVING", set())  # where views move, the first slice is not kept
+        hosted: bool) -> None:
     x: Any = np.array(PLAIN) if hosted else np.array(PLAIN) * 1.0
     x + x
     first = x[10:-10]
@@ -283,7 +284,7 @@ def test_a_small_array_of_numpys_is_read_as_it_is_at_the_call() -> None:
     assert numpy.array_equal(numpy.asarray(first)[0], numpy.arange(100.0) + 1.0)
     assert float(second[5, 3]) == 51.0 and float(second[5, 4]) == 5.0
     if core.TINY:
-        snapshot = core.snapshot(row)
-        assert core.snapshot(row) is snapshot and snapshot.shape == (10, 10)
+        snapshot = access.snapshot(row)
+        assert access.snapshot(row) is snapshot and snapshot.shape == (10, 10)
         row[0, 0] = numpy.nan
-        assert core.snapshot(row) is not snapshot
+        assert access.snapshot(row) is not snapshot

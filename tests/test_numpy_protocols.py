@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as dnp
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access
 from diffuse.numpy.arrays.interface import Interface
 from tests.kinds import is_ours
 from tests.test_numpy_same_code import outcome
@@ -100,7 +100,7 @@ def test_the_interface_dict_is_a_buffer_for_numpy_and_an_address_for_python() ->
     x = dnp.arange(20000.0) * 2
     described = x.__array_interface__
     assert type(described) is Interface
-    storage = core.storage_of(x)
+    storage = access.storage_of(x)
     alive = weakref.ref(numpy.asarray(x).base)
     del described
     assert alive() is None and not storage.shown()

@@ -14,7 +14,8 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays.core import ready, scalar_class
+from diffuse.numpy.arrays.access import ready
+from diffuse.numpy.arrays.core import scalar_class
 
 SIZE = 100_000
 

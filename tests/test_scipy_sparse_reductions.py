@@ -13,7 +13,7 @@ import scipy.sparse
 import diffuse.numpy as np
 import diffuse.scipy.sparse as sp
 from diffuse import settings
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
 from diffuse.observe import trace
 from diffuse.stream import engine
 
@@ -212,7 +212,7 @@ def test_nobody_waits_for_values_that_are_being_computed(form: str, axis: Any, n
     scaled = pending(large(form))
     before = trace.counters["launched"]
     found = getattr(scaled, name)(axis)
-    assert trace.counters["launched"] == before and not core.ready(scaled._part("data"))
+    assert trace.counters["launched"] == before and not access.ready(scaled._part("data"))
     real = scaled.to_scipy()
     same(found, getattr(real, name)(axis), slack(real.tocsr()[:1]) * real.shape[0])
 

@@ -14,8 +14,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.library import call, current, fence
+from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.arrays.core import storage_of
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream.walk import TRUSTED, TURNS

@@ -5,7 +5,7 @@
 functions of this module are those of the one engine that a program has.
 
 Locks are taken in this order, each while those before it may be held: the engine's, the forwarder's, the
-compiler's table of kernels, the compile client's, the allocator's.  `_attaching` (numpy/arrays/core.py) and
+compiler's table of kernels, the compile client's, the allocator's.  `_attaching` (numpy/arrays/access.py) and
 `_making` (stores.py) are taken with or without the engine's, and only the allocator's inside of them.  A
 finalizer may run at any allocation, under any of these locks: it takes none but the allocator's, and only
 where that is free.

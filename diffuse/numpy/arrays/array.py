@@ -13,8 +13,9 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import assign, base, core, inplace, views
+from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import exported
-from diffuse.numpy.arrays.core import Array, host, viewing
+from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.flags import Flags
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.arrays.interface import Interface

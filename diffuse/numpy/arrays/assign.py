@@ -8,9 +8,10 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar
-from diffuse.numpy.arrays import base, core, views, walks
+from diffuse.numpy.arrays import base, core, elements, views, walks
+from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
-from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, ready, storage_of
+from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
@@ -54,7 +55,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
 
 def keep(x: Array, index: Any, value: Any, template: Any) -> None:
     """Keep an assignment to a slice as known, if all like it are recorded and say nothing."""
-    key = core.sliced(base.view_of(x).token, index)
+    key = elements.sliced(base.view_of(x).token, index)
     dtype = x.form.dtype
     if key is None:
         return

@@ -13,8 +13,9 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Point, view
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import Array, host, hosted, offset_of, storage_of, viewing
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.access import host, offset_of, storage_of
+from diffuse.numpy.arrays.core import Array, hosted, viewing
 from diffuse.numpy.arrays.forms import (
     RESERVE,
     Form,
@@ -77,7 +78,7 @@ def view_of(x: Array) -> view.View:
     found = x.part
     if found is None:
         if x.storage is None:
-            core.doubt(x)
+            access.doubt(x)
         storage = storage_of(x)
         f = x.form
         if x.owner is None:
@@ -210,7 +211,7 @@ def exported(x: Array) -> Mirror:
     the engine runs operations on it at once.  Of a store that another library of Legate's holds, a copy that
     cannot be written to."""
     raise_postponed(x)
-    lent = core.lending(x)
+    lent = access.lending(x)
     if lent is not None:
         return lent
     memory = owned(x)

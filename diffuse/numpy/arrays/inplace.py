@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import Array, host, offset_of, storage_of, viewing
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.access import host, offset_of, storage_of
+from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.ops.operands import wrap
 
@@ -38,7 +39,7 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     memory.resize(wanted, refcheck=False)
     seen = x.storage is not None and x.storage.shown()
     views = [holder for holder in holders if isinstance(holder, Array) and holder.owner is x]
-    held = names > 0 or seen or views or weakref.getweakrefcount(x) or x.owner is None and core.lent(x)
+    held = names > 0 or seen or views or weakref.getweakrefcount(x) or x.owner is None and access.lent(x)
     if refcheck and memory.size != x.form.size and held:
         raise ValueError("cannot resize an array that has views or other names, or whose memory is seen from "
                          "outside; expected the only reference to it (np.resize makes a new array, and "

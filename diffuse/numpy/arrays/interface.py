@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import exported
-from diffuse.numpy.arrays.core import Array, storage_of
+from diffuse.numpy.arrays.core import Array
 
 
 class Interface(dict[str, Any]):

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import assign, base, core, inplace, views
-from diffuse.numpy.arrays.core import host, viewing
+from diffuse.numpy.arrays import access, assign, base, core, elements, inplace, views
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import viewing
 from diffuse.numpy.arrays.flat import Flat
 from diffuse.numpy.arrays.forms import NATIVE, memory_order
 from diffuse.numpy.arrays.operators import Protocols
@@ -53,7 +54,7 @@ def as_method(function: Any) -> Any:
     return method
 
 
-class Methods(Protocols, core.Described):
+class Methods(Protocols, elements.Described):
     """The methods that NumPy documents for arrays."""
 
     __slots__ = ()
@@ -184,7 +185,8 @@ class Methods(Protocols, core.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
-        memory = core.at_hand(self) if out is None and min(self.meta.shape, default=0) < core.SMALL else None
+        short = out is None and min(self.meta.shape, default=0) < core.SMALL
+        memory = access.at_hand(self) if short else None
         if memory is not None and self.meta.ndim == 2:
             return memory.trace(offset, axis1, axis2, dtype)
         return folds.reduce("sum", self.diagonal(offset, axis1, axis2), -1, dtype, out)

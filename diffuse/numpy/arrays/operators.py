@@ -14,8 +14,9 @@ from typing import Any
 import numpy
 from numpy._core import _exceptions as _core_exceptions
 
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import ARRAYS, Array, host
+from diffuse.numpy.arrays import arithmetic, core
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.bridge import overrides
 from diffuse.numpy.ops import (
     elementwise,
@@ -146,8 +147,8 @@ def _interop() -> Any:
 
 
 REFLECTED: dict[Any, Callable[[Any, Any], Any]] = {
-    numpy.add: core.Operators.__radd__, numpy.subtract: core.Operators.__rsub__,
-    numpy.multiply: core.Operators.__rmul__, numpy.divide: core.Operators.__rtruediv__}
+    numpy.add: arithmetic.Operators.__radd__, numpy.subtract: arithmetic.Operators.__rsub__,
+    numpy.multiply: arithmetic.Operators.__rmul__, numpy.divide: arithmetic.Operators.__rtruediv__}
 """What computes `number op array`, by NumPy's ufunc."""
 
 
@@ -172,9 +173,9 @@ class Protocols:
                 if reflected is not None:
                     return reflected(inputs[1], inputs[0])
             if ufunc is numpy.matmul and not kwargs:
-                found = core.product(*inputs)
+                found = arithmetic.product(*inputs)
             else:
-                found = core.called(ufunc, inputs, kwargs)
+                found = arithmetic.called(ufunc, inputs, kwargs)
             if found is not None:
                 return found
         return _interop().array_ufunc(ufunc, method, inputs, kwargs)

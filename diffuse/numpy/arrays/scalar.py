@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import host
+from diffuse.numpy.arrays import arithmetic, core
+from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.operators import Protocols
 
 SEQUENCES = (list, tuple, str, bytes)
@@ -31,7 +31,7 @@ def of_value(function: Callable[[Any], Any]) -> Any:
     return apply
 
 
-class scalar(Protocols, core.Operators):
+class scalar(Protocols, arithmetic.Operators):
     """A 0-d result that is still to be computed, with the behaviour of a NumPy scalar."""
 
     __slots__ = ()
@@ -66,10 +66,12 @@ class scalar(Protocols, core.Operators):
     __iter__ = None  # Python would count upwards from index 0, and NumPy's scalars are not iterable
 
     def __mul__(self, other: Any) -> Any:
-        return self.value() * other if type(other) in SEQUENCES else core.Operators.__mul__(self, other)
+        return self.value() * other if type(other) in SEQUENCES else arithmetic.Operators.__mul__(self, other)
 
     def __rmul__(self, other: Any) -> Any:
-        return other * self.value() if type(other) in SEQUENCES else core.Operators.__rmul__(self, other)
+        if type(other) in SEQUENCES:
+            return other * self.value()
+        return arithmetic.Operators.__rmul__(self, other)
 
     __float__, __int__, __complex__ = of_value(float), of_value(int), of_value(complex)
     __bool__, __index__, __hash__ = of_value(bool), of_value(operator.index), of_value(hash)

@@ -12,8 +12,9 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
-from diffuse.numpy.arrays.core import Array, host, hosted, ready, viewing
+from diffuse.numpy.arrays.core import Array, hosted, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import answering, lowered, refused, wrap

@@ -15,8 +15,9 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import Array, host, hosted
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import legate
 from diffuse.numpy.ops import elementwise
@@ -98,7 +99,7 @@ class Loan:
     def _array(self, x: Any) -> Any:
         if type(x) is not core.array_class or not x.form.size:
             return host(x) if x.form.ndim or not x.form.size else host(x)[()]
-        storage = core.storage_of(x)
+        storage = access.storage_of(x)
         store = None
         if not storage.shown():
             before = storage.shared

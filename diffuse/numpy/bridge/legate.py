@@ -18,7 +18,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Storage, start
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base
 from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.arrays.forms import Mirror, row_major
 from diffuse.settings import config
@@ -68,7 +68,7 @@ def share(x: Array) -> Any:
     if not x.form.size or x.form.ndim > exchange.dimensions:
         raise AttributeError(f"{INTERFACE}: an array of shape {x.form.shape} is no store of Legate's; "
                              f"expected elements, and at most {exchange.dimensions} dimensions")
-    storage = core.storage_of(x)
+    storage = access.storage_of(x)
     if storage.shown():
         raise BufferError("NumPy code holds this array's memory (by numpy.asarray, .flat, .ctypes, or as the "
                           "array was made of a NumPy array), and a store of Legate's cannot be the same "
@@ -92,7 +92,7 @@ def share(x: Array) -> Any:
 
 def unshare(x: Array) -> None:
     """Nobody holds an array's store any more that was handed out for the length of a call."""
-    running, storage = library.current(), core.storage_of(x)
+    running, storage = library.current(), access.storage_of(x)
     running.exchange.unshare(running.stores.instance(storage.id))
     for name in [name for name, known in _known.items() if known is storage]:
         del _known[name]

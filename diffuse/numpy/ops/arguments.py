@@ -11,7 +11,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse.library import FOLDS, Point
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.core import Array, host
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops import elementwise
 
 

@@ -8,8 +8,9 @@ import numpy
 from numpy.lib.stride_tricks import as_strided
 
 from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type, exported
-from diffuse.numpy.arrays.core import Array, host, viewing
+from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
 from diffuse.numpy.bridge import fallback, legate
 from diffuse.numpy.ops import elementwise

@@ -11,8 +11,9 @@ import numpy
 from diffuse import library
 from diffuse.library import Scalar, quiet
 from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type
-from diffuse.numpy.arrays.core import Array, host, hosted, recorded, viewing
+from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import (
     NATIVE,
     RESERVE,

@@ -13,9 +13,10 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, Point, Scalar, floaterrors, provenance
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, arithmetic, base, core
+from diffuse.numpy.arrays.access import at_hand, host, ready
 from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.arrays.core import ARRAYS, Array, at_hand, host, hosted, ready, recorded
+from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
 from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
@@ -189,7 +190,7 @@ def spread(x: Array, position: int, name: str, shape: Point) -> Any:
 
 def binary(function: Any, a: Any, b: Any) -> Any:
     """A two-input operation on arrays and scalars; other types of operands are converted on the slow way."""
-    found = core.binary(function.numpy, a, b)
+    found = arithmetic.binary(function.numpy, a, b)
     return first_binary(function, a, b) if found is None else found
 
 
@@ -214,7 +215,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
         found = single.done(rule.template, function.numpy, (a, b))
         if found is not None:
             return found
-    a, b = core.steady(a) if ka in ARRAYS else a, core.steady(b) if kb in ARRAYS else b
+    a, b = access.steady(a) if ka in ARRAYS else a, access.steady(b) if kb in ARRAYS else b
     shape = form.shape
     to_a, to_b = rule.casts
     try:
@@ -244,7 +245,7 @@ def a_operand(x: Any, position: int, rule: Rule) -> Any:
 
 def unary(function: Any, a: Any) -> Any:
     """A one-input operation on an array."""
-    found = core.unary(function.numpy, a)
+    found = arithmetic.unary(function.numpy, a)
     return first_unary(function, a) if found is None else found
 
 
@@ -280,7 +281,7 @@ def first_unary(function: Any, a: Any) -> Any:
 
 def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
-    if core.inplace(function.numpy, a, b):
+    if arithmetic.inplace(function.numpy, a, b):
         return a
     if function.moving and (moving.done(function, (a, b), a) is not None
                             or known.inplace(function.numpy, a, b)):
@@ -297,7 +298,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     if (rule.template is not None and rule.template.alone >= OFTEN
             and single.written(rule.template, ("into", function.numpy), (a, b), a, None)):
         return a
-    b = core.steady(b) if kb in ARRAYS else b
+    b = access.steady(b) if kb in ARRAYS else b
     other: Any
     try:
         mine = base.operand(a, shape)

@@ -11,9 +11,10 @@ import numpy
 
 from diffuse import library
 from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
-from diffuse.numpy.arrays import base, core, views
+from diffuse.numpy.arrays import access, base, core, views
+from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import UFUNCS, operand
-from diffuse.numpy.arrays.core import Array, host, hosted, ready, recorded, viewing
+from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
@@ -48,7 +49,7 @@ def immediate(x: Array) -> Any:
     size = x.meta.size
     if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
         return None
-    return core.at_hand(x)
+    return access.at_hand(x)
 
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
@@ -166,7 +167,7 @@ def glance(operator: str, x: Array) -> Any:
     """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
     if not core.SMALL or not library.current().runtime.host_sees or elementwise.eager_errors:
         return None
-    memory = core.at_hand(x)
+    memory = access.at_hand(x)
     if memory is None:
         return None
     memory = memory.transpose(_memory_order(memory.strides) or range(memory.ndim))
@@ -284,7 +285,7 @@ def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any
         x = _arranged(x)
         centre = views.reshape(centre, ())
         axes = _ALL[x.form.ndim]
-    memory, middle = immediate(x), core.at_hand(centre)
+    memory, middle = immediate(x), access.at_hand(centre)
     if memory is None or middle is None:
         return None
     found = small_folds.of_two("spread", memory.astype(wanted, copy=False),

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.core import Array, ready
+from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays.access import ready
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, known
@@ -103,7 +104,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     if recordable(*operands):
         dtype = common(*operands[1:])
         if small(*operands):
-            memories: Any = [core.at_hand(v) if isinstance(v, Array) else v for v in operands]
+            memories: Any = [access.at_hand(v) if isinstance(v, Array) else v for v in operands]
             found = None if [v for v in memories if v is None] else numpy.where(*memories)
             if found is not None and found.ndim and dtype in NATIVE:
                 return core.hosted(found)

@@ -17,7 +17,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import provenance, trace
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
@@ -64,7 +64,7 @@ FAR = object()
 """Stands for an argument that is no small array at hand."""
 
 
-def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = core.near) -> Any:
+def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = access.near) -> Any:
     """An argument with memory in place of arrays, which are noted; FAR if `look` finds none (by default, if
     one of them is not small), or if NumPy might take the array itself for an element."""
     kind = type(value)
@@ -351,8 +351,8 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
 
     def at_once(place: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays: list[Any] = []
-        given = lowered(args, arrays, look=core.at_hand)
-        options: Any = lowered(tuple(kwargs.values()), arrays, look=core.at_hand) if kwargs else ()
+        given = lowered(args, arrays, look=access.at_hand)
+        options: Any = lowered(tuple(kwargs.values()), arrays, look=access.at_hand) if kwargs else ()
         if "out" in kwargs:
             return FAR
         if given is FAR or options is FAR or len(args) > 1 and len(args) > before_out(real):
@@ -362,7 +362,7 @@ def watched(real: Any, plain: Any, ours: Callable[..., Any], count: Callable[...
             if size <= single.MOST and single.trusted(place):
                 found = plain(*given, **dict(zip(kwargs, options, strict=True)))
                 if type(found) is NDARRAY and found.base is None:
-                    core.latest = id(found), place
+                    access.latest = id(found), place
                 return raised(found, arrays)
         return FAR
 
@@ -398,7 +398,7 @@ def method(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
         return fallback.standing_for(gate, plain)
 
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        memory = core.near(self)
+        memory = access.near(self)
         if memory is None:
             return ours(self, *args, **kwargs)
         if not args and not kwargs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import assign, base, core, forms
+from diffuse.numpy.arrays import access, assign, base, core, forms
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known
@@ -33,7 +33,7 @@ def _at_once(arrays: list[Any]) -> bool:
     """Return whether NumPy computes: element types without kernels, or small arrays that are ready."""
     if not all(type(x) is core.array_class for x in arrays):
         return True
-    return sum(x.size for x in arrays) < config.small and all(core.ready(x) for x in arrays)
+    return sum(x.size for x in arrays) < config.small and all(access.ready(x) for x in arrays)
 
 
 def _fallback(function: Any, *args: Any, **kwargs: Any) -> Any:

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffuse.library import Bounded, Frame, again, again_into, recording, view
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import ARRAYS, sliced
+from diffuse.numpy.arrays import access, core, elements
+from diffuse.numpy.arrays.core import ARRAYS
+from diffuse.numpy.arrays.elements import sliced
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror
 from diffuse.numpy.ops import single
 from diffuse.numpy.ops.single import OFTEN
@@ -71,7 +72,7 @@ def located(x: Any) -> bool:
 def read(x: Any) -> Any:
     """A small array of NumPy's as tasks read it; anything else as it is."""
     if type(x) is core.NDARRAY and x.size < core.SMALL and x.dtype in NATIVE:
-        return core.snapshot(x)
+        return access.snapshot(x)
     return x
 
 
@@ -189,7 +190,7 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
     if key is None:
         return False
     if type(value) in ARRAYS and value.storage is x.storage:
-        known: Any = core.SLICES.get(key)  # `x[index] += y` ends with the slice assigned to itself
+        known: Any = elements.SLICES.get(key)  # `x[index] += y` ends with the slice assigned to itself
         return bool(known and known[1] is value.part is not None and x.meta.flags.writeable)
     return into(("assign", *key), (value,), x, index)
 
@@ -239,6 +240,6 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 if native is not None:
     native.connect_recording(recording(), {
         "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
-        "SLICES": core.SLICES, "suited": single.suited_before, "made_at_once": core.made_at_once,
+        "SLICES": elements.SLICES, "suited": single.suited_before, "made_at_once": access.made_at_once,
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into})
     call, rolled = native.call, native.rolled

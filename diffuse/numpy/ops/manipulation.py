@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 from numpy.lib import stride_tricks
 
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
@@ -38,7 +38,7 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
         x = x[...]
     found = function(x.meta, *args, **kwargs)
     if isinstance(found, numpy.generic):  # of a 0-d array: the description was asked for its element
-        return function(core.host(x), *args, **kwargs)
+        return function(access.host(x), *args, **kwargs)
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else core.viewing(x, found)
     return type(found)([core.viewing(x, part) for part in found])
@@ -202,7 +202,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
     if isinstance(a, Array) and isinstance(b, Array):
-        if core.storage_of(a) is not core.storage_of(b):
+        if access.storage_of(a) is not access.storage_of(b):
             return False
         return bool(function(a.meta, b.meta, max_work=max_work))
     return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

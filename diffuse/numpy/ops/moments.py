@@ -9,8 +9,9 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.base import UFUNCS
-from diffuse.numpy.arrays.core import Array, ready
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.arguments import axes_of, into, receives

@@ -17,8 +17,9 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded, provenance, trace
-from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.core import ARRAYS, NDARRAY, NUMBERS, host, offset_of
+from diffuse.numpy.arrays import access, arithmetic, core
+from diffuse.numpy.arrays.access import host, offset_of
+from diffuse.numpy.arrays.core import ARRAYS, NDARRAY, NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.small import native
 from diffuse.settings import watch
@@ -41,7 +42,7 @@ _exact: dict[Any, bool] = Bounded(1 << 12)
 
 
 def _forget(_: Any) -> None:
-    core.GRANTS.clear()
+    arithmetic.GRANTS.clear()
 
 
 watch("small", _forget)
@@ -60,9 +61,9 @@ def note(function: Any, template: Any) -> None:
         place = place_of(function)
         count = _places[place] = _places.get(place, 0) + 1
         if count == TURNS:
-            core.GRANTS.pop(place, None)
+            arithmetic.GRANTS.pop(place, None)
             function.moving = True
-            core.MOVING.add(function.numpy)
+            arithmetic.MOVING.add(function.numpy)
 
 
 def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
@@ -70,7 +71,7 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
     be recorded."""
     place = place_of(function)
     if _places.get(place, 0) < TURNS:
-        core.GRANTS[place] = ()
+        arithmetic.GRANTS[place] = ()
         return None
     if not core.SMALL or not library.current().runtime.host_sees:
         return None
@@ -93,11 +94,11 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
         return None
     values = [host(x) if type(x) in ARRAYS else x for x in operands]
     if out is not None:
-        target = core.mine(out)
+        target = access.mine(out)
         if target is None:
             return None
         values.append(target)
-    core.GRANTS[place] = REPEATS, *kinds
+    arithmetic.GRANTS[place] = REPEATS, *kinds
     trace.counters["moving"] += 1
     found = function.numpy(*values)
     if out is not None:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.access import host, storage_of
 from diffuse.numpy.arrays.base import exported, spanned
-from diffuse.numpy.arrays.core import ARRAYS, Array, host, hosted, storage_of
+from diffuse.numpy.arrays.core import ARRAYS, Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE, form_of
 from diffuse.numpy.arrays.lending import borrow, held
 from diffuse.numpy.bridge import legate
@@ -104,7 +105,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
     """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
     kind = type(x)
     if kind in ARRAYS:
-        return x if writing or x.storage is not None else core.steady(x)
+        return x if writing or x.storage is not None else access.steady(x)
     if kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
@@ -114,7 +115,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
             if array.ndim == 0:
                 return array.dtype.type(array) if array.dtype in NATIVE else x
         elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
-            return core.snapshot(array)
+            return access.snapshot(array)
         return shared(array) if kind is numpy.ndarray else wrap(array)
     return legate.adopt(x) if legate.shares(x) else x
 

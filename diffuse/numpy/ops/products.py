@@ -10,9 +10,10 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.arrays.core import Array, recorded, storage_of
+from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
@@ -72,8 +73,8 @@ def _at_once(x: Array, y: Array) -> Any:
     where it has to wait for no task."""
     if not core.SMALL or not library.current().runtime.host_sees:
         return None
-    one = core.at_hand(x)
-    other = core.at_hand(y) if one is not None else None
+    one = access.at_hand(x)
+    other = access.at_hand(y) if one is not None else None
     if one is None or other is None:
         return None
     found = numpy.matmul(one, other)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.core import Array, ready
+from diffuse.numpy.arrays.access import ready
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import folds, moments, scans
 from diffuse.numpy.ops.conversion import asarray

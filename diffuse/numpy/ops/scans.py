@@ -10,8 +10,9 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import library
 from diffuse.numpy.arrays import base, views
+from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import operand
-from diffuse.numpy.arrays.core import Array, host, recorded
+from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise

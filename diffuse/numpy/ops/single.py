@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from diffuse.library import Bounded, operations, trace
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import ARRAYS
 
 OFTEN = 4
@@ -71,14 +71,14 @@ def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -
     if values is None or not trusted(template):
         return None
     found = function(*values)
-    return core.made_at_once(found, template) if type(found) is core.NDARRAY else found
+    return access.made_at_once(found, template) if type(found) is core.NDARRAY else found
 
 
 def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any) -> bool:
     """Have NumPy write to an array: by the ufunc in `key`, or to the part that `index` selects.  False where
     the operation is to be recorded."""
     values = readable(template, operands)
-    memory: Any = None if values is None else core.mine(out)
+    memory: Any = None if values is None else access.mine(out)
     if values is None or memory is None or not trusted(template):
         return False
     if index is None:
@@ -97,7 +97,7 @@ def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
     values = []
     for x in operands:
         if type(x) in ARRAYS:
-            memory = core.at_hand(x)
+            memory = access.at_hand(x)
             if memory is None:
                 return None
             x = memory

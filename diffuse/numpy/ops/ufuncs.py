@@ -8,9 +8,10 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar, floaterrors, operations, provenance
-from diffuse.numpy.arrays import base, core, views
+from diffuse.numpy.arrays import arithmetic, base, core, views
+from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import operand
-from diffuse.numpy.arrays.core import ARRAYS, Array, host, ready, recorded
+from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops import elementwise, folds, gates, known, moving, scans
@@ -88,14 +89,14 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         if not kwargs:
             if len(args) == 2 and self.nin == 2 and self.nout == 1:
                 a, b = args
-                found = core.binary(self.numpy, a, b)
+                found = arithmetic.binary(self.numpy, a, b)
                 return elementwise.first_binary(self, a, b) if found is None else found
             if len(args) == 1 and self.nin == 1 and self.nout == 1:
-                found = core.unary(self.numpy, args[0])
+                found = arithmetic.unary(self.numpy, args[0])
                 return elementwise.first_unary(self, args[0]) if found is None else found
         elif len(kwargs) == 1 and len(args) == self.nin and self.nout == 1:
             target = kwargs.get("out")
-            if type(target) is core.array_class and (core.into(self.numpy, args, target) or
+            if type(target) is core.array_class and (arithmetic.into(self.numpy, args, target) or
                                                      known.into(("into", self.numpy), args, target)):
                 return target
         if len(args) > self.nin and len(args) <= self.nargs and "out" not in kwargs:

@@ -35,7 +35,8 @@ from diffuse.library import (
     trace,
 )
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.core import ARRAYS, Array, host
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import compiled, elementwise

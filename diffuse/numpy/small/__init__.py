@@ -1,4 +1,4 @@
-"""The extension that does in C what `arrays/core.py` and `ops/gates.py` do for small arrays, and what records
+"""The extension that does in C what `arrays/` and `ops/gates.py` do for small arrays, and what records
 again a call that was recorded before (`ops/known.py`, and the engine's `again`).
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with

@@ -1,4 +1,5 @@
-/* Arrays and their operators: diffuse/numpy/arrays/core.py in C, with the same names and the same behaviour.
+/* Arrays and their operators: diffuse/numpy/arrays/{core,access,arithmetic,elements}.py in C, with the same names
+ * and the same behaviour.
  *
  * Only what is small and at hand is done here; everything else goes to the functions of `core.slow`. */
 #include "small.h"
@@ -410,7 +411,7 @@ static npy_intp product_size(PyObject *left, PyObject *right)
     return size;
 }
 
-/* core.product: NULL without an exception unless both operands, and what they make, are small. */
+/* arithmetic.product: NULL without an exception unless both operands, and what they make, are small. */
 static PyObject *product(PyObject *a, PyObject *b)
 {
     PyObject *left = small_number_or_near(a), *found = NULL;
@@ -592,7 +593,7 @@ static int simple(PyObject *index)
     return 1;
 }
 
-/* core.lend: may the program get this view as NumPy's array?  Then the array is marked. */
+/* access.lend: may the program get this view as NumPy's array?  Then the array is marked. */
 static int lend(Array *x, PyObject *found)
 {
     Array *root = absent(x->owner) ? x : (Array *)x->owner;
@@ -603,7 +604,7 @@ static int lend(Array *x, PyObject *found)
     return 1;
 }
 
-/* Is an index made of slices, by which slices like this one are found again (core.sliced)? */
+/* Is an index made of slices, by which slices like this one are found again (elements.sliced)? */
 static int only_slices(PyObject *index)
 {
     if (!PyTuple_CheckExact(index))
@@ -709,7 +710,7 @@ static PyObject *only_output(PyObject *const *options, PyObject *names)
     return PyArray_CheckExact(out) && size_of(out) < state.small ? out : NULL;
 }
 
-/* core.called: NumPy's ufunc if all operands are small and at hand.  NULL as `small_near` has it. */
+/* arithmetic.called: NumPy's ufunc if all operands are small and at hand.  NULL as `small_near` has it. */
 static PyObject *called(PyObject *ufunc, PyObject *const *inputs, Py_ssize_t n, PyObject *out)
 {
     PyObject *values[3] = {NULL, NULL, NULL}, *found = NULL;

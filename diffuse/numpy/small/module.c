@@ -163,7 +163,7 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "diffuse.numpy.small._small", .m_size = -1, .m_methods = methods,
-    .m_doc = "What small arrays do, in C: the same as core.py and gates.py."};
+    .m_doc = "What small arrays do, in C: the same as arrays/ and gates.py."};
 
 PyMODINIT_FUNC PyInit__small(void)
 {

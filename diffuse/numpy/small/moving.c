@@ -2,7 +2,7 @@
  * diffuse/numpy/ops/moving.py, which has decided about the place before. */
 #include "small.h"
 
-static PyObject *grants, *counters; /* core.GRANTS, and those of observe.trace */
+static PyObject *grants, *counters; /* arithmetic.GRANTS, and those of observe.trace */
 static PyObject *name_moving, *one;
 static uint64_t base, extent;       /* of forms.py: the addresses of mirrors */
 

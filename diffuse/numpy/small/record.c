@@ -5,11 +5,11 @@
 static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, view_token;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *slices;            /* core.SLICES */
+static PyObject *slices;            /* elements.SLICES */
 static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
 static PyObject *name_eager, *name_into, *name_assign, *name_roll, *nothing;
 static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
-static PyObject *made_at_once;      /* of core */
+static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
 
 /* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
@@ -177,7 +177,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 {
     PyObject *found;
-    if (b != NULL && small_moves(function)) { /* as core.binary */
+    if (b != NULL && small_moves(function)) { /* as arithmetic.binary */
         found = small_moved(function, a, b);
         if (found == NULL && !PyErr_Occurred())
             Py_RETURN_NONE;
@@ -325,7 +325,7 @@ PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
 }
 
-/* What tells a slice from others, as core.sliced; 0 for other indices, and for those of elements. */
+/* What tells a slice from others, as elements.sliced; 0 for other indices, and for those of elements. */
 static Py_ssize_t bounds(PyObject *index, PyObject **found)
 {
     PyObject *const *parts = PyTuple_CheckExact(index) ? &PyTuple_GET_ITEM(index, 0) : &index;

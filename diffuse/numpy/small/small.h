@@ -33,9 +33,9 @@ typedef struct {
     PyObject *before_out;      /* of gates: arguments of a function before its output array */
     int sees;                  /* core.SEES */
     PyObject *raised;          /* gates.raised, for results that look into their arguments */
-    PyObject *moving;          /* core.MOVING */
+    PyObject *moving;          /* arithmetic.MOVING */
     PyObject *options;         /* gates.OPTIONS: types of arguments that NumPy gets as they are */
-    PyObject *ufuncs;          /* core.UFUNCS: ufuncs that go element by element */
+    PyObject *ufuncs;          /* arithmetic.UFUNCS: ufuncs that go element by element */
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
 } State;
 

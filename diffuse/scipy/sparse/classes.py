@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import scipy.sparse
 
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.scipy.sparse import checks, conversion, matmul
 from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
@@ -236,7 +236,7 @@ def _pending(form: str, given: dict[str, Any]) -> Any:
     if type(stored) is not tuple or len(stored) != ARRAYS.get(form):
         return None
     values = stored[0]
-    if type(values) is not core.array_class or core.ready(values) or values.dtype.char not in NUMBERS:
+    if type(values) is not core.array_class or access.ready(values) or values.dtype.char not in NUMBERS:
         return None
     return values if dtype is None or numpy.dtype(dtype).char in NUMBERS else None
 

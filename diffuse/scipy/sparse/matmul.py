@@ -12,7 +12,7 @@ import numpy
 
 import diffuse.numpy as np
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands
@@ -96,7 +96,7 @@ def soon(a: Sparse, x: Any) -> bool:
     small = core.SMALL
     if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= STORED * small:
         return False
-    return core.ready(x) and all(core.ready(part) for part in a._parts.values())
+    return access.ready(x) and all(access.ready(part) for part in a._parts.values())
 
 
 def _product(a: Sparse, x: Any) -> Any:
@@ -129,7 +129,7 @@ class Ready:
     @staticmethod
     def _watched(name: Name, part: Any, values: Any) -> tuple[Any, ...]:
         """An array as it is now; without a version if tasks read it as it is when they run."""
-        storage = core.storage_of(part)
+        storage = access.storage_of(part)
         return name, part, part.form, storage, None if part is values else storage.version
 
     def take(self, a: Sparse, x: Any) -> bool:
@@ -182,7 +182,7 @@ def _called(a: Sparse, x: Any, names: tuple[str, ...]) -> Any:
         *stored, dense, result = arrays
         result[...] = kind((stored[0], *stored[1:]), shape=shape) @ dense
 
-    operands = tuple([(core.storage_of(part), base.view_of(part))
+    operands = tuple([(access.storage_of(part), base.view_of(part))
                       for part in (*[a._part(name) for name in names], x)])
-    library.call("sparse_product", run, operands, ((core.storage_of(out), base.view_of(out)),))
+    library.call("sparse_product", run, operands, ((access.storage_of(out), base.view_of(out)),))
     return out

@@ -16,8 +16,9 @@ import numpy
 
 from diffuse import library
 from diffuse.library import View
+from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.arrays.core import recorded, storage_of
+from diffuse.numpy.arrays.core import recorded
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.ops.creation import zeros
 

@@ -17,7 +17,7 @@ import numpy
 import scipy.sparse
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays import access
 from diffuse.numpy.arrays.core import Array
 from diffuse.scipy.sparse import checks, conversion, matmul, narrow, products, rows
 from diffuse.scipy.sparse.state import Sparse, fetched, made, put, shell, stand_in
@@ -112,7 +112,7 @@ def _sought(a: Sparse, axis: Any) -> Sought | None:
     if isinstance(a, scipy.sparse.spmatrix) or matmul.soon(a, values):
         return None
     along = (held.format, axes[0]) in (("csr", 1), ("csc", 0))
-    if not along and core.ready(values) and not any(name.startswith("order") for name in a._kept):
+    if not along and access.ready(values) and not any(name.startswith("order") for name in a._kept):
         return None  # to sort by rows takes longer than to add up
     return Sought(axes, along and not isinstance(axis, tuple))
 

@@ -14,7 +14,7 @@ import numpy
 import scipy.sparse
 
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse.state import Kept, Name, Sparse
@@ -78,8 +78,8 @@ def _order(a: Sparse) -> Order:
 def _ordered(values: Any, order: Any) -> Any:
     """`values[order]`, in stream order."""
     out = core.recorded(row_major(order.shape, values.dtype))
-    operands = tuple([(core.storage_of(x), base.view_of(x)) for x in (values, order)])
-    library.call("take", _take, operands, ((core.storage_of(out), base.view_of(out)),))
+    operands = tuple([(access.storage_of(x), base.view_of(x)) for x in (values, order)])
+    library.call("take", _take, operands, ((access.storage_of(out), base.view_of(out)),))
     return out
 
 

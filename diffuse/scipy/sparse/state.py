@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge.fallback import looking_into
 from diffuse.numpy.ops.operands import wrap
@@ -102,7 +102,7 @@ class Sparse(Open):
         """The array of this name for the program, which may write to it: writes are counted from now on."""
         found = self._part(name)
         if isinstance(found, Array):
-            core.storage_of(found)
+            access.storage_of(found)
         return found
 
     def _replace(self, name: Name, value: Any) -> None:
@@ -148,7 +148,7 @@ class Sparse(Open):
         for name, part in self._parts.items():
             if self._current(name):
                 continue
-            if name != "data" or core.ready(part):
+            if name != "data" or access.ready(part):
                 self._update(name)
             else:
                 stored(self._held, name, stand_in(part))
@@ -276,7 +276,7 @@ def stand_in(part: Any) -> Any:
 def _version(part: Any) -> Any:
     if not isinstance(part, Array):
         return object()
-    storage = core.storage_of(part)
+    storage = access.storage_of(part)
     if storage.exported and storage.shown():
         return object()  # somebody else may write at any time
     return _Version(part, storage.version)

@@ -13,7 +13,8 @@ import scipy.special
 
 from diffuse.library import operations, routines
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.core import ARRAYS, Array, host
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.compiled import compute, host_function

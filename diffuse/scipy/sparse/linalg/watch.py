@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 import diffuse.numpy as np
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.ops import functions
 
 ADVICE = {
@@ -161,7 +161,7 @@ def _same(x: Any, y: Any) -> bool:
 
 
 def _versions(*arrays: Any) -> tuple[int, ...]:
-    return tuple([core.storage_of(x).version for x in arrays])
+    return tuple([access.storage_of(x).version for x in arrays])
 
 
 def _whole(x: Any) -> Any:
