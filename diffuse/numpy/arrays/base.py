@@ -202,8 +202,11 @@ def raise_postponed(x: Array) -> None:
     global _postponed
     if _postponed is not None:
         (failed, error), _postponed = _postponed, None
-        if failed() is x:
-            raise error
+        try:
+            if failed() is x:
+                raise error
+        finally:
+            del error  # whose traceback refers to this call, and so to the array
 
 
 def exported(x: Array) -> Mirror:
