@@ -125,6 +125,21 @@ def test_lines_that_were_a_loop_once_are_trusted_for_a_while_only() -> None:
     assert 0 < walks <= 2 * TRUSTED
 
 
+def test_loops_that_are_found_again_are_trusted_longer() -> None:
+    x = busy()
+
+    def turns() -> None:
+        for _ in range(7 * TRUSTED):
+            x[...] = x * 1.0
+            for i in range(2 * TURNS):
+                x[i] -= x[i + 1]
+
+    recorded, walks = counted(turns)
+    assert walks == 7 * TRUSTED
+    # two large and one small a turn, and three times all turns of the loop, for 8, 16 and 32 times of trust
+    assert recorded <= 3 * 7 * TRUSTED + 3 * TURNS
+
+
 def test_a_wait_of_a_loop_over_slices_is_told() -> None:
     plans = current().plans
     x = busy()

@@ -20,8 +20,9 @@ from diffuse.stream.window import CHAIN, Window
 
 LIGHT = 600_000
 """Bytes that each task of a short chain reads and writes, at most."""
-BRIEF = 1_200_000
-"""Bytes that all of them read and write, where one has more: NumPy is done with these before a wait is."""
+BRIEF = 5_000_000
+"""Bytes that all of them read and write, for each group that they make, where one task has more: NumPy is
+done with these before a group is launched and waited for."""
 MOST = 64
 """Calls that are noted between two waits."""
 
@@ -49,8 +50,9 @@ class Waits:
         for place, *seen in calls:
             place.alone = place.alone + 1 if idle and len(calls) == 1 and (*seen,) == now else 0
         if 0 < window.held <= CHAIN:
-            chain = [task[0] for group in (*window.closed, window.open) for task in group.recorded]
-            if idle and (len(chain) == 1 or light(chain)):
+            groups = [group.recorded for group in (*window.closed, window.open) if group.recorded]
+            chain = [task[0] for recorded in groups for task in recorded]
+            if idle and (len(chain) == 1 or light(chain, len(groups))):
                 times = min([made.alone for made in chain]) + 1
                 for made in chain:  # all alike: to record what uses the result of one takes a task for that
                     made.alone = times
@@ -59,10 +61,10 @@ class Waits:
                     made.alone = 0
 
 
-def light(chain: list[Template]) -> bool:
-    """Would NumPy have done all tasks of a short chain sooner than they can be waited for?"""
+def light(chain: list[Template], groups: int) -> bool:
+    """Would NumPy have done all tasks of a short chain sooner than its groups can be waited for?"""
     sizes = [size(made) for made in chain]
-    return max(sizes) <= LIGHT or sum(sizes) <= BRIEF
+    return max(sizes) <= LIGHT or sum(sizes) <= BRIEF * groups
 
 
 def size(made: Template) -> int:

@@ -15,7 +15,7 @@ from diffuse import library
 from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import row_major
-from diffuse.numpy.ops import elementwise, operands
+from diffuse.numpy.ops import elementwise, operands, single
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
 from diffuse.scipy.sparse.state import Name, Sparse, put
 
@@ -55,6 +55,12 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
     """
     ready = a._rows
     if ready is not None and ready.take(a, x):
+        template = ready.rows.template
+        if (template is not None and template.alone >= single.OFTEN and ready.light
+                and ready.at_hand(a, x) and single.trusted(template)):
+            found = conversion.method(a, "_matmul_dispatch", x)
+            core.latest = id(found.meta), template
+            return found
         return products.spmv(ready.rows, x)
     held = a._held
     if held.format not in FORMATS or held.ndim != 2:
@@ -117,12 +123,14 @@ def _product(a: Sparse, x: Any) -> Any:
 class Ready:
     """Rows of a matrix, for products as long as the arrays that they were made of are the same."""
 
-    __slots__ = ("rows", "length", "size", "watched")
+    __slots__ = ("rows", "length", "size", "light", "watched")
 
     def __init__(self, a: Sparse, positions: Any, columns: Any, values: Any) -> None:
         self.rows = products.Rows(positions, columns, values)
         self.length = a._held.shape[1]
         self.size = max(values.shape[0] // STORED, self.rows.count)
+        self.light = values.shape[0] <= STORED * self.rows.count
+        """Are rows so short that SciPy takes little more time for them than NumPy for as many elements?"""
         names = a._part_names() if a._narrow is None else ("data",)
         self.watched = tuple([self._watched(name, a._part(name), values) for name in names])
 
@@ -131,6 +139,10 @@ class Ready:
         """An array as it is now; without a version if tasks read it as it is when they run."""
         storage = access.storage_of(part)
         return name, part, part.form, storage, None if part is values else storage.version
+
+    def at_hand(self, a: Sparse, x: Any) -> bool:
+        """Are the operands of a product there, so that SciPy could do it now?"""
+        return core.at_hand(x) is not None and all([core.ready(part) for part in a._parts.values()])
 
     def take(self, a: Sparse, x: Any) -> bool:
         """May `a @ x` be recorded for a vector x without looking at `a` again?"""

@@ -35,11 +35,13 @@ class Rows:
     from 0 and columns lie in [0, n): nobody looks again.
     """
 
-    __slots__ = ("count", "stored", "_arrays", "_ends", "_inputs", "_results")
+    __slots__ = ("count", "stored", "template", "_arrays", "_ends", "_inputs", "_results")
 
     def __init__(self, positions: Any, columns: Any, values: Any) -> None:
         self.count = positions.shape[0] - 1
         self.stored = values.shape[0]
+        self.template: Any = None
+        """Of the last product that was recorded."""
         self._arrays = values, columns
         self._ends = positions[:-1], positions[1:]
         self._inputs: dict[tuple[int, ...], tuple[Any, ...]] = {}
@@ -76,8 +78,8 @@ def spmv(rows: Rows, dense: Any) -> Any:
     if not rows.stored or 0 in shape:
         return zeros(shape, dtype)
     out = recorded(row_major(shape, dtype))
-    library.record("spmv", signature, shape, (*rows.inputs(shape), _gathered(dense, shape)),
-                  ((out.storage, out.part),))
+    rows.template = library.record("spmv", signature, shape, (*rows.inputs(shape), _gathered(dense, shape)),
+                                   ((out.storage, out.part),))
     return out
 
 
