@@ -59,7 +59,7 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
         if (template is not None and template.alone >= single.OFTEN and ready.light
                 and ready.at_hand(a, x) and single.trusted(template)):
             found = conversion.method(a, "_matmul_dispatch", x)
-            core.latest = id(found.meta), template
+            access.latest = id(found.meta), template
             return found
         return products.spmv(ready.rows, x)
     held = a._held
@@ -142,7 +142,7 @@ class Ready:
 
     def at_hand(self, a: Sparse, x: Any) -> bool:
         """Are the operands of a product there, so that SciPy could do it now?"""
-        return core.at_hand(x) is not None and all([core.ready(part) for part in a._parts.values()])
+        return access.at_hand(x) is not None and all([access.ready(part) for part in a._parts.values()])
 
     def take(self, a: Sparse, x: Any) -> bool:
         """May `a @ x` be recorded for a vector x without looking at `a` again?"""
