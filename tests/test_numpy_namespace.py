@@ -307,10 +307,18 @@ def test_methods_have_numpys_signatures_and_documentation() -> None:
     for name in ("sum", "nansum", "min", "concatenate", "zeros", "std"):
         assert inspect.signature(getattr(ours, name)) == inspect.signature(getattr(numpy, name))
         assert getattr(ours, name).__doc__ == getattr(numpy, name).__doc__
-    for name in ("sum", "astype", "copy", "choose", "round", "__copy__"):
+    for name in ("sum", "astype", "copy", "choose", "round", "view", "__copy__", "__array_ufunc__"):
         mine, theirs = getattr(ours.ndarray, name), getattr(numpy.ndarray, name)
         assert inspect.signature(mine) == inspect.signature(theirs)
         assert mine.__doc__
+
+
+@pytest.mark.parametrize("name", ["tril", "triu"])
+@pytest.mark.parametrize("dtype", ["M8[ms]", "m8[s]", "O", "S2"])
+def test_triangles_of_arrays_that_are_numpys(name: str, dtype: str) -> None:
+    x = numpy.arange(1, 10).reshape(3, 3).astype(dtype)
+    found = getattr(ours, name)(x)
+    assert found.dtype == x.dtype and numpy.array_equal(found, getattr(numpy, name)(x))
 
 
 def test_objects_that_are_called_keep_their_methods() -> None:

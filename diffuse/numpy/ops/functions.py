@@ -251,7 +251,7 @@ def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
         return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
     m = asanyarray(m)
     mask = tri(m.shape[-2:][0], m.shape[-1], k, bool)
-    zero = m.dtype.type(0)
+    zero = numpy.zeros((), m.dtype)[()]
     return where(mask, m, zero) if keep_low else where(mask, zero, m)
 
 

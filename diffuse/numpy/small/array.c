@@ -767,7 +767,8 @@ static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, P
 
 static PyMethodDef array_methods[] = {
     {"__array_ufunc__", (PyCFunction)(void (*)(void))array_ufunc, METH_FASTCALL | METH_KEYWORDS,
-     "NumPy's protocol for operands of other libraries."},
+     "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
+     "Compute one of NumPy's ufuncs that NumPy's arrays or scalars, or a library, called."},
     {NULL}};
 
 static Py_ssize_t length(Array *x) { return PyObject_Length(x->meta); }

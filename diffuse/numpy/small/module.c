@@ -107,8 +107,12 @@ static int teach_view(void)
 {
     PyObject *dict = PyArray_Type.tp_dict;
     numpys_view = Py_XNewRef(PyDict_GetItemString(dict, "view"));
-    PyObject *text = numpys_view == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__doc__");
+    PyObject *signature = numpys_view == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__text_signature__");
+    PyObject *doc = signature == NULL ? NULL : PyObject_GetAttrString(numpys_view, "__doc__");
+    PyObject *text = doc == NULL ? NULL : PyUnicode_FromFormat("view%S\n--\n\n%S", signature, doc);
     view_method.ml_doc = text == NULL ? NULL : PyUnicode_AsUTF8(text); /* lives as long as the module */
+    Py_XDECREF(signature);
+    Py_XDECREF(doc);
     PyObject *method = view_method.ml_doc == NULL ? NULL : PyDescr_NewMethod(&PyArray_Type, &view_method);
     if (method == NULL || PyDict_SetItemString(dict, "view", method) < 0)
         return -1;
