@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import pytest
 
+import diffuse
 import diffuse.numpy as np
 from diffuse.numpy.arrays import access
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from tests.kinds import is_ours
 
+ROOT = next(iter(diffuse.__path__))
 pick = numpy.random.default_rng(5)
 VALUES = pick.standard_normal(600) * 10.0 ** pick.integers(-8, 8, 600)
 
@@ -161,3 +165,67 @@ def test_methods_called_by_the_class_take_arrays_of_every_size(count: int) -> No
     assert float(np.ndarray.sum(x)) == count and np.ndarray.item(x, 0) == 1.0
     np.ndarray.fill(x, 5.0)
     assert float(x[1]) == 5.0 and np.ndarray.sum.__name__ == "sum"
+
+
+WRITES: list[Callable[[Any, Any], Any]] = [
+    lambda m, x: m.add(x, 1.0, out=x), lambda m, x: m.sqrt(abs(x), out=x[::-1]),
+    lambda m, x: m.multiply(x[1:], x[:-1], out=x[1:]), lambda m, x: m.add(x, 1, out=x, where=x > 0),
+    lambda m, x: m.maximum(x[:1], 0.5, out=x), lambda m, x: m.add(x, x, out=x[:7]),
+    lambda m, x: m.add(x, 1j, out=x), lambda m, x: m.add(x, 1j, out=x, casting="unsafe"),
+    lambda m, x: m.add.at(x, [0, 0, 3], 2.5), lambda m, x: m.add.at(x, m.array([5, 5]), m.array([2.0, 3.0])),
+    lambda m, x: m.negative.at(x, [1]), lambda m, x: m.add.at(x, 700, 1.0), lambda m, x: m.add.at(x, 2, 1j)]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("threshold")
+@pytest.mark.parametrize("write", WRITES)
+def test_calls_that_write_are_numpys(write: Callable[[Any, Any], Any]) -> None:
+    found = []
+    for m in (numpy, np):
+        x = m.array(VALUES)
+        try:
+            given = write(m, x)
+            what: Any = None if given is None else (bits(given), numpy.shares_memory(given, x), given is x)
+        except Exception as error:
+            what = type(error), str(error)
+        found.append((what, bits(x)))
+    assert found[0] == found[1]
+
+
+def functions_of_ours(call: Callable[[], Any]) -> list[str]:
+    """The functions of this package, written in Python, that a call runs the second time."""
+    def note(frame: Any, event: str, arg: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
+            called.append(frame.f_code.co_qualname)
+
+    called: list[str] = []
+    call()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return called
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+@pytest.mark.parametrize("call", [
+    lambda x, i: np.add(x, x, out=x), lambda x, i: np.add(x, 1.0, out=x, where=i),
+    lambda x, i: np.add.at(x, [3], 1.0), lambda x, i: np.eye(20), lambda x, i: np.eye(20, 30, 1),
+    lambda x, i: x.item(7), lambda x, i: x.tolist(),
+    lambda x, i: np.nonzero(x[:100] > 0), lambda x, i: np.asarray(x), lambda x, i: np.add.reduce(x)])
+def test_gates_run_no_python_code(call: Callable[[Any, Any], Any]) -> None:
+    x = np.array(VALUES)
+    i = x > 0
+    assert not functions_of_ours(lambda: call(x, i))
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+def test_elements_of_large_arrays_at_hand_run_no_python_code() -> None:
+    x = np.zeros(50_000) + 1.5
+    assert x.item(7) == 1.5 and x[:3].tolist() == [1.5] * 3
+    assert not functions_of_ours(lambda: (x.item(7), np.asarray(x)))
+    with pytest.raises(IndexError):
+        x.item(50_000)
+    y = x + 1.0
+    assert y.item(9) == 2.5

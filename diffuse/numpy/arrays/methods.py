@@ -218,8 +218,8 @@ GATED = """sum prod min max mean any all var std argmin argmax cumsum cumprod tr
 conjugate conj clip compress choose dot repeat round take argsort argpartition nonzero searchsorted""".split()
 """Methods that only read, which small arrays take from NumPy."""
 
-LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view".split()
-"""Methods that give views."""
+LOOKING = "reshape transpose swapaxes squeeze diagonal ravel view item tolist".split()
+"""Methods that give views, or elements."""
 
 for _name in GATED:
     setattr(Methods, _name, gates.method(_name, vars(Methods)[_name]))

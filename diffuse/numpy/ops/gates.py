@@ -145,11 +145,12 @@ def raised(found: Any, arrays: list[Any]) -> Any:
 def before_out(function: Any) -> int:
     """How many arguments a function takes by position before its output array: one at least.  Asked when a
     call has more, as reading a signature takes a while."""
-    from inspect import signature
+    from inspect import Parameter, signature
 
     name = getattr(function, "__name__", "")
     try:
-        names = list(signature(function).parameters)
+        by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        names = [name for name, x in signature(function).parameters.items() if x.kind in by_position]
     except (ValueError, TypeError):
         names = []
     return names.index("out") if "out" in names else 2 if name == "dot" else 99
@@ -196,9 +197,9 @@ COUNTED = frozenset(("zeros", "ones", "empty", "arange"))
 """Those of them whose only argument may be the number of elements."""
 
 
-ARRAYS, ANYTHING, SHAPED, RANGING, SPACING = range(5)
+ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING = range(6)
 """What the extension's gates ask of a call: at least one array or sequence; arrays and numbers; or numbers
-that say how many elements the result has, in three ways."""
+that say how many elements the result has, in four ways."""
 
 WRITES, OPERATES, BELONGS, OVERRUNS, MASKLESS, MULTIPLIES = 16, 32, 64, 128, 256, 512
 VIEWS, PACKED, RETYPES = 1024, 2048, 4096
@@ -210,19 +211,25 @@ of that; only if the elements lie side by side; of another element type."""
 ONE, TWO = 8192, 16384
 """Flags of ufuncs of so many operands with one result, whose types tell which operation a call records."""
 
+AIMS, KEEPS, READS = 1 << 15, 1 << 16, 1 << 17
+"""A function that writes into its first argument and nothing else; one that gives an array back as it is; a
+method that only reads memory, of whatever size."""
+
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
-    "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES}
-"""Functions and methods of which the extension makes views from the description of the array: their flags."""
+    "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
+    "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS}
+"""Flags of functions and methods of which the extension makes views from the description of the array, or
+that it has NumPy do on memory of whatever size."""
 
 NEEDS = {"zeros": SHAPED, "ones": SHAPED, "empty": SHAPED, "full": SHAPED, "arange": RANGING,
-         "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING}
+         "linspace": SPACING, "array": ANYTHING, "asarray": ANYTHING, "eye": SQUARING}
 RUNNING = ("cumsum", "cumprod")
 """Functions that may write behind an output."""
 
 
 METHODS = {"reduce": (0, 3), "accumulate": (OVERRUNS, 3), "reduceat": (0, 4), "outer": (MULTIPLIES, 2),
-           "at": (WRITES, 3)}
+           "at": (WRITES | AIMS, 3)}
 """Methods of ufuncs: flags, and how many arguments come before an output array."""
 
 
@@ -297,7 +304,7 @@ def function(real: Any, ours: Callable[..., Any]) -> Callable[..., Any]:
     """NumPy's function `real` on small arrays, and `ours` on all else."""
     name = getattr(real, "__name__", "")
     plain = getattr(real, "_implementation", real)  # which asks no class for its own version
-    if native is not None and name != "eye":
+    if native is not None:
         if name in EXACT:
             made = CREATING.get(name)
             ours = watched(real, plain, ours, None if made is listed else made)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
@@ -93,6 +94,10 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
 
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are true."""
+    if axis is None and keepdims is False and type(a) is core.array_class:
+        memory = access.at_hand(a)
+        if memory is not None:
+            return numpy.count_nonzero(memory)
     x = asarray(a)
     if not builtins.isinstance(x, Array) or x.form.size == 0 or (axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")

@@ -242,7 +242,7 @@ PyObject *small_mine(Array *x)
     return set < 0 ? NULL : Py_NewRef(x->memory);
 }
 
-static PyObject *near_to_write(Array *x)
+PyObject *small_near_to_write(Array *x)
 {
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
@@ -525,7 +525,7 @@ PyTypeObject Operators_Type = {
 
 static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
 {
-    PyObject *memory = near_to_write((Array *)a);
+    PyObject *memory = small_near_to_write((Array *)a);
     PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
     if (right == NULL) {
         Py_XDECREF(memory);

@@ -6,7 +6,8 @@ enum { ARRAYS,      /* at least one array, or a sequence of numbers */
        ANYTHING,    /* arrays and numbers */
        SHAPED,      /* the shape of its result first */
        RANGING,     /* `arange`: bounds and a step */
-       SPACING };   /* `linspace`: two ends, and how many */
+       SPACING,     /* `linspace`: two ends, and how many */
+       SQUARING };  /* `eye`: rows, and perhaps columns */
 enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
@@ -16,7 +17,10 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        VIEWS = 1024,  /* gives a view of its first argument, found from the description of that */
        PACKED = 2048, /* gives a view only of elements that lie side by side */
        RETYPES = 4096, /* the view may be of another element type */
-       ONE = 8192, TWO = 16384 }; /* ufuncs of so many operands with one result */
+       ONE = 8192, TWO = 16384, /* ufuncs of so many operands with one result */
+       AIMS = 1 << 15,  /* writes into its first argument and nothing else */
+       KEEPS = 1 << 16, /* gives an array of Diffuse's back as it is */
+       READS = 1 << 17 }; /* a method that only reads memory, of whatever size */
 enum { MOST = 16, DEEPEST = 4 };
 
 typedef struct {
@@ -170,7 +174,10 @@ static int makes_small(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject
     npy_intp count = -1;
     if (gate->need == SHAPED)
         count = n ? extent(args[0]) : -1;
-    else if (gate->need == RANGING && (n == 1 || n == 2 || n == 3)) {
+    else if (gate->need == SQUARING && n && keyword(kwnames, "M") < 0) {
+        npy_intp rows = extent(args[0]), columns = n > 1 && args[1] != Py_None ? extent(args[1]) : rows;
+        count = rows >= 0 && rows < state.small && columns < state.small ? rows * columns : -1;
+    } else if (gate->need == RANGING && (n == 1 || n == 2 || n == 3)) {
         double start = n == 1 ? 0.0 : number(args[0]), stop = number(args[n > 1]), step = n == 3 ? number(args[2]) : 1.0;
         double wide = (stop - start) / step;
         count = wide < (double)state.small && wide > -1e300 ? 0 : -1; /* false for NaN, too */
@@ -245,6 +252,35 @@ static int holds_arrays(PyObject *tuple)
     return 0;
 }
 
+/* Is `array` a few elements of memory that NumPy has just made, which no argument can share? */
+static int fresh(PyObject *x, Found *found)
+{
+    if (!PyArray_CheckExact(x) || PyArray_SIZE((PyArrayObject *)x) >= state.tiny)
+        return 0;
+    PyObject *base = PyArray_BASE((PyArrayObject *)x);
+    if (base == NULL)
+        return 1;
+    if (!PyArray_CheckExact(base) || PyArray_BASE((PyArrayObject *)base) != NULL || Py_REFCNT(base) > 8
+            || !PyArray_CHKFLAGS((PyArrayObject *)base, NPY_ARRAY_OWNDATA))
+        return 0;
+    for (int k = 0; k < found->arrays; k++) {
+        PyObject *given = found->seen[k];
+        PyArrayObject *memory = (PyArrayObject *)(PyArray_CheckExact(given) ? given : ((Array *)given)->memory);
+        if (memory == NULL || (PyObject *)memory == Py_None || (PyObject *)memory == base || PyArray_BASE(memory) == base)
+            return 0;
+    }
+    return 1;
+}
+
+/* Are all items of a tuple such arrays? */
+static int all_fresh(PyObject *tuple, Found *found)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++)
+        if (!fresh(PyTuple_GET_ITEM(tuple, k), found))
+            return 0;
+    return 1;
+}
+
 /* What the program gets of a result of NumPy; steals it. */
 static PyObject *raised(PyObject *result, Found *found)
 {
@@ -273,8 +309,8 @@ static PyObject *raised(PyObject *result, Found *found)
             return result;
     } else if (!PyTuple_Check(result) && !PyList_CheckExact(result))
         return result;
-    else if (PyTuple_CheckExact(result) && !holds_arrays(result))
-        return result; /* a shape, say */
+    else if (PyTuple_CheckExact(result) && (!holds_arrays(result) || all_fresh(result, found)))
+        return result; /* a shape, say, or indices */
     PyObject *seen = PyList_New(found->arrays);
     for (int k = 0; seen != NULL && k < found->arrays; k++)
         PyList_SET_ITEM(seen, k, Py_NewRef(found->seen[k]));
@@ -339,19 +375,81 @@ static PyObject *views(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return view;
 }
 
+/* -- calls that write into an array ------------------------------------------------------------------------- */
+
+/* Which argument a call writes to and gives back, or writes to and nothing else; -1 for none. */
+static Py_ssize_t target_of(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Py_ssize_t target = -1;
+    if (gate->flags & AIMS)
+        target = n > 1 && kwnames == NULL ? 0 : -1;
+    else if (kwnames != NULL && gate->flags & (ONE | TWO) && n == (gate->flags & ONE ? 1 : 2)) {
+        Py_ssize_t k = keyword(kwnames, "out");
+        target = k < 0 ? -1 : n + k;
+    }
+    return target >= 0 && Py_TYPE(args[target]) == state.array_class ? target : -1;
+}
+
+/* Have NumPy write into a small array.  NULL, without an exception, where Diffuse's own function has to. */
+static PyObject *write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, Py_ssize_t target)
+{
+    PyObject *low[MOST], *result = NULL;
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), count = 0;
+    Found found = {.product = 1};
+    for (; all <= MOST && count < all; count++) {
+        low[count] = count == target ? small_near_to_write((Array *)args[count]) : lowered(args[count], &found, 0);
+        if (low[count] == NULL)
+            break;
+    }
+    if (count == all && stays_small(&found) && (!(gate->flags & MASKLESS) || keyword(kwnames, "where") < 0)) {
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL && !(gate->flags & AIMS))
+            Py_SETREF(result, Py_NewRef(args[target]));
+    }
+    while (count--)
+        Py_DECREF(low[count]);
+    return result;
+}
+
+/* What a method that only reads gives of memory that is at hand, of whatever size; NULL likewise. */
+static PyObject *read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *low[MOST];
+    if (n > MOST || Py_TYPE(args[0]) != state.array_class)
+        return NULL;
+    for (Py_ssize_t k = 1; k < n; k++)
+        if (!PyLong_CheckExact(args[k]))
+            return NULL;
+    if ((low[0] = small_at_hand((Array *)args[0])) == NULL)
+        return NULL;
+    memcpy(low + 1, args + 1, (n - 1) * sizeof *low);
+    PyObject *found = PyObject_Vectorcall(gate->real, low, n, NULL);
+    Py_DECREF(low[0]);
+    return found;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
     PyObject *low[MOST + 1], *result = NULL;
     Found found = {.product = 1};
     Py_ssize_t count = 0;
-    if ((gate->flags & VIEWS) && n > 0 && all == n) {
-        result = views(gate, args, n);
+    if ((gate->flags & KEEPS) && all == 1 && n == 1 && Py_TYPE(args[0]) == state.array_class)
+        return Py_NewRef(args[0]);
+    if (gate->flags & (VIEWS | READS) && n > 0 && all == n) {
+        result = gate->flags & READS ? read_from(gate, args, n) : views(gate, args, n);
         if (result != NULL || PyErr_Occurred())
             return result;
     }
-    if ((gate->flags & VIEWS) && (gate->flags & BELONGS))
+    if (gate->flags & (VIEWS | READS) && (gate->flags & BELONGS))
         goto ours;
+    Py_ssize_t target = target_of(gate, args, n, kwnames);
+    if (target >= 0) {
+        result = write_to(gate, args, n, kwnames, target);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+        goto ours;
+    }
     if (all > MOST || ((gate->flags & BELONGS) && n == 0))
         goto ours;
     for (; count < all; count++)

@@ -56,6 +56,7 @@ PyObject *small_looking(Array *parent, PyObject *memory);
 PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
 PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
 PyObject *small_mine(Array *x);    /* the same for the host to write to */
+PyObject *small_near_to_write(Array *x);
 int small_native(PyArrayObject *x);
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
