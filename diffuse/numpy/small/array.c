@@ -604,17 +604,6 @@ static int lend(Array *x, PyObject *found)
     return 1;
 }
 
-/* Is an index made of slices, by which slices like this one are found again (elements.sliced)? */
-static int only_slices(PyObject *index)
-{
-    if (!PyTuple_CheckExact(index))
-        return PySlice_Check(index);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(index); k++)
-        if (!PySlice_Check(PyTuple_GET_ITEM(index, k)))
-            return 0;
-    return 1;
-}
-
 static PyObject *subscript(Array *x, PyObject *index)
 {
     PyObject *part = small_known_slice(x, index);
@@ -635,8 +624,7 @@ static PyObject *subscript(Array *x, PyObject *index)
         } else if (lend(x, found)) {
             return found;
         } else {
-            int looks = absent(x->part) || size_of(found) < state.small || (!only_slices(index) && small_readable(x) > 0);
-            PyObject *view = looks ? small_looking(x, found) : NULL;
+            PyObject *view = absent(x->part) || size_of(found) < state.small ? small_looking(x, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
