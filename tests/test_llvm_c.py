@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import llvmlite
 import pytest
 
+from diffuse.ir import Privilege
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import codegen, llvm_c
 from diffuse.kernels.targets import host
 from tests.service import ROOT
@@ -29,7 +31,19 @@ def package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     codegen._machine.cache_clear()
 
 
-FOUND = codegen.object_code(plus(7.25)), codegen.common_code(ANSWER), host._asked()
+SCANS = Body((Space(1, (-1,)),), (Argument(0, 0, "float64", 0, "1", Privilege.READ),
+                                  Argument(1, 0, "float64", 0, "1", Privilege.WRITE)), (), (
+    Loop(0, (0,), (Op("load", "float64", (), 0), Op("scan", "float64", (0,), ("sum", 0)),
+                   Op("store", "float64", (1,), 1))),))
+"""A running sum."""
+
+
+def compiled() -> tuple[object, ...]:
+    return (codegen.object_code(plus(7.25)), codegen.object_code(SCANS), codegen.common_code(ANSWER),
+            host._asked())
+
+
+FOUND = compiled()
 
 
 def test_the_installed_version_is_known() -> None:
@@ -38,7 +52,7 @@ def test_the_installed_version_is_known() -> None:
 
 def test_both_compile_to_the_same_code_for_the_same_machine(package: None) -> None:
     assert llvm_c.library() is None
-    assert (codegen.object_code(plus(7.25)), codegen.common_code(ANSWER), host._asked()) == FOUND
+    assert compiled() == FOUND
 
 
 def test_text_that_llvm_refuses_is_an_error() -> None:
@@ -49,11 +63,11 @@ def test_text_that_llvm_refuses_is_an_error() -> None:
                             "c:\n  ret i64 %x\n}\n")
 
 
-def test_a_body_without_scans_is_compiled_without_the_package() -> None:
+def test_bodies_are_compiled_without_the_package() -> None:
     said = subprocess.run([sys.executable, "-c", """if True:
         import sys
         from diffuse.kernels.build import codegen
         from tests.test_jit import plus
-        codegen.object_code(plus(7.25))
+        codegen.object_code(plus(7.25)), codegen.common_code("")
         print("llvmlite.binding" in sys.modules)"""], capture_output=True, text=True, cwd=ROOT)
     assert (said.stdout, said.stderr) == ("False\n", "")

@@ -8,6 +8,8 @@ INTERPRETED = 1e-9
 """Seconds that interpreting takes, at least, per operation and element."""
 WORTH_WAITING = 0.01
 """Seconds.  What is interpreted faster waits for nothing: the compile server may have to start first."""
+COMPILED = 0.3e-3
+"""Seconds that compiling takes, at least, per operation."""
 SOON = 100
 """Operations of a kernel that compiles about as soon as a routine."""
 
@@ -16,12 +18,12 @@ def patience(work: int, operations: int, interpretable: bool) -> float | None:
     """Return for how many seconds a task waits for machine code, None for as long as it takes.
 
     A task of so much `work` (operations times elements) waits as long as interpreting it would take, so that
-    it never takes more than twice the time of the faster way; and not at all where that is short.  Where
-    interpreting would have to wait for the compiler, too, for a routine of a function such as exp, the task
-    waits for its own kernel, unless that has so many `operations` that the routine is there much earlier.
-    With the setting `compile` at "wait" it always does.
+    it never takes more than twice the time of the faster way; and not at all where that is short, or shorter
+    than it takes to compile a kernel of so many `operations`.  Where interpreting would have to wait for the
+    compiler, too, for a routine of a function such as exp, the task waits for its own kernel, unless that is
+    so long that the routine is there much earlier.  With the setting `compile` at "wait" it always does.
     """
     if config.compile == "wait" or (operations <= SOON and not interpretable):
         return None
     seconds = work * INTERPRETED
-    return seconds if seconds > WORTH_WAITING else 0.0
+    return seconds if seconds > max(WORTH_WAITING, operations * COMPILED) else 0.0

@@ -1,8 +1,7 @@
 """Compiles kernel bodies and LLVM IR to object code with LLVM, in the calling thread.
 
 The compile server runs this (server.py), and so do tests of the emitter; the program itself does not.
-llvmlite's package is imported only for what its library does not do alone (llvm_c.py): passes over IR, and
-assembly text.
+llvmlite's package is imported for assembly text alone, and where its version is not known (llvm_c.py).
 """
 
 from __future__ import annotations
@@ -70,9 +69,9 @@ def object_code(body: Body) -> bytes:
     if not here.halves and "float16" in repr(body):
         raise NotImplementedError("this processor has no conversions between float16 and float32")
     scans = any(op.kind == "scan" for loop in body.loops for op in loop.ops)
-    plain = None if scans else _machine(here.triple, here.cpu, here.features, SPEED)
+    plain = _machine(here.triple, here.cpu, here.features, SPEED)
     if plain is not None:
-        return plain.object_code(text(body))
+        return plain.object_code(text(body), promote=scans)
     compiler = machine()
     module = _module(text(body), compiler)
     if scans:

@@ -38,6 +38,11 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "SetTarget": (None, POINTER, TEXT),
     "SetDataLayout": (None, POINTER, TEXT),
     "VerifyModule": (ctypes.c_bool, POINTER, OUT),
+    "CreatePipelineTuningOptions": (POINTER,),
+    "CreatePassBuilder": (POINTER, POINTER, POINTER),
+    "CreateNewModulePassManager": (POINTER,),
+    "module_AddSROAPass": (None, POINTER),
+    "RunNewModulePassManager": (None, POINTER, POINTER, POINTER),
     "TargetMachineEmitToMemory": (POINTER, POINTER, POINTER, NUMBER, OUT),
     "GetBufferStart": (POINTER, POINTER),
     "GetBufferSize": (ctypes.c_size_t, POINTER),
@@ -122,9 +127,11 @@ class Machine:
         self._triple = llvm.string("GetTargetMachineTriple", self._machine)
         data = llvm.call("CreateTargetMachineData", self._machine)
         self._layout = llvm.string("CopyStringRepOfTargetData", data)
+        self._promotion: tuple[int, int] | None = None
+        """A pass manager that promotes memory to registers, and its pass builder, once they are needed."""
 
-    def object_code(self, source: str, verify: bool = False) -> bytes:
-        """Compile LLVM IR to relocatable object code."""
+    def object_code(self, source: str, verify: bool = False, promote: bool = False) -> bytes:
+        """Compile LLVM IR to relocatable object code; `promote` keeps local variables in registers."""
         llvm = self._llvm
         module = llvm.checked("ParseAssembly", llvm.call("GetGlobalContext"), source.encode())
         try:
@@ -132,6 +139,8 @@ class Machine:
             llvm.call("SetDataLayout", module, self._layout)
             if verify:
                 self._verify(module)
+            if promote:
+                self._promote(module)
             buffer = llvm.checked("TargetMachineEmitToMemory", self._machine, module, 1)
         finally:
             llvm.call("DisposeModule", module)
@@ -144,3 +153,13 @@ class Machine:
         out = ctypes.c_char_p()
         if self._llvm.call("VerifyModule", module, ctypes.byref(out)):
             raise RuntimeError((out.value or b"").decode(errors="replace"))
+
+    def _promote(self, module: int) -> None:
+        llvm = self._llvm
+        if self._promotion is None:
+            options = llvm.call("CreatePipelineTuningOptions")
+            passes = llvm.call("CreateNewModulePassManager")
+            llvm.call("module_AddSROAPass", passes)
+            self._promotion = passes, llvm.call("CreatePassBuilder", self._machine, options)
+        passes, builder = self._promotion
+        llvm.call("RunNewModulePassManager", passes, module, builder)
