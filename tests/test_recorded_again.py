@@ -258,6 +258,29 @@ def test_threads_that_record_together() -> None:
         assert numpy.array_equal(found[k], PLAIN * float(k) + PLAIN * float(k) - PLAIN * float(k))
 
 
+def test_recording_waits_for_a_thread_that_is_inside_the_engine() -> None:
+    def work() -> None:
+        found.append(x + x)
+
+    found: list[Any] = []
+    x = np.array(PLAIN) * 1.0
+    for _ in range(2):
+        engine.fence()
+        for _ in range(4):
+            x + x
+    before = trace.counters["recorded"]
+    thread = threading.Thread(target=work)
+    with engine.current()._lock:
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive() and trace.counters["recorded"] == before and not found
+        x + x  # by the thread that holds the lock
+        assert trace.counters["recorded"] == before + 1
+    thread.join()
+    assert trace.counters["recorded"] == before + 2
+    assert numpy.array_equal(numpy.asarray(found[0]), PLAIN + PLAIN)
+
+
 def test_error_modes_hold_for_what_is_recorded_again() -> None:
     x, zero = np.array(PLAIN) * 1.0, np.array(PLAIN) * 0.0
     with np.errstate(all="ignore"):

@@ -5,7 +5,6 @@
 static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, view_token;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *slices;            /* elements.SLICES */
 static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
 static PyObject *name_eager, *name_into, *name_assign, *name_roll, *nothing;
 static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
@@ -25,8 +24,6 @@ static PyObject *name_of(PyObject *x)
     Array *array = (Array *)x;
     return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
 }
-
-static int is_ours(PyObject *x) { return Py_TYPE(x) == state.array_class || Py_TYPE(x) == state.scalar_class; }
 
 /* The call of this name, if it may be recorded again; a new reference. */
 static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
@@ -154,7 +151,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     if (done != DONE)
         return done;
     for (Py_ssize_t k = 0; k < n; k++)
-        if (is_ours(operands[k]))
+        if (small_is_ours(operands[k]))
             inputs[count++] = Py_NewRef(((Array *)operands[k])->storage);
     *found = NULL;
     done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
@@ -271,7 +268,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
     for (Py_ssize_t k = 0; k < count; k++) {
         if ((names[n++] = name_of(operands[k])) == NULL)
             return ASK;
-        if (!is_ours(operands[k]))
+        if (!small_is_ours(operands[k]))
             continue;
         Array *x = (Array *)operands[k];
         if (x->storage == storage ? x->part != target : small_exported(x->storage) && small_exported(storage))
@@ -311,6 +308,13 @@ int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n
     return done == ASK ? 0 : done;
 }
 
+int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, PyObject *value)
+{
+    names[0] = name_assign;
+    int done = table == NULL ? ASK : into(names, n, &value, 1, x, index);
+    return done == ASK ? 0 : done;
+}
+
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     if (n != inputs || (kwnames != NULL && PyTuple_GET_SIZE(kwnames) > 1))
@@ -325,87 +329,6 @@ PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *
     return done < 0 ? NULL : Py_NewRef(done ? (PyObject *)out : Py_None);
 }
 
-/* What tells a slice from others, as elements.sliced; 0 for other indices, and for those of elements. */
-static Py_ssize_t bounds(PyObject *index, PyObject **found)
-{
-    PyObject *const *parts = PyTuple_CheckExact(index) ? &PyTuple_GET_ITEM(index, 0) : &index;
-    Py_ssize_t n = PyTuple_CheckExact(index) ? PyTuple_GET_SIZE(index) : 1, count = 0;
-    int element = 1, only_slices = parts == &index;
-    for (Py_ssize_t k = 0; k < n; k++) {
-        if (count + 3 > SMALL_PARTS - 4)
-            return 0;
-        if (!only_slices && PyLong_CheckExact(parts[k])) {
-            found[count++] = (PyObject *)&PyLong_Type;
-            found[count++] = parts[k];
-            continue;
-        }
-        element = 0;
-        if (!only_slices && (parts[k] == Py_None || parts[k] == Py_Ellipsis)) {
-            found[count++] = (PyObject *)Py_TYPE(parts[k]);
-            continue;
-        }
-        if (!PySlice_Check(parts[k]))
-            return 0;
-        PySliceObject *slice = (PySliceObject *)parts[k];
-        PyObject *three[] = {slice->start, slice->stop, slice->step};
-        for (int m = 0; m < 3; m++) {
-            if (three[m] != Py_None && !PyLong_CheckExact(three[m]))
-                return 0;
-            found[count++] = three[m];
-        }
-    }
-    return element ? 0 : count;
-}
-
-int small_known_assignment(Array *x, PyObject *index, PyObject *value)
-{
-    PyObject *names[SMALL_PARTS];
-    names[0] = name_assign;
-    Py_ssize_t n = table == NULL || absent(x->part) ? 0 : bounds(index, names + 2);
-    if (n == 0)
-        return 0;
-    names[1] = SLOT(x->part, view_token);
-    if (is_ours(value) && ((Array *)value)->storage == x->storage) { /* `x[index] += y` ends so */
-        PyObject *known = slices == NULL ? NULL : small_found(slices, names + 1, n + 1);
-        if (known == NULL)
-            return PyErr_Occurred() ? -1 : 0;
-        return PyTuple_GET_SIZE(known) > 1 && PyTuple_GET_ITEM(known, 1) == ((Array *)value)->part
-               && !absent(((Array *)value)->part) && PyArray_ISWRITEABLE((PyArrayObject *)x->meta);
-    }
-    int done = into(names, n + 2, &value, 1, x, index);
-    return done == ASK ? 0 : done;
-}
-
-PyObject *small_known_slice(Array *x, PyObject *index)
-{
-    PyObject *names[SMALL_PARTS], *memory = NULL;
-    Py_ssize_t n = slices == NULL || absent(x->part) ? 0 : bounds(index, names + 1);
-    if (n == 0)
-        return NULL;
-    names[0] = SLOT(x->part, view_token);
-    PyObject *known = Py_XNewRef(small_found(slices, names, n + 1)); /* form, view, mirror, and whose mirror */
-    int hosted = x->meta == x->memory, seen = known != NULL && PyTuple_GET_SIZE(known) > 0;
-    if (seen && !absent(x->memory) && (hosted || (state.sees && small_readable(x) > 0)))
-        memory = PyObject_GetItem(x->memory, index);
-    if (PyErr_Occurred() || !seen || (!hosted && PyTuple_GET_ITEM(known, 3) != x->meta)) {
-        Py_XDECREF(memory);
-        Py_XDECREF(known);
-        return NULL;
-    }
-    Array *part = small_blank();
-    if (part != NULL) {
-        part->form = Py_NewRef(PyTuple_GET_ITEM(known, 0));
-        part->part = Py_NewRef(PyTuple_GET_ITEM(known, 1));
-        part->meta = Py_NewRef(hosted ? memory : PyTuple_GET_ITEM(known, 2));
-        part->memory = Py_NewRef(memory != NULL ? memory : Py_None);
-        part->storage = Py_NewRef(x->storage == NULL ? Py_None : x->storage);
-        part->owner = Py_NewRef(absent(x->owner) ? (PyObject *)x : x->owner);
-    }
-    Py_XDECREF(memory);
-    Py_DECREF(known);
-    return (PyObject *)part;
-}
-
 int small_connect_known(PyObject *parts)
 {
     static const struct { Py_ssize_t *place; const char *name; } SLOTS[] = {
@@ -416,8 +339,7 @@ int small_connect_known(PyObject *parts)
         if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
             return -1;
     static const struct { PyObject **place; const char *name; } OBJECTS[] = {
-        {&namespace, "namespace"}, {&table, "KNOWN"}, {&slices, "SLICES"}, {&suited, "suited"},
-        {&made_at_once, "made_at_once"}, {&pythons_call, "call"}, {&pythons_rolled, "rolled"},
+        {&namespace, "namespace"}, {&table, "KNOWN"}, {&suited, "suited"}, {&made_at_once, "made_at_once"}, {&pythons_call, "call"}, {&pythons_rolled, "rolled"},
         {&pythons_again_into, "again_into"}};
     PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
     int all = type != NULL && view != NULL && count != NULL && trusted != NULL;

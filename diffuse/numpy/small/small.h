@@ -80,9 +80,14 @@ PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n
 /* The same for any call of a ufunc of so many inputs with one result. */
 PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
-/* A large slice of an array that was sliced so before; NULL, without an exception unless one was raised, if not. */
+/* An assignment whose name, but for its first part and those of the operands, has `n` parts. */
+int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, PyObject *value);
+
+/* Of slices.c: a large slice of an array that was sliced so before; NULL, without an exception unless one was
+ * raised, if not. */
 PyObject *small_known_slice(Array *x, PyObject *index);
 int small_connect_known(PyObject *parts);
+int small_connect_slices(PyObject *parts);
 
 /* Of moving.c: NumPy's result on operands of any size, in a new array or in the first operand, where the program's
  * place brings other views every turn.  Py_None if the call is to be recorded; NULL if Python's code has to look, or
@@ -108,10 +113,21 @@ Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have i
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);
 
+/* Of lock.c: the engine's lock. */
+int small_unlocked(void); /* does nobody hold it? */
+int small_lock(void);     /* -1 with an exception */
+void small_unlock(void);
+int small_connect_lock(PyObject *engine);
+
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))
 
 static inline npy_intp size_of(PyObject *x) { return PyArray_SIZE((PyArrayObject *)x); }
+static inline int small_is_ours(PyObject *x)
+{
+    return Py_TYPE(x) == state.array_class || Py_TYPE(x) == state.scalar_class;
+}
+
 static inline int absent(PyObject *x) { return x == NULL || x == Py_None; }
 
 #endif

@@ -33,7 +33,7 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&template_reach, "Template", "reach"}, {&template_fills, "Template", "fills"},
     {&template_alone, "Template", "alone"}};
 
-static PyObject *engine, *counters, *held_fills, *provenance, *where, *getframe, *acquire, *release;
+static PyObject *engine, *counters, *held_fills, *provenance, *where, *getframe;
 static PyTypeObject *storage_type, *trail_type;
 static PyObject *name_recorded, *name_single, *name_last, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
@@ -266,11 +266,23 @@ static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *f
 
 PyObject *small_store(void) { return storage_type->tp_alloc(storage_type, 0); }
 
+/* Record a task by itself: no other thread may be in the middle of anything. */
+static int alone(Task *task, PyObject *const *inputs, PyObject *out, PyObject *frame, PyObject **gone)
+{
+    if (small_unlocked())
+        return added(task, inputs, out, frame, gone); /* nor will one be: no step of that gives others a turn */
+    if (small_lock() < 0)
+        return -1;
+    int done = added(task, inputs, out, frame, gone);
+    small_unlock();
+    return done;
+}
+
 int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
                 PyObject *values, int depth)
 {
     Task task = {.template = template, .n = n + 1, .fresh = frame != NULL};
-    PyObject *gone = NULL, *got;
+    PyObject *gone = NULL;
     int done = -1;
     if (task.n > SMALL_STORES)
         return 0;
@@ -282,15 +294,8 @@ int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObj
     task.task = task.stores == NULL ? NULL : PyTuple_Pack(4, template, task.stores, values, task.line);
     for (Py_ssize_t k = 0; task.stores != NULL && k < n; k++)
         PyTuple_SET_ITEM(task.stores, k, Py_NewRef(SLOT(inputs[k], storage_id)));
-    if (task.task != NULL && (got = PyObject_CallNoArgs(acquire)) != NULL) {
-        Py_DECREF(got);
-        done = added(&task, inputs, out, frame, &gone);
-        PyObject *type, *error, *traceback;
-        PyErr_Fetch(&type, &error, &traceback);
-        Py_XDECREF(PyObject_CallNoArgs(release));
-        if (type != NULL)
-            PyErr_Restore(type, error, traceback);
-    }
+    if (task.task != NULL)
+        done = alone(&task, inputs, out, frame, &gone);
     for (Py_ssize_t k = 0; k < task.n; k++)
         Py_XDECREF(task.slots[k]);
     Py_XDECREF(gone);
@@ -379,11 +384,7 @@ int small_connect_stream(PyObject *parts)
         return -1;
     where = Py_XNewRef(PyDict_GetItemString(provenance, "where"));
     getframe = Py_XNewRef(PySys_GetObject("_getframe"));
-    PyObject *lock = PyObject_GetAttrString(engine, "_lock");
-    acquire = lock == NULL ? NULL : PyObject_GetAttrString(lock, "acquire");
-    release = lock == NULL ? NULL : PyObject_GetAttrString(lock, "release");
-    Py_XDECREF(lock);
-    if (where == NULL || getframe == NULL || release == NULL)
+    if (where == NULL || getframe == NULL || small_connect_lock(engine) < 0)
         return -1;
     storage_type->tp_finalize = ended; /* `__del__` of the class stays what says what it does */
     return 0;
