@@ -72,6 +72,16 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return compare
 
 
+@pytest.fixture
+def nothing_alone() -> None:
+    """No operation is done at once because the program waited for it alone in other tests."""
+    from diffuse.stream import engine
+
+    engine.fence()
+    for template in engine.current().templates.known.values():
+        template.alone = 0
+
+
 @pytest.fixture(params=[0, 8192], ids=["recorded", "small"])
 def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     """Small arrays both ways: recorded as tasks, and computed at once."""

@@ -22,7 +22,7 @@ PLAIN = numpy.random.default_rng(2).random(SIZE)
 
 
 @pytest.fixture(autouse=True)
-def unknown() -> None:
+def unknown(nothing_alone: None) -> None:
     """Nothing is known, and no views move: where they do, the first slice is not kept."""
     KNOWN.clear()
     elements.SLICES.clear()

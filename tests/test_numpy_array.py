@@ -316,6 +316,7 @@ def test_a_derived_class_is_one_of_numpys() -> None:
     assert (x + 1).name == "a" and type(x[1:] + ones(2)) is Named and (x * 2).sum() == 6
 
 
+@pytest.mark.usefixtures("nothing_alone")
 def test_memory_is_shown_for_as_long_as_somebody_looks() -> None:
     """While a NumPy array shares the memory calls are done when they return; afterwards they fuse again."""
     x = ones(100_000) * 2.0
