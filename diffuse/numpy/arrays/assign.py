@@ -47,7 +47,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         return
     try:
         template = write(x, meta, value)
-        if template is not None and meta.size >= core.SMALL and base.locate(x):
+        if template is not None and meta.size >= core.TINY and base.locate(x):
             keep(x, index, value, template)
     except base.Unaddressable:
         base.put(x, simple, host(value) if isinstance(value, Array) else readable(value))

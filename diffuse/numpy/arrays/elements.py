@@ -37,8 +37,8 @@ def _raise(x: Any, y: Any, out: Any) -> None:
 
 
 SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
-"""Large slices of views: form, view and mirror of the slice, and the mirror that was sliced; nothing for one
-that was seen once.  By the token of the view, and the bounds."""
+"""Large slices of views, and small ones of busy arrays: form, view and mirror of the slice, and the mirror
+that was sliced; nothing for one that was seen once.  By the token of the view, and the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
@@ -73,8 +73,9 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
 
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
-    """A slice of an array; looked up if the same view was sliced before (twice in programs whose views move:
-    many of these never come again).  `memory` is the same slice of its memory, if that is known."""
+    """A slice of an array; looked up if the same view was sliced before (twice if it is small, or the program
+    moves its views: many of these never come again).  `memory` is the same slice of its memory, if that is
+    known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
     if known and (hosted_there or known[3] is x.meta):
@@ -92,7 +93,11 @@ def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
     part = viewing(x, x.meta[index])
     if memory is not None:
         part.memory = memory
-    if part.meta.size >= core.SMALL and slow.locate(part):
+    size = part.meta.size
+    if size < core.SMALL and (memory is not None or known is None):
+        if memory is None and size >= core.TINY:
+            SLICES[key] = ()
+    elif size >= core.TINY and slow.locate(part):
         SLICES[key] = part.form, part.part, part.meta, x.meta
     return part
 

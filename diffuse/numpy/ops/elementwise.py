@@ -311,8 +311,7 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
         return function.at_once((a, b), (a,), (a,), {})
     template = rule.template = record(function.operation, rule.signature, shape, (mine, other), (mine,))
     moving.note(function, template)
-    if a.form.size >= core.SMALL:
-        remember_into(("into", function.numpy), (a, b), a, (mine, other), template, rule.casts)
+    remember_into(("into", function.numpy), (a, b), a, (mine, other), template, rule.casts)
     return a
 
 

@@ -161,13 +161,16 @@ def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = Non
     known = KNOWN.get(tuple(names))
     if known is None or not out.meta.flags.writeable:
         return False
-    if known.template.alone >= OFTEN and single.written(known.template, key, operands, out, index):
+    template = known.template
+    if template.alone >= OFTEN and single.written(template, key, operands, out, index):
         return True
+    if template.elements < core.SMALL and (storage.touched != core.ENGINE.epoch or core.ENGINE.walk.begun):
+        return False  # it may be done at once
     try:
         values = tuple([cast(operands[k]) for k, cast in known.casts])
     except OverflowError:
         return False
-    again_into(known.template, storages, storage, values, DEPTH - 1)  # a ufunc may call this by itself
+    again_into(template, storages, storage, values, DEPTH - 1)  # a ufunc may call this by itself
     return True
 
 

@@ -281,6 +281,10 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
         Py_DECREF(known);
         return done;
     }
+    if (done == DONE && small_few(SLOT(known, known_template))) { /* it may be done at once */
+        Py_DECREF(known);
+        return ASK;
+    }
     if (done != DONE)
         return done;
     for (Py_ssize_t k = 0; k < stores; k++)

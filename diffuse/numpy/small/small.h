@@ -109,6 +109,7 @@ int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where P
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
 int small_trusted(PyObject *template, long most);
 int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
+int small_few(PyObject *template); /* has the task fewer elements than large arrays have? */
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);

@@ -309,6 +309,11 @@ int small_exported(PyObject *storage) { return SLOT(storage, storage_exported) !
 
 int small_waited_for(PyObject *template, long often) { return number(SLOT(template, template_alone)) >= often; }
 
+int small_few(PyObject *template)
+{
+    return number(SLOT(template, template_elements)) < number(SLOT(engine, engine_small));
+}
+
 int small_idle(PyObject *storage)
 {
     if (storage_type == NULL || !Py_IS_TYPE(storage, storage_type))
