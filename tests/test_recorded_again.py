@@ -19,7 +19,7 @@ from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream import engine
 
-SIZE = 40_000
+SIZE = 160_000
 PLAIN = numpy.random.default_rng(4).random(SIZE)
 
 pytestmark = pytest.mark.usefixtures("nothing_alone")
@@ -347,12 +347,12 @@ def test_settings_of_the_window_hold(setting: dict[str, Any]) -> None:
 
 
 def test_an_operation_that_does_not_fit_the_open_group_begins_another() -> None:
-    x, grid = np.array(PLAIN) * 1.0, np.array(PLAIN.reshape(200, 200)) * 1.0
+    x, grid = np.array(PLAIN) * 1.0, np.array(PLAIN.reshape(400, 400)) * 1.0
     for _ in range(3):
         for _ in range(3):
             found = x + x, grid + grid, grid.T + grid, x[1:] + x[:-1]
         engine.fence()
-    plain = PLAIN.reshape(200, 200)
+    plain = PLAIN.reshape(400, 400)
     for ours, theirs in zip(found, (PLAIN + PLAIN, plain + plain, plain.T + plain, PLAIN[1:] + PLAIN[:-1]),
                             strict=True):
         assert numpy.array_equal(numpy.asarray(ours), theirs)
