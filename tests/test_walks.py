@@ -18,7 +18,7 @@ from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.observe import trace
 from diffuse.settings import using
-from diffuse.stream.walk import TRUSTED, TURNS
+from diffuse.stream.walk import EVEN, TRUSTED, TURNS
 
 SIDE = 200
 PLAIN = numpy.random.default_rng(4).random((SIDE, SIDE))
@@ -123,6 +123,19 @@ def test_lines_that_were_a_loop_once_are_trusted_for_a_while_only() -> None:
 
     walks = counted(turns)[1]
     assert 0 < walks <= 2 * TRUSTED
+
+
+@pytest.mark.parametrize("step", [1, -1, 3])
+def test_equal_steps_through_an_array_are_found_soon(step: int) -> None:
+    def columns(x: Any) -> None:
+        for k in range(5, SIDE - 5)[::step]:
+            x[:, k] = x[:, k] - 0.5 * x[:, k - step]
+
+    x, plain = busy(), PLAIN * 1.0
+    recorded, walks = counted(lambda: columns(x))
+    assert recorded <= 3 * (EVEN + 3) and walks == 1
+    columns(plain)
+    assert numpy.array_equal(numpy.asarray(x), plain)
 
 
 def test_loops_that_are_found_again_are_trusted_longer() -> None:

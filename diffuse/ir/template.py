@@ -57,7 +57,7 @@ class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
     __slots__ = ("operation", "signature", "shape", "uses", "numbers", "decomposition", "fills", "decomposed",
-                 "chosen", "alone", "elements", "reach", "met")
+                 "chosen", "alone", "elements", "reach", "begin", "met")
 
     def __init__(self, operation: str, signature: tuple[str, ...], shape: Point, uses: tuple[Use, ...],
                  numbers: tuple[tuple[int, str], ...] = (), decomposition: Decomposition | None = None
@@ -66,8 +66,11 @@ class Template:
         self.signature = signature
         self.shape = shape
         self.elements = volume(shape)
-        self.reach = max([volume(use.frame) for use in uses], default=0)
+        largest = max(uses, key=lambda use: volume(use.frame), default=None)
+        self.reach = 0 if largest is None else volume(largest.frame)
         """Elements of the largest store that it uses, or uses a part of."""
+        self.begin = 0 if largest is None else largest.map.offset
+        """Bytes from the start of that store to the first element that it uses."""
         self.uses = uses
         """Reads in input order, then outputs."""
         self.numbers = numbers

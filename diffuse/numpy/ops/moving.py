@@ -26,7 +26,7 @@ from diffuse.settings import watch
 
 TURNS = 16
 """Calls of a function at one place, on views that are new, after which new ones are expected."""
-REPEATS = 16
+REPEATS = 64
 """Calls on the same views that NumPy does before they are recorded."""
 MOST = 3 << 20
 """Bytes of the operands and the result together: NumPy's work of about an analysis."""
