@@ -50,6 +50,8 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
                 and (step is None or type(step) is int)):
             return view, start, stop, step
         return None
+    if index is None or index is Ellipsis:
+        return view, type(index)
     if type(index) is not tuple or not index:  # an empty one picks the element of an array without dimensions
         return None
     bounds: list[Any] = [view]

@@ -8,7 +8,7 @@
 #include <numpy/ufuncobject.h>
 
 State state;
-static PyObject *name_touched, *name_epoch, *name_version, *one;
+static PyObject *name_touched, *name_epoch;
 
 /* -- the array ----------------------------------------------------------------------------------------- */
 
@@ -232,14 +232,9 @@ PyObject *small_mine(Array *x)
 {
     if (unattached(x))
         return Py_NewRef(x->memory);
-    if (!state.sees || absent(x->memory) || absent(x->storage) || idle(x) <= 0)
+    if (!state.sees || absent(x->memory) || absent(x->storage) || small_idle(x->storage) <= 0)
         return NULL;
-    PyObject *version = PyObject_GetAttr(x->storage, name_version);
-    PyObject *next = version == NULL ? NULL : PyNumber_Add(version, one);
-    int set = next == NULL ? -1 : PyObject_SetAttr(x->storage, name_version, next);
-    Py_XDECREF(version);
-    Py_XDECREF(next);
-    return set < 0 ? NULL : Py_NewRef(x->memory);
+    return small_wrote(x->storage) < 0 ? NULL : Py_NewRef(x->memory);
 }
 
 PyObject *small_near_to_write(Array *x)
@@ -649,7 +644,8 @@ static PyObject *item(Array *x, Py_ssize_t k)
 /* Does an index select few elements?  0 with an exception, too. */
 static int writes_little(Array *x, PyObject *index)
 {
-    if (size_of(x->memory) < state.small)
+    if (size_of(x->memory) < state.small
+            || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
         return 1;
     PyObject *target = PyObject_GetItem(x->memory, index);
     int little = target != NULL && (!PyArray_CheckExact(target) || size_of(target) < state.small);
@@ -910,7 +906,5 @@ int small_arrays_ready(void)
     Array_Type.tp_methods = array_methods;
     name_touched = PyUnicode_InternFromString("touched");
     name_epoch = PyUnicode_InternFromString("epoch");
-    name_version = PyUnicode_InternFromString("version");
-    one = PyLong_FromLong(1);
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -9,17 +9,17 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
 {
     PyObject *const *parts = PyTuple_CheckExact(index) ? &PyTuple_GET_ITEM(index, 0) : &index;
     Py_ssize_t n = PyTuple_CheckExact(index) ? PyTuple_GET_SIZE(index) : 1, count = 0;
-    int element = 1, only_slices = parts == &index;
+    int element = 1, alone = parts == &index;
     for (Py_ssize_t k = 0; k < n; k++) {
         if (count + 3 > SMALL_PARTS - 4)
             return 0;
-        if (!only_slices && PyLong_CheckExact(parts[k])) {
+        if (!alone && PyLong_CheckExact(parts[k])) {
             found[count++] = (PyObject *)&PyLong_Type;
             found[count++] = parts[k];
             continue;
         }
         element = 0;
-        if (!only_slices && (parts[k] == Py_None || parts[k] == Py_Ellipsis)) {
+        if (parts[k] == Py_None || parts[k] == Py_Ellipsis) {
             found[count++] = (PyObject *)Py_TYPE(parts[k]);
             continue;
         }

@@ -322,6 +322,11 @@ int small_idle(PyObject *storage)
     return touched != epoch && number(touched) != number(epoch);
 }
 
+int small_wrote(PyObject *storage)
+{
+    return count(&SLOT(storage, storage_version), number(SLOT(storage, storage_version)) + 1);
+}
+
 int small_trusted(PyObject *template, long most)
 {
     long long alone = number(SLOT(template, template_alone));
