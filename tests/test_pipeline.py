@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 import diffuse.numpy
 from diffuse import settings
+from diffuse.ir.template import Template
 from diffuse.numpy.ops import moving
 from diffuse.observe import trace
 from diffuse.runtime.local.runtime import Local
@@ -112,6 +113,29 @@ def test_reaches_up_and_down(reach: tuple[int, int], copied: bool) -> None:
 
     for rows in (91, 133):  # one row less makes smaller tiles, else the first sums could join the copy's task
         assert pipelined(program, data(rows)) == (up + down > 0)
+
+
+def test_a_pair_that_runs_again_builds_few_index_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One takes as long to build as an operation takes to be recorded, and most are temporaries' own."""
+    def program(_: Any, p: Any) -> Any:
+        old = p * 0.5
+        for _ in range(20):
+            old = old + 0.25
+        p[1:-1, 1:-1] = old[2:, 2:] - old[:-2, :-2]
+        del old
+        return [p]
+
+    def task(self: Template, recorded: Any) -> Any:
+        built.append(self)
+        return real(self, recorded)
+
+    for _ in range(3):
+        assert pipelined(program, data(91)) == 1
+    built: list[Template] = []
+    real = Template.task
+    monkeypatch.setattr(Template, "task", task)
+    assert pipelined(program, data(91)) == 1
+    assert 0 < len(built) <= 8
 
 
 @pytest.mark.parametrize("dtype", "float32 complex128 complex64 int8 int64 float16 uint16".split())

@@ -20,7 +20,7 @@ from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
-from diffuse.stream.pairs import Pair, begins, header, pair
+from diffuse.stream.pairs import Pair, begins, header, pair, telling
 from diffuse.stream.plan import Plan
 from diffuse.stream.replay import Replay
 from diffuse.stream.stores import Stores, nbytes
@@ -345,11 +345,10 @@ class Forwarder:
     def _pipelined(self, first: Replay, one: Group, second: Replay, two: Group) -> bool:
         """Launch two groups as one pass; False where their rows do not allow it."""
         upper, lower, stores = first.plan, second.plan, self.stores
-        if upper.kernel is None or lower.kernel is None:
+        if upper.kernel is None or lower.kernel is None or lower.kernel.native is None or not lower.rowwise:
             return False
-        if lower.kernel.native is None or not lower.rowwise:
-            return False
-        shape = pair(upper, one.tasks, lower, two.tasks)
+        tasks = one.picked(telling(upper)), two.picked(telling(lower))
+        shape = pair(upper, tasks[0], lower, tasks[1])
         if shape is None:
             return False
         try:
@@ -375,7 +374,7 @@ class Forwarder:
             return replay.plan.kernel.pack(replay.values(group.recorded, places, ()))
 
         blocks = block(first, one), block(second, two)
-        values: Any = header(shape, upper, one.tasks, lower, two.tasks, blocks, memory)
+        values: Any = header(shape, upper, tasks[0], lower, tasks[1], blocks, memory)
         self._count(upper, one)
         self._count(lower, two)
         trace.counters["pipelined"] += 1

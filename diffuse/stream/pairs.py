@@ -8,7 +8,7 @@ operations on the same values, so the same bits, without the store between them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -63,10 +63,19 @@ class Geometry(NamedTuple):
     """(store id's place among the first kernel's arguments, bytes between rows, store row of its row 0)."""
 
 
+Tasks = Mapping[int, IndexTask]
+"""The index tasks of a group that say how its plan goes through rows (`telling`), by their numbers."""
+
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
-def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]) -> Geometry | None:
+def telling(plan: Plan) -> set[int]:
+    """The numbers of the tasks that are looked at: the first one, which has the launch domain of all, and
+    those whose iteration spaces and arguments are the kernel's.  Of a long group these are few."""
+    return {0, *plan.composition.spaces, *[number for number, _ in plan.composition.arguments]}
+
+
+def pair(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
     """How the pair may run, or None.  The caller knows that nobody else sees what the first task writes."""
     ids: dict[int, int] = {}
     key: list[Any] = [first, second]
@@ -82,8 +91,7 @@ def pair(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[Inde
     return _known[name]
 
 
-def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask]
-              ) -> Geometry | None:
+def _geometry(first: Plan, one: Tasks, second: Plan, two: Tasks) -> Geometry | None:
     a, b = _stages(first, one), _stages(second, two)
     upper, lower = _rows(first, one), _rows(second, two)
     if upper is None or lower is None:
@@ -128,7 +136,7 @@ def _geometry(first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence
     return Geometry(upper[0], rows, tile, chunk, reach, low, high, below, above, kinds, rings)
 
 
-def _stages(plan: Plan, tasks: Sequence[IndexTask]) -> list[Stage]:
+def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
     found = []
     sources, arguments = plan.composition.arguments, plan.composition.body.arguments
     for (number, position), argument in zip(sources, arguments, strict=True):
@@ -154,7 +162,7 @@ def _width(view: Any) -> int | None:
     return int(view.shape[1]) * item if len(view.shape) == 2 and view.strides[1] == item else None
 
 
-def _rows(plan: Plan, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
+def _rows(plan: Plan, tasks: Tasks) -> tuple[int, int] | None:
     """How many rows the kernel's loops have, and a point of them, when it is the same for all.
 
     Then what its loops hand to each other stays in one row (ir.relation), and rows may run in any chunks.
@@ -185,7 +193,7 @@ def begins(first: Plan) -> tuple[int, int]:
     return start, start + abi.layout(first.composition.body).size // 8
 
 
-def header(shape: Geometry, first: Plan, one: Sequence[IndexTask], second: Plan, two: Sequence[IndexTask],
+def header(shape: Geometry, first: Plan, one: Tasks, second: Plan, two: Tasks,
            blocks: tuple[bytes, bytes], memory: Callable[[int], int]) -> bytes:
     """The driver's block.  `memory(nbytes)` is the address of memory that lives as long as the launch."""
     a, b = _stages(first, one), _stages(second, two)

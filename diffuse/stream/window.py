@@ -99,6 +99,16 @@ class Group:
         self._chain = self.trail.templates
         return self._tasks
 
+    def picked(self, numbers: set[int]) -> dict[int, IndexTask]:
+        """The decomposed index tasks of these numbers; each takes as long to build as to record."""
+        found, chain = {}, self.trail.templates
+        for number in range(self.trail.node.depth - 1, -1, -1):
+            assert chain is not None
+            chain, template = chain
+            if number in numbers:
+                found[number] = template.task(self.recorded[number])
+        return found
+
     def made(self, task: IndexTask, trail: Trail) -> None:
         """Keep the index task of the operation that makes this trail of the group's own."""
         self._tasks.append(task)
