@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import operator
 import pickle
 import weakref
 from array import array
@@ -299,3 +300,27 @@ def test_ufuncs_have_signatures_and_give_arrays_where_asked() -> None:
         assert np.add(np.ones(3), 1, out=...).tolist() == [2.0] * 3
         with pytest.raises(AttributeError):
             np.add.missing
+
+
+@pytest.mark.parametrize("number", [numpy.float64(1.5), numpy.float32(0.75), numpy.int64(3)], ids=repr)
+@pytest.mark.parametrize("op", [operator.add, operator.sub, operator.mul, operator.truediv])
+def test_numbers_of_numpys_on_the_left_of_arrays_and_of_other_things(op: Any, number: Any) -> None:
+    """The extension takes the operators of these numbers before NumPy does."""
+    for dtype in (numpy.float32, numpy.float64, numpy.int16, numpy.complex64):
+        for size in (3, 300, 40_000):
+            plain = numpy.arange(1, size + 1).astype(dtype)
+            expected, found = op(number, plain), op(number, dnp.array(plain) + dtype(0))
+            assert type(found) is type(dnp.array(plain) + dtype(0))
+            assert found.dtype == expected.dtype and numpy.asarray(found).tobytes() == expected.tobytes()
+
+    class Number(numpy.float64):
+        """Inherits the operators."""
+
+    ours = dnp.arange(300.0) + 1.0
+    assert numpy.array_equal(op(Number(2.0), ours), op(2.0, numpy.arange(300.0) + 1.0))
+    function = {"add": numpy.add, "sub": numpy.subtract, "mul": numpy.multiply}.get(op.__name__, numpy.divide)
+    for other in (2, 2.5, True, number, numpy.ones(2), numpy.ma.ones(2)):
+        assert numpy.array_equal(op(number, other), function(number, other))
+    for left, right in ((number, None), (None, number)):
+        with pytest.raises(TypeError):
+            op(left, right)

@@ -21,6 +21,7 @@ static PyObject *set_classes(PyObject *module, PyObject *args)
     Py_XSETREF(state.scalar_class, (PyTypeObject *)Py_NewRef((PyObject *)scalar));
     if (array->tp_basicsize == sizeof(Array) && PyType_IsSubtype(array, &Array_Type))
         small_recycle(array);
+    small_numbers();
     Py_RETURN_NONE;
 }
 

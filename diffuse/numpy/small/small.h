@@ -62,6 +62,7 @@ int small_readable(Array *x); /* is the memory at hand, as far as can be told at
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_arrays_ready(void);
+void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for
  * one operand.  Py_None if it was not, NULL with an exception. */
