@@ -178,7 +178,8 @@ def test_many_requests_at_once(folder: Path) -> None:
 
 
 def test_what_the_program_wants_most_goes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And when the program has ended, what it asked for is still made."""
+    """For its length; of what is needed once, the shortest.  When the program has ended, what it asked for is
+    still made."""
     made: list[str] = []
 
     def compiled(kind: str, content: str) -> bytes:
@@ -187,14 +188,15 @@ def test_what_the_program_wants_most_goes_first(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(server, "compiled", compiled)
     ours, theirs = channel.pair()
-    for key in "abcd":
-        channel.send(ours, channel.packed((channel.COMPILE, key, str(tmp_path), None, code.TEXT, key)))
-    for key, weight in ("d", 4.0), ("c", URGENT), ("b", 5.0), ("e", URGENT):
+    for key, content in (("a", "a" * 9000), ("b", "b"), ("c", "c" * 9000), ("d", "d"), ("e", "e" * 9000),
+                         ("f", "f"), ("g", "g")):
+        channel.send(ours, channel.packed((channel.COMPILE, key, str(tmp_path), None, code.TEXT, content)))
+    for key, weight in ("d", 4e6), ("c", URGENT), ("b", 5e6), ("e", 6e6), ("h", URGENT):
         channel.send(ours, channel.packed((channel.WANTED, key, weight)))
     ours.close()
     Server(theirs).serve()
-    assert made == ["c", "b", "d", "a"]
-    assert {path.name for path in tmp_path.iterdir()} == {f"{key}.kernel" for key in "abcd"}
+    assert "".join(content[0] for content in made) == "cbdefga"
+    assert {path.name for path in tmp_path.iterdir()} == {f"{key}.kernel" for key in "abcdefg"}
 
 
 def test_the_server_is_told_which_kernels_a_program_comes_back_to() -> None:

@@ -23,8 +23,8 @@ READY, BEGUN, DONE, FAILED, LEAVING = "ready", "begun", "done", "failed", "leavi
 """Messages of the server: (READY, process id), (BEGUN, key), (DONE, key, Answer), (FAILED, why it cannot
 compile anything), (LEAVING,) before it exits for want of requests."""
 COMPILE, WANTED = "compile", "wanted"
-"""Messages of the program: (COMPILE, key, folder, limit, kind, content), and (WANTED, key, weight) for a
-request: the server serves the heaviest request first, and among equals the one that came first."""
+"""Messages of the program: (COMPILE, key, folder, limit, kind, content), and (WANTED, key, weight) of a
+request: what the program has lost for want of it, in operations times elements; infinite if it waits."""
 
 
 class Answer(NamedTuple):

@@ -79,15 +79,13 @@ class Unavailable(RuntimeError):
 class _Request:
     """A request without a reply."""
 
-    __slots__ = ("message", "sent", "weight", "told", "uses", "deaths")
+    __slots__ = ("message", "sent", "weight", "told", "deaths")
 
     def __init__(self, message: bytes) -> None:
         self.message = message
         self.sent = False
         self.weight = self.told = 0.0
-        """How much the program wants the reply, and the weight that the server was told."""
-        self.uses = 0
-        """How often the program has done without the reply."""
+        """How much the program wants the reply, and how much of that the server was told."""
         self.deaths = 0
 
 
@@ -143,15 +141,15 @@ class Client:
     def missed(self, key: str, work: float) -> None:
         """Note that the program did so much work without the reply to a request.
 
-        The first time says nothing, as most kernels of a program's setup are needed only once.  Afterwards
-        the server is told when the work has doubled: requests that cost the program most are served first.
+        The first time is not told to the server, as many kernels are needed only once; later each time that
+        the work has doubled.
         """
         request = self._asked.get(key)
-        if request is None:
+        if request is None or request.told == URGENT:
             return
-        request.uses += 1
+        before = request.weight
         request.weight += work
-        if request.uses > 1 and request.weight >= 2 * request.told:
+        if before and request.weight >= 2 * request.told:
             self._tell(key, request)
 
     def urge(self, key: str) -> None:

@@ -1,8 +1,8 @@
 """The compile server: a process that compiles kernels for one program, writes them to the cache, and replies.
 
-It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  Requests that the program wants
-most are served first, equal ones in order of arrival.  The server announces each request before it compiles
-it, so that the program knows which one crashed LLVM.
+It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  What the program wants most for
+the time that it takes to compile is served first, and in order of arrival what is equal.  The server says
+what it begins, so that the program knows which request crashed LLVM.
 
 When the program has exited, the requests that it sent are still served for a few seconds: its next run finds
 them in the cache.  The server exits as well after a while without requests.
@@ -35,8 +35,10 @@ class Server:
     def __init__(self, end: socket.socket) -> None:
         self._end = end
         self._requests: dict[str, tuple[Any, ...]] = {}
+        self._costs: dict[str, int] = {}
+        """About how long each of them takes to compile: the bytes of the request."""
         self._weights: dict[str, float] = {}
-        """How much the program wants each of them; 0 for those that are not here."""
+        """How much the program wants each of them, where it said so."""
         self._said: deque[bytes] = deque()
         """Packed messages that wait for room in the socket's queue."""
         self._over = 0.0
@@ -46,10 +48,10 @@ class Server:
     def serve(self) -> None:
         """Serve requests until the program exits or sends none for a while."""
         while self._listen():
-            key = max(self._requests, key=lambda key: self._weights.get(key, 0.0))
+            key = max(self._requests, key=lambda key: self._weights.get(key, 1.0) / self._costs[key])
             self.say(channel.BEGUN, key)
             self.say(channel.DONE, key, tuple(self._answer(key, *self._requests[key])))
-            del self._requests[key]
+            del self._requests[key], self._costs[key]
             self._weights.pop(key, None)
 
     def say(self, *message: Any) -> None:
@@ -98,6 +100,7 @@ class Server:
         kind, key, *rest = channel.unpacked(packet)
         if kind == channel.COMPILE:
             self._requests.setdefault(key, tuple(rest))
+            self._costs.setdefault(key, len(packet))
         elif key in self._requests:
             (self._weights[key],) = rest
 
@@ -134,10 +137,12 @@ def main() -> None:
     _close_others()
     server = Server(socket.socket(fileno=0))
     server.say(channel.READY, os.getpid())
-    try:
+    try:  # what is slow, before the first request
+        import hashlib  # noqa: F401 (for the cache)
+
         from diffuse.kernels.build import codegen
 
-        codegen.start()  # slow: before the first request
+        codegen.start()
     except Exception as error:
         server.say(channel.FAILED, f"{type(error).__name__}: {error}")
         return
