@@ -49,6 +49,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.skip(SEVERAL)
 
 
+    engine = sys.modules.get("diffuse.stream.engine")
+    if engine is not None:
+        engine.current().brevity.forget()  # what an earlier test waited for
+
+
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """No test leaves the engine's lock held: threads of a later test would wait for it for ever."""
     engine = sys.modules.get("diffuse.stream.engine")

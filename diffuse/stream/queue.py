@@ -15,6 +15,7 @@ from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import geterr
 from diffuse.runtime.base import Runtime
 from diffuse.settings import config
+from diffuse.stream.brevity import Brevity
 from diffuse.stream.execute import Forwarder
 from diffuse.stream.plan import Plan
 from diffuse.stream.stores import Stores
@@ -40,6 +41,7 @@ class Queue:
         """Times that the program waited for everything."""
         self.walk = Walk()
         self.waits = Waits()
+        self.brevity = Brevity()
         self._lock = threading.RLock()
         self._torn = False
         """Did an exception end a call at a moment when something was half done?"""
@@ -134,8 +136,10 @@ class Queue:
     def fence(self) -> None:
         """Forward everything and wait until it is done."""
         with self._lock:
+            idle = not self.forwarder.unreported and self.runtime.host_sees
             if self.waits.calls or self.window.held <= CHAIN:
-                self.waits.note(self.window, not self.forwarder.unreported and self.runtime.host_sees)
+                self.waits.note(self.window, idle)
+            self.brevity.note(self.window, idle)
             self.flush()
             self.runtime.fence()
             if self.runtime.host_sees and not self.stores.lost:

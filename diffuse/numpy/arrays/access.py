@@ -12,7 +12,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Bounded
-from diffuse.numpy.arrays import core, walks
+from diffuse.numpy.arrays import core, soon, walks
 from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, hosted, slow
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Mirror, address
 
@@ -170,6 +170,7 @@ def ready(x: Array) -> bool:
 
 def host(x: Array) -> Mirror:
     """Return the memory of an array for reading; waits for the pending tasks that write it."""
+    soon.looked()
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)

@@ -271,6 +271,7 @@ class Described(Operators):
 
 if native is not None:
     native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING, UFUNCS)
+    native.connect_soon(at_hand, trace.counters, "single")
     native.connect_moving(GRANTS, trace.counters, BASE, EXTENT)
     core.set_small(config.small)
     globals()["Described"] = native.Described

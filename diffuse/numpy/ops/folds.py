@@ -11,7 +11,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
-from diffuse.numpy.arrays import access, base, core, views
+from diffuse.numpy.arrays import access, base, core, soon, views
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import UFUNCS, operand
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
@@ -49,6 +49,7 @@ def immediate(x: Array) -> Any:
     size = x.meta.size
     if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
         return None
+    soon.looked()
     return access.at_hand(x)
 
 

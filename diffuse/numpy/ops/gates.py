@@ -16,7 +16,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import provenance, trace
+from diffuse.library import operations, provenance, trace
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import NUMBERS
 from diffuse.numpy.arrays.forms import NATIVE
@@ -215,6 +215,19 @@ AIMS, KEEPS, READS = 1 << 15, 1 << 16, 1 << 17
 """A function that writes into its first argument and nothing else; one that gives an array back as it is; a
 method that only reads memory, of whatever size."""
 
+WAYS = 1 << 20
+"""What one of the following is multiplied by in flags."""
+NEVER, WHOLE, REAL, ANY = range(4)
+"""For which types of elements a function has NumPy's bits, so that the extension may do it at once on large
+arrays, too, while the program reads a value after every few operations (arrays/soon.py): for none; for whole
+numbers; for real ones; for all."""
+
+SOON = {**dict.fromkeys("""concatenate stack vstack hstack dstack column_stack append roll pad tril triu copy
+    astype flatten where array_equal count_nonzero conj conjugate diff zeros ones empty full""".split(), ANY),
+    **dict.fromkeys("clip max min amax amin argmax argmin any all".split(), REAL),
+    **dict.fromkeys("sum prod cumsum cumprod".split(), WHOLE)}
+"""Functions and methods beside the ufuncs."""
+
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
@@ -238,7 +251,7 @@ def with_gates(ufunc: Any, real: Any) -> None:
     flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
     if real.nout == 1 and ufunc.told_by_types:
         flags |= {1: ONE, 2: TWO}.get(real.nin, 0)
-    native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags, real.nin)
+    native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags | soon_way(ufunc) * WAYS, real.nin)
     for name, (more, most) in METHODS.items():
         plain = getattr(real, name, None)
         if plain is not None:
@@ -248,6 +261,16 @@ def with_gates(ufunc: Any, real: Any) -> None:
             setattr(ufunc, name, gate)
 
 
+def soon_way(ufunc: Any) -> int:
+    """For which types a ufunc has NumPy's bits, and is not slow there."""
+    name, inputs = ufunc.operation, ufunc.nin
+    if ufunc.library != "numpy" or not ufunc.recordable or ufunc.nout != 1:
+        return NEVER
+    ways = [(ANY, "complex128"), (REAL, "float64"), (WHOLE, "int64")]
+    return next((way for way, dtype in ways if operations.exact(name, (dtype,) * inputs)
+                 and not (way != WHOLE and name in operations.SLOW)), NEVER)
+
+
 def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, function: Any) -> Any:
     """A gate of the extension before `ours`, to `plain`; `function` is NumPy's as a program knows it."""
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in BROADCASTING else 0)
@@ -255,6 +278,8 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
               | (OVERRUNS if name in RUNNING else 0))
     if vars(numpy.ndarray if flags & BELONGS else numpy).get(name) is function:  # NumPy warns of old names
         flags |= LOOKING.get(name, 0)
+    if (plain if flags & BELONGS else function) is vars(numpy.ndarray if flags & BELONGS else numpy).get(name):
+        flags |= SOON.get(name, NEVER) * WAYS
     need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
     kind = native.Gate if binds else native.StaticGate

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import Array, recorded
@@ -77,6 +77,7 @@ def _at_once(x: Array, y: Array) -> Any:
     other = access.at_hand(y) if one is not None else None
     if one is None or other is None:
         return None
+    soon.looked()
     found = numpy.matmul(one, other)
     return core.hosted(found) if type(found) is numpy.ndarray else found
 

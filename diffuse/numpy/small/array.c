@@ -351,6 +351,15 @@ int small_moves(PyObject *ufunc)
     return PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufunc) > 0;
 }
 
+/* For which types an operation has NumPy's bits, and is no slower there. */
+static const unsigned char WAY[FORWARD] = {
+    [ADD] = SMALL_ANY, [SUBTRACT] = SMALL_ANY, [MULTIPLY] = SMALL_REAL, [DIVIDE] = SMALL_REAL,
+    [FLOOR_DIVIDE] = SMALL_WHOLE, [REMAINDER] = SMALL_WHOLE, [LEFT_SHIFT] = SMALL_WHOLE,
+    [RIGHT_SHIFT] = SMALL_WHOLE, [AND] = SMALL_WHOLE, [OR] = SMALL_WHOLE, [XOR] = SMALL_WHOLE,
+    [NEGATIVE] = SMALL_REAL, [POSITIVE] = SMALL_REAL, [ABSOLUTE] = SMALL_REAL, [INVERT] = SMALL_WHOLE,
+    [LESS] = SMALL_REAL, [LESS_EQUAL] = SMALL_REAL, [EQUAL] = SMALL_REAL, [NOT_EQUAL] = SMALL_REAL,
+    [GREATER] = SMALL_REAL, [GREATER_EQUAL] = SMALL_REAL};
+
 static PyObject *far(PyObject *a, PyObject *b, int name)
 {
     PyObject *found = small_known(ufuncs[name], a, b);
@@ -366,6 +375,8 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
 {
     PyObject *left, *right;
     int ready = operands(a, b, &left, &right);
+    if (ready == 0 && state.left > 0)
+        ready = small_soon(a, b, WAY[name], &left, &right);
     if (ready < 0)
         return NULL;
     if (!ready)
@@ -432,6 +443,8 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
         Py_RETURN_NOTIMPLEMENTED;
     PyObject *left, *right;
     int ready = operands(a, b, &left, &right);
+    if (ready == 0 && state.left > 0 && PyLong_CheckExact(b) && PyLong_AsLong(b) == 2)
+        ready = small_soon(a, b, SMALL_REAL, &left, &right);
     if (ready < 0)
         return NULL;
     if (!ready) {
@@ -454,7 +467,9 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
 
 static PyObject *unary(PyObject *a, unaryfunc function, int name)
 {
-    PyObject *memory = small_number_or_near(a);
+    PyObject *memory = small_number_or_near(a), *none;
+    if (memory == NULL && !PyErr_Occurred() && state.left > 0)
+        small_soon(a, NULL, WAY[name], &memory, &none);
     if (memory == NULL && PyErr_Occurred())
         return NULL;
     if (memory == NULL) {
@@ -479,6 +494,8 @@ static PyObject *compare(PyObject *a, PyObject *b, int op)
 {
     PyObject *left, *right;
     int ready = operands(a, b, &left, &right);
+    if (ready == 0 && state.left > 0)
+        ready = small_soon(a, b, WAY[LESS + op], &left, &right);
     if (ready < 0)
         return NULL;
     if (!ready) {
@@ -518,10 +535,28 @@ PyTypeObject Operators_Type = {
 
 /* -- operators in place --------------------------------------------------------------------------------- */
 
+/* The memory of a large array to write to and the other operand, if the operation is to be done now: 1; 0 if not,
+ * -1 with an exception. */
+static int soon_in_place(PyObject *a, PyObject *b, int name, PyObject **memory, PyObject **right)
+{
+    int ready = name == POWER ? 0 : small_soon(a, b, WAY[name], memory, right);
+    if (ready <= 0)
+        return ready;
+    Py_SETREF(*memory, small_mine((Array *)a));
+    if (*memory == NULL)
+        Py_CLEAR(*right);
+    return *memory != NULL ? 1 : PyErr_Occurred() ? -1 : 0;
+}
+
 static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
 {
     PyObject *memory = small_near_to_write((Array *)a);
     PyObject *right = memory == NULL ? NULL : small_number_or_near(b);
+    if (right == NULL && !PyErr_Occurred() && state.left > 0) {
+        Py_CLEAR(memory);
+        if (soon_in_place(a, b, name, &memory, &right) < 0)
+            return NULL;
+    }
     if (right == NULL) {
         Py_XDECREF(memory);
         if (!PyErr_Occurred() && small_moves(ufuncs[name])) {
@@ -601,7 +636,7 @@ static int lend(Array *x, PyObject *found)
 
 static PyObject *subscript(Array *x, PyObject *index)
 {
-    PyObject *part = small_known_slice(x, index);
+    PyObject *part = state.left > 0 ? NULL : small_known_slice(x, index);
     if (part != NULL || PyErr_Occurred())
         return part;
     int plain = simple(index);
@@ -611,15 +646,18 @@ static PyObject *subscript(Array *x, PyObject *index)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
             int now = small_readable(x);
-            if (now > 0)
+            if (now > 0) {
+                small_looked();
                 return found;
+            }
             Py_DECREF(found);
             if (now < 0)
                 return NULL;
         } else if (lend(x, found)) {
             return found;
         } else {
-            PyObject *view = absent(x->part) || size_of(found) < state.small ? small_looking(x, found) : NULL;
+            int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
+            PyObject *view = looks ? small_looking(x, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
@@ -641,14 +679,15 @@ static PyObject *item(Array *x, Py_ssize_t k)
     return found;
 }
 
-/* Does an index select few elements?  0 with an exception, too. */
+/* Does an index select few elements, or few enough to be written at once?  0 with an exception, too. */
 static int writes_little(Array *x, PyObject *index)
 {
     if (size_of(x->memory) < state.small
             || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
         return 1;
     PyObject *target = PyObject_GetItem(x->memory, index);
-    int little = target != NULL && (!PyArray_CheckExact(target) || size_of(target) < state.small);
+    int little = target != NULL && (!PyArray_CheckExact(target) || size_of(target) < state.small
+                                    || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)target))));
     Py_XDECREF(target);
     return little;
 }
@@ -660,8 +699,11 @@ static int assign(Array *x, PyObject *index, PyObject *value)
         return -1;
     }
     if (!absent(x->memory)) {
+        npy_intp bytes = 0;
         PyObject *plain = simple(index) ? Py_NewRef(index) : small_index(x, index);
         PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
+        if (plain == index && right == NULL && state.left > 0 && !PyErr_Occurred())
+            right = small_soon_operand(value, SMALL_ANY, &bytes);
         PyObject *memory = right == NULL || !writes_little(x, plain) ? NULL : small_mine(x);
         int done = memory == NULL ? -2 : PyObject_SetItem(memory, plain, right);
         Py_XDECREF(memory);

@@ -20,7 +20,8 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        ONE = 8192, TWO = 16384, /* ufuncs of so many operands with one result */
        AIMS = 1 << 15,  /* writes into its first argument and nothing else */
        KEEPS = 1 << 16, /* gives an array of Diffuse's back as it is */
-       READS = 1 << 17 }; /* a method that only reads memory, of whatever size */
+       READS = 1 << 17, /* a method that only reads memory, of whatever size */
+       WAYS = 1 << 20 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { MOST = 16, DEEPEST = 4 };
 
 typedef struct {
@@ -41,6 +42,8 @@ typedef struct {
     npy_intp shape[NPY_MAXDIMS];
     int numbers;          /* a sequence of numbers is among the arguments */
     Py_ssize_t items;     /* of all sequences among the arguments */
+    int way;              /* SMALL_ANY or the like: arrays may be large, of these types; SMALL_NEVER: they may not */
+    npy_intp bytes;       /* of these arrays */
 } Found;
 
 static int note(Found *found, PyObject *given, PyArrayObject *array)
@@ -87,6 +90,15 @@ static int is_option(PyObject *x)
 static PyObject *lowered(PyObject *x, Found *found, int depth)
 {
     PyTypeObject *type = Py_TYPE(x);
+    if (found->way && (type == state.array_class || type == &PyArray_Type)) {
+        PyObject *memory = small_soon_operand(x, found->way, &found->bytes);
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+            Py_CLEAR(memory);
+        found->wrapped += type == state.array_class;
+        return memory;
+    }
+    if (found->way && found->way != SMALL_ANY && (type == &PyComplex_Type || PyArray_IsScalar(x, ComplexFloating)))
+        return NULL;
     if (type == &PyArray_Type) {
         PyArrayObject *array = (PyArrayObject *)x;
         return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
@@ -147,9 +159,9 @@ static npy_intp extent(PyObject *shape)
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(shape); k++) {
         PyObject *n = PyTuple_GET_ITEM(shape, k);
         npy_intp extent = PyLong_CheckExact(n) ? PyLong_AsSsize_t(n) : -1;
-        if (extent < 0)
+        if (extent < 0 || extent > INT32_MAX)
             return -1;
-        count = count > state.small ? count : count * extent;
+        count = count > state.small && count > state.left ? count : count * extent;
     }
     return count;
 }
@@ -411,6 +423,33 @@ static PyObject *write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObj
     return result;
 }
 
+/* A call on large arrays at hand that is to be done now (soon.c).  NULL, without an exception, of others. */
+static PyObject *soon(Gate *gate, PyObject *const *args, Py_ssize_t n, Py_ssize_t all, PyObject *kwnames)
+{
+    PyObject *low[MOST], *result = NULL;
+    Found found = {.product = 1, .way = gate->flags / WAYS};
+    Py_ssize_t count = 0;
+    int may = all <= MOST;
+    for (; may && count < all; count++)
+        if ((low[count] = lowered(args[count], &found, 0)) == NULL)
+            may = 0;
+    count -= !may && count > 0;
+    if (may && gate->need >= SHAPED) {
+        npy_intp size = gate->need == SHAPED && n && !found.arrays ? extent(args[0]) : -1;
+        may = size >= 0 && size < state.left && small_spend(8 * size);
+    } else if (may)
+        may = found.wrapped && permitted(gate, &found, args, n, kwnames) && small_spend(2 * found.bytes);
+    if (may)
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+    if (result != NULL && !PyArray_CheckExact(result))
+        small_looked();
+    if (result != NULL)
+        result = raised(result, &found);
+    while (count--)
+        Py_DECREF(low[count]);
+    return result;
+}
+
 /* What a method that only reads gives of memory that is at hand, of whatever size; NULL likewise. */
 static PyObject *read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
 {
@@ -423,6 +462,7 @@ static PyObject *read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     if ((low[0] = small_at_hand((Array *)args[0])) == NULL)
         return NULL;
     memcpy(low + 1, args + 1, (n - 1) * sizeof *low);
+    small_looked();
     PyObject *found = PyObject_Vectorcall(gate->real, low, n, NULL);
     Py_DECREF(low[0]);
     return found;
@@ -457,6 +497,8 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
             break;
     if (count == all && permitted(gate, &found, args, n, kwnames)) {
         result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL && !PyArray_CheckExact(result))
+            small_looked();
         if (result != NULL)
             result = raised(result, &found);
         while (count--)
@@ -468,6 +510,8 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
     if (PyErr_Occurred())
         return NULL;
 ours:
+    if (state.left > 0 && gate->flags >= WAYS && ((result = soon(gate, args, n, all, kwnames)) != NULL || PyErr_Occurred()))
+        return result;
     if (gate->flags & (ONE | TWO)
             && (result = small_known_call(gate->real, gate->flags & ONE ? 1 : 2, args, n, kwnames)) != Py_None)
         return result;

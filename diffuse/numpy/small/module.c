@@ -146,7 +146,47 @@ static PyObject *connect_recording(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_soon(PyObject *module, PyObject *args)
+{
+    PyObject *at_hand, *counters, *single;
+    if (!PyArg_ParseTuple(args, "OO!O!", &at_hand, &PyDict_Type, &counters, &PyUnicode_Type, &single))
+        return NULL;
+    Py_XSETREF(state.at_hand, Py_NewRef(at_hand));
+    Py_XSETREF(state.counters, Py_NewRef(counters));
+    Py_XSETREF(state.single, Py_NewRef(single));
+    Py_RETURN_NONE;
+}
+
+static PyObject *set_allowance(PyObject *module, PyObject *bytes)
+{
+    Py_ssize_t allowance = PyLong_AsSsize_t(bytes);
+    if (allowance == -1 && PyErr_Occurred())
+        return NULL;
+    state.allowance = state.left = allowance;
+    Py_RETURN_NONE;
+}
+
+static PyObject *allowance(PyObject *module, PyObject *ignored) { return PyLong_FromSsize_t(state.allowance); }
+
+static PyObject *spend(PyObject *module, PyObject *bytes)
+{
+    Py_ssize_t wanted = PyLong_AsSsize_t(bytes);
+    int may = !PyErr_Occurred() && state.left > 0 && small_spend(wanted);
+    return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
+}
+
+static PyObject *looked(PyObject *module, PyObject *ignored)
+{
+    small_looked();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"connect_soon", connect_soon, METH_VARARGS, "Give core.at_hand, the counters, and the name of this module's."},
+    {"set_allowance", set_allowance, METH_O, "As soon.set_allowance."},
+    {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
+    {"spend", spend, METH_O, "As soon.spend."},
+    {"looked", looked, METH_NOARGS, "As soon.looked."},
     {"looking", (PyCFunction)(void (*)(void))looking, METH_FASTCALL, "As core.looking."},
     {"set_sees", set_sees, METH_O, "Say whether the memory of arrays that is known is the stores' own."},
     {"set_sizes", set_sizes, METH_VARARGS, "Set which arrays are small, and which results stay NumPy's."},

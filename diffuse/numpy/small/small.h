@@ -37,6 +37,10 @@ typedef struct {
     PyObject *options;         /* gates.OPTIONS: types of arguments that NumPy gets as they are */
     PyObject *ufuncs;          /* arithmetic.UFUNCS: ufuncs that go element by element */
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
+    npy_intp allowance;        /* soon.py: bytes that operations may read and write between two values that the */
+    npy_intp left;             /* program reads, and how many of them are left */
+    PyObject *at_hand;         /* core.at_hand */
+    PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
 } State;
 
 extern State state;
@@ -121,6 +125,18 @@ int small_unlocked(void); /* does nobody hold it? */
 int small_lock(void);     /* -1 with an exception */
 void small_unlock(void);
 int small_connect_lock(PyObject *engine);
+
+/* Of soon.c.  What has NumPy's bits, so that a large operation may be done at once. */
+enum { SMALL_NEVER, SMALL_WHOLE, SMALL_REAL, SMALL_ANY }; /* nothing; whole numbers; real ones; complex ones, too */
+enum { SMALL_CALL = 80000 }; /* bytes that NumPy reads and writes in the time that a call takes */
+
+/* Both operands of such an operation (`b` may be NULL) if it is to be done now: 1; 0 if not, -1 with an exception. */
+int small_soon(PyObject *a, PyObject *b, int way, PyObject **left, PyObject **right);
+PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes);
+int small_spend(npy_intp bytes); /* may so much be read and written?  0 with an exception, too */
+
+/* Note that the program reads a value. */
+static inline void small_looked(void) { state.left = state.allowance; }
 
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))

@@ -1,0 +1,229 @@
+"""Programs that read a value after every few operations: these are done at once, and no bit depends on it."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse import settings
+from diffuse.numpy.small import native
+from diffuse.observe import trace
+from diffuse.stream import engine
+from diffuse.stream.brevity import LONGEST, OFTEN
+
+pytestmark = [pytest.mark.local_only("every rank records the same, whatever is at hand there"),
+              pytest.mark.skipif(native is None, reason="the extension does these operations")]
+
+N = 20_000
+RANDOM = numpy.random.default_rng(11)
+TYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64",
+         "complex128"]
+
+
+@contextmanager
+def allowed(count: int = 1 << 40) -> Iterator[None]:
+    """So many bytes may be read and written at once."""
+    native.set_allowance(count)
+    try:
+        yield
+    finally:
+        native.set_allowance(0)
+
+
+def counted(run: Callable[[], Any]) -> tuple[int, int]:
+    """Tasks recorded, and operations done at once, while a function runs."""
+    before = trace.snapshot()
+    run()
+    after = trace.snapshot()
+    return after["recorded"] - before["recorded"], after["single"] - before["single"]
+
+
+def values(name: str, seed: int = 0) -> Any:
+    """Elements of every kind that a type has."""
+    random = numpy.random.default_rng(seed)
+    dtype = numpy.dtype(name)
+    if dtype.kind == "b":
+        return random.random(N) < 0.5
+    if dtype.kind in "iu":
+        bounds = numpy.iinfo(dtype)
+        return random.integers(bounds.min, bounds.max, N, dtype, endpoint=True)
+    found = random.standard_normal(N) * 10.0 ** random.integers(-4, 5, N)
+    found[::97], found[1::97], found[2::97] = 0.0, -0.0, numpy.inf
+    if dtype.kind == "c":
+        found = found + 1j * random.standard_normal(N)
+    return found.astype(dtype)
+
+
+def test_after_a_few_waits_operations_are_done_at_once() -> None:
+    plain = RANDOM.integers(0, 2, (180, 180)).astype(numpy.uint8)
+
+    def turn(m: Any, board: Any) -> tuple[Any, int]:
+        around = sum(m.roll(m.roll(board, i, axis=0), j, axis=1)
+                     for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+        board = ((around == 3) | ((board == 1) & (around == 2))).astype(m.uint8)
+        return board, int(board.sum())
+
+    board, counts = np.array(plain), []
+    for k in range(3 * OFTEN):
+        results: list[Any] = []
+        counts.append(counted(lambda: results.append(turn(np, board)))[0])  # noqa: B023
+        board = results[0][0]
+        plain, alive = turn(numpy, plain)
+        assert results[0][1] == alive
+        assert k < 2 * OFTEN or counts[-1] == 0
+    assert counts[0] > 16 and numpy.asarray(board).tobytes() == plain.tobytes()
+
+
+def test_long_chains_are_recorded_once_more() -> None:
+    x = np.array(RANDOM.random(N))
+
+    def short() -> float:
+        return float(((x * 0.5 + 1.0) * x + 1.0).max())
+
+    def long() -> float:
+        y = x
+        for _ in range(LONGEST):
+            y = y / 2.0 - 1.0
+        return float(y.max())
+
+    for _ in range(2 * OFTEN):
+        short()
+    assert counted(short) == (0, 5)
+    recorded = [counted(long)[0] for _ in range(3)]
+    assert recorded[0] > 0 and recorded[1:] == [2 * LONGEST + 1] * 2
+
+
+def test_a_chain_with_a_routine_of_its_own_is_recorded() -> None:
+    x = np.array(RANDOM.random(N))
+    counts = [counted(lambda: float((np.exp(x - 0.5) / 3.0).max())) for _ in range(4 * OFTEN)]
+    assert counts == [(4, 0)] * 4 * OFTEN
+
+
+BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "eq",
+          "ne", "gt", "ge"]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_no_bit_of_an_operator_depends_on_it(name: str) -> None:
+    one, other = values(name), values(name, 1)
+    calls = [(getattr(operator, op), (a, b)) for op in BINARY for a, b in
+             ((one, other), (one, 3), (2, other), (one, 0.75), (one, numpy.float32(1.5)), (one, one[:1]))]
+    calls += [(getattr(operator, op), (one,)) for op in ("neg", "pos", "abs", "invert")]
+    calls += [(operator.pow, (one, 2)), (operator.pow, (one, 2.0)), (operator.pow, (one, 3))]
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for function, operands in calls:
+            agree(lambda: function(*[np.array(x) if isinstance(x, numpy.ndarray) else x for x in operands]))  # noqa: B023
+
+
+UNARY = ["sqrt", "absolute", "rint", "floor", "isnan", "square", "reciprocal", "negative", "exp", "sin", "conjugate",
+         "logical_not", "signbit", "cbrt", "log1p"]
+FUNCTIONS: list[Callable[[Any], Any]] = [
+    lambda x: np.roll(x, 5), lambda x: np.where(x > 0, x, 1), lambda x: x.astype("f4"), lambda x: x.sum(),
+    lambda x: np.cumsum(x), lambda x: x.prod(), lambda x: np.clip(x, 1, 3), lambda x: np.diff(x),
+    lambda x: np.concatenate([x, x[::2]]), lambda x: x.max(), lambda x: x.argmin(), lambda x: (x > 1).any(),
+    lambda x: np.pad(x, 3), lambda x: x.copy(), lambda x: np.count_nonzero(x), lambda x: np.maximum(x, x[::-1]),
+    lambda x: np.arctan2(x, x[::-1]), lambda x: np.hypot(x, 2.0), lambda x: np.fmod(x, 3), lambda x: x.mean(),
+    lambda x: np.array_equal(x, x), lambda x: np.logaddexp(x, x), lambda x: x[3:] + x[:-3],
+    lambda x: x.reshape(100, -1).sum(axis=1), lambda x: x.reshape(100, -1).sum(axis=0)]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_no_bit_of_a_function_depends_on_it(name: str) -> None:
+    plain = values(name)
+    calls = [*FUNCTIONS, *[lambda x, f=getattr(np, function): f(x) for function in UNARY]]
+    with warnings.catch_warnings(), numpy.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        for call in calls:
+            agree(lambda: call(np.array(plain)))  # noqa: B023
+
+
+def agree(call: Callable[[], Any]) -> None:
+    """A call gives the same, recorded and done at once."""
+    engine.fence()
+    recorded = outcome(call)
+    with allowed():
+        found = outcome(call)
+    assert found == recorded
+
+
+def outcome(call: Callable[[], Any]) -> Any:
+    """The bits of a result, with the type and the layout, or the error."""
+    try:
+        found = call()
+    except (TypeError, ValueError, OverflowError) as error:
+        return type(error), str(error)
+    plain = numpy.asarray(found)
+    return plain.dtype, plain.shape, plain.strides, plain.tobytes()
+
+
+WRITES: list[Callable[[Any, Any, Any], Any]] = [
+    lambda m, x, y: x.__iadd__(y), lambda m, x, y: x.__imul__(0.5), lambda m, x, y: x.__isub__(x[::-1]),
+    lambda m, x, y: x[1:].__iadd__(x[:-1]), lambda m, x, y: x.__setitem__(slice(None, None, 2), 0.25),
+    lambda m, x, y: x.__setitem__(slice(1, None), x[:-1]), lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]),
+    lambda m, x, y: x.__itruediv__(y[:1])]
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_arrays_are_written_at_once_and_views_see_it(write: Callable[[Any, Any, Any], Any]) -> None:
+    plain, other = RANDOM.random(2 * N), RANDOM.random(2 * N)
+    x, y = np.array(plain), np.array(other)
+    view, pending = x[10:], x * 2.0
+    with allowed():
+        write(np, x, y)                                  # a task reads what was there
+        float(x[0])
+        assert counted(lambda: write(np, x, y)) == (0, 1)
+    for _ in range(2):
+        write(numpy, plain, other)
+    assert numpy.asarray(view).tobytes() == plain[10:].tobytes()
+    assert numpy.asarray(x).tobytes() == plain.tobytes() and pending.shape == (2 * N,)
+
+
+def test_pending_operands_are_not_waited_for() -> None:
+    x, z = np.array(RANDOM.random(N)), np.array(RANDOM.random(N))
+    y = np.exp(x)
+    with allowed():
+        assert counted(lambda: y + z) == (1, 0)
+        assert counted(lambda: z[1:] * z[:-1]) == (1, 0)
+        engine.fence()
+        assert counted(lambda: z[1:] * z[:-1]) == (0, 1)
+
+
+def test_no_more_is_done_at_once_than_was_allowed() -> None:
+    x = np.array(RANDOM.random(N))
+    with allowed(2_000_000):                             # three sums of 0.56 MB
+        assert counted(lambda: [x + x for _ in range(8)]) == (5, 3)
+        engine.fence()
+        assert counted(lambda: x + x) == (1, 0)
+    engine.fence()
+    with allowed(2_000_000):
+        assert counted(lambda: [float((x + x)[0]) for _ in range(8)]) == (0, 8)
+
+
+def test_errors_and_warnings_are_numpys_at_the_programs_line() -> None:
+    x = np.array(values("float64"))
+    whole = np.arange(N)
+    with allowed():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            _ = x / 0.0
+        assert {(w.category, w.filename) for w in caught} == {(RuntimeWarning, __file__)}
+        with numpy.errstate(all="raise"), pytest.raises(FloatingPointError):
+            _ = x / 0.0
+        with pytest.raises(ValueError, match="could not be broadcast together"):
+            _ = x + x[1:]
+        with pytest.raises(numpy._core._exceptions._UFuncOutputCastingError):
+            whole += 0.5
+
+
+def test_where_everything_is_recorded_nothing_is_done_at_once() -> None:
+    with settings.using(small=0):
+        x = np.array(RANDOM.random(N))
+        assert {counted(lambda: float((x + 1.0).max())) for _ in range(3 * OFTEN)} == {(2, 0)}
