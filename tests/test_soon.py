@@ -106,13 +106,14 @@ def test_a_chain_with_a_routine_of_its_own_is_recorded() -> None:
     assert counts == [(4, 0)] * 4 * OFTEN
 
 
-BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt", "le", "eq",
-          "ne", "gt", "ge"]
+BINARY = ["add", "sub", "mul", "truediv", "floordiv", "mod", "lshift", "rshift", "and_", "or_", "xor", "lt",
+          "le", "eq", "ne", "gt", "ge"]
 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_no_bit_of_an_operator_depends_on_it(name: str) -> None:
     one, other = values(name), values(name, 1)
+    calls: list[tuple[Any, tuple[Any, ...]]]
     calls = [(getattr(operator, op), (a, b)) for op in BINARY for a, b in
              ((one, other), (one, 3), (2, other), (one, 0.75), (one, numpy.float32(1.5)), (one, one[:1]))]
     calls += [(getattr(operator, op), (one,)) for op in ("neg", "pos", "abs", "invert")]
@@ -123,13 +124,14 @@ def test_no_bit_of_an_operator_depends_on_it(name: str) -> None:
             agree(lambda: function(*[np.array(x) if isinstance(x, numpy.ndarray) else x for x in operands]))  # noqa: B023
 
 
-UNARY = ["sqrt", "absolute", "rint", "floor", "isnan", "square", "reciprocal", "negative", "exp", "sin", "conjugate",
-         "logical_not", "signbit", "cbrt", "log1p"]
+UNARY = ["sqrt", "absolute", "rint", "floor", "isnan", "square", "reciprocal", "negative", "exp", "sin",
+         "conjugate", "logical_not", "signbit", "cbrt", "log1p"]
 FUNCTIONS: list[Callable[[Any], Any]] = [
     lambda x: np.roll(x, 5), lambda x: np.where(x > 0, x, 1), lambda x: x.astype("f4"), lambda x: x.sum(),
     lambda x: np.cumsum(x), lambda x: x.prod(), lambda x: np.clip(x, 1, 3), lambda x: np.diff(x),
     lambda x: np.concatenate([x, x[::2]]), lambda x: x.max(), lambda x: x.argmin(), lambda x: (x > 1).any(),
-    lambda x: np.pad(x, 3), lambda x: x.copy(), lambda x: np.count_nonzero(x), lambda x: np.maximum(x, x[::-1]),
+    lambda x: np.pad(x, 3), lambda x: x.copy(), lambda x: np.count_nonzero(x),
+    lambda x: np.maximum(x, x[::-1]),
     lambda x: np.arctan2(x, x[::-1]), lambda x: np.hypot(x, 2.0), lambda x: np.fmod(x, 3), lambda x: x.mean(),
     lambda x: np.array_equal(x, x), lambda x: np.logaddexp(x, x), lambda x: x[3:] + x[:-3],
     lambda x: x.reshape(100, -1).sum(axis=1), lambda x: x.reshape(100, -1).sum(axis=0)]
@@ -167,7 +169,8 @@ def outcome(call: Callable[[], Any]) -> Any:
 WRITES: list[Callable[[Any, Any, Any], Any]] = [
     lambda m, x, y: x.__iadd__(y), lambda m, x, y: x.__imul__(0.5), lambda m, x, y: x.__isub__(x[::-1]),
     lambda m, x, y: x[1:].__iadd__(x[:-1]), lambda m, x, y: x.__setitem__(slice(None, None, 2), 0.25),
-    lambda m, x, y: x.__setitem__(slice(1, None), x[:-1]), lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]),
+    lambda m, x, y: x.__setitem__(slice(1, None), x[:-1]),
+    lambda m, x, y: x.__setitem__(slice(1, -1), y[1:-1]),
     lambda m, x, y: x.__itruediv__(y[:1])]
 
 

@@ -1,10 +1,10 @@
 """Programs that read a value after every few operations, which NumPy does sooner than they can be waited for.
 
-To record a task and to run it again costs some 2 us of the program, each kernel's launch 12 and a wait some 65;
-and NumPy takes a microsecond for a call and another for each 80 KB that it reads and writes, of which fusion
-spares all but the largest task of a kernel at best.  So operations between two values that the program reads
-are sooner done at once where they are few and small, or where they fuse so little that their launches cost
-more than that spares.  A library that can do that learns it from here: after a few such
+To record a task and to run it again costs some 2 us of the program, each kernel's launch 12 and a wait some
+65; and NumPy takes a microsecond for a call and another for each 80 KB that it reads and writes, of which
+fusion spares all but the largest task of a kernel at best.  So operations between two values that the program
+reads are sooner done at once where they are few and small, or where they fuse so little that their launches
+cost more than that spares.  A library that can do that learns it from here: after a few such
 waits in a row it may read and write so many bytes at once (`allowed`) between two values that the program
 reads.  What exceeds them is recorded, and then the program has to wait so again.
 """
@@ -96,6 +96,6 @@ def bytes_of(made: Template) -> int:
     """Bytes that a task reads and writes, very many if NumPy may not do it (waits.size)."""
     if opaque(made):
         return 0
-    if made.operation.startswith(RUNNING) and made.signature[0][0] in "iu":  # exact, as sums of floats are not
+    if made.operation.startswith(RUNNING) and made.signature[0][0] in "iu":  # NumPy's bits, not so of floats
         return made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
     return size(made)

@@ -29,8 +29,8 @@ from diffuse.stream.zeros import Zeros
 class Queue:
     """The tasks of one program, from their recording to the end of their launch."""
 
-    __slots__ = ("stores", "window", "forwarder", "zeros", "epoch", "walk", "waits", "templates", "_lock",
-                 "_torn", "_modes", "_checks", "_small", "_size")
+    __slots__ = ("stores", "window", "forwarder", "zeros", "epoch", "walk", "waits", "brevity", "templates",
+                 "_lock", "_torn", "_modes", "_checks", "_small", "_size")
 
     def __init__(self) -> None:
         self.stores = Stores()

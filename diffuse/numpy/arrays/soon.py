@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse import library
-from diffuse.library import trace
 from diffuse.numpy.small import native
 from diffuse.settings import config, watch
 

@@ -276,9 +276,10 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     flags |= ((WRITES if name in WRITING else 0) | (OPERATES if name in BROADCASTING else 0)
               | (MULTIPLIES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
-    if vars(numpy.ndarray if flags & BELONGS else numpy).get(name) is function:  # NumPy warns of old names
+    known = vars(numpy.ndarray if flags & BELONGS else numpy).get(name)  # NumPy warns of old names
+    if known is function:
         flags |= LOOKING.get(name, 0)
-    if (plain if flags & BELONGS else function) is vars(numpy.ndarray if flags & BELONGS else numpy).get(name):
+    if known is (plain if flags & BELONGS else function):
         flags |= SOON.get(name, NEVER) * WAYS
     need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
