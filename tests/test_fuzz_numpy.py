@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from diffuse.numpy.arrays.array import ndarray
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.small import native
 from diffuse.settings import config
 from tests.kinds import is_ours
 from tests.test_fuzz_stream import stream
@@ -354,6 +355,18 @@ def test_random_programs_under_other_settings(number: int) -> None:
     with stream(small=0, **UNDER[number]):
         for seed in range(number, 240, len(UNDER)):
             run(seed, 16)
+
+
+@pytest.mark.local_only("every rank records the same, whatever is at hand there")
+@pytest.mark.skipif(native is None, reason="the extension does operations at once on large arrays")
+@pytest.mark.parametrize("small", [1, 3, 10])
+def test_random_programs_that_look_after_every_few_operations(small: int) -> None:
+    """What is at hand is done at once, as long as it is (arrays/soon.py)."""
+    with stream(2, small=small, compile="off"):
+        for seed in range(small, 240, 4):
+            native.set_allowance(random.Random(seed).choice((1 << 40, 2_000_000)))
+            run(seed, 16)
+        native.set_allowance(0)
 
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])

@@ -9,19 +9,13 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
-from diffuse.library import current, fence
+from diffuse.library import fence
 from diffuse.numpy.ops.moving import REPEATS, TURNS
 from diffuse.observe import trace
 
 PLAIN = numpy.random.default_rng(8).random(42_000)
 
 pytestmark = pytest.mark.local_only("every rank records the same, whatever is at hand there")
-
-
-@pytest.fixture(autouse=True)
-def chains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short chains that the program waits for are not done at once (test_soon.py)."""
-    monkeypatch.setattr(current().brevity, "listener", None)
 
 
 def recorded(run: Callable[[], Any]) -> int:

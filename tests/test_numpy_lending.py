@@ -35,10 +35,8 @@ def waits(x: Any) -> bool:
 
 @pytest.fixture(autouse=True)
 def recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operations that the program waits for again and again are recorded all the same (ops/single.py,
-    arrays/soon.py)."""
+    """Operations that the program waits for again and again are recorded all the same (ops/single.py)."""
     monkeypatch.setattr(known, "OFTEN", 1 << 60)
-    monkeypatch.setattr(engine.current().brevity, "listener", None)
 
 
 class Holding:

@@ -31,10 +31,9 @@ CALLS: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.fixture(autouse=True)
-def unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is pending, nothing was waited for, and short chains are not done at once (test_soon.py)."""
+def unknown() -> None:
+    """Nothing is pending, and nothing was waited for."""
     engine.fence()
-    monkeypatch.setattr(engine.current().brevity, "listener", None)
     KNOWN.clear()
     single._places.clear()
     for template in engine.current().templates.known.values():

@@ -13,6 +13,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
+from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.stream import engine
@@ -25,6 +26,14 @@ N = 20_000
 RANDOM = numpy.random.default_rng(11)
 TYPES = ["bool", "int8", "uint8", "int32", "int64", "uint64", "float16", "float32", "float64", "complex64",
          "complex128"]
+
+
+@pytest.fixture(autouse=True)
+def brevity(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is waited for counts, which it does not in other tests."""
+    monkeypatch.setattr(engine.current().brevity, "listener", soon.allow)
+    yield
+    engine.current().brevity.forget()
 
 
 @contextmanager
