@@ -10,6 +10,8 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.library import fence
+from diffuse.numpy.arrays.base import UFUNCS
+from diffuse.numpy.ops import moving
 from diffuse.numpy.ops.moving import REPEATS, TURNS
 from diffuse.observe import trace
 
@@ -83,6 +85,16 @@ def test_other_places_of_a_function_stay_recorded() -> None:
         assert numpy.array_equal(numpy.asarray(z), PLAIN)
 
     assert [recorded(steps) for _ in range(3)] == [40] * 3
+
+
+def test_an_array_that_is_read_only_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    function = UFUNCS["bitwise_and"]
+    monkeypatch.setattr(function, "moving", True)
+    monkeypatch.setattr(moving, "TURNS", 0)
+    x = np.arange(PLAIN.size)
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="output array is read-only"):
+        x &= np.float32(1.5)
 
 
 def test_small_arrays_of_numpys_beside_moving_operands() -> None:

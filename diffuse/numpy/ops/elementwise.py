@@ -283,12 +283,13 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     """`a op= b`: the same operation with the target as output."""
     if arithmetic.inplace(function.numpy, a, b):
         return a
-    if function.moving and (moving.done(function, (a, b), a) is not None
-                            or known.inplace(function.numpy, a, b)):
+    writes = a.meta.flags.writeable
+    if function.moving and writes and (moving.done(function, (a, b), a) is not None
+                                       or known.inplace(function.numpy, a, b)):
         return a
     kb = type(b)
     rule = RULES.get((function.numpy, a.form, b.form if kb in ARRAYS else kb, "in place"))
-    if rule is None or eager_errors or not a.meta.flags.writeable:
+    if rule is None or eager_errors or not writes:
         return function.general((a, b), out=(a,))
     shape = rule.form.shape
     if not rule.form.size:
