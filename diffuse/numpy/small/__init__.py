@@ -17,7 +17,7 @@ from diffuse.settings import config
 
 FOLDER = os.path.dirname(__file__)
 SOURCES = ("array.c", "gate.c", "lock.c", "module.c", "moving.c", "numbers.c", "record.c", "slices.c",
-           "stream.c", "small.h")
+           "soon.c", "stream.c", "small.h")
 
 
 def extension() -> str | None:
