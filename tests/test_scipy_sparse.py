@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -354,3 +355,38 @@ def test_a_dense_operand_whose_elements_no_task_can_name() -> None:
     z = np.array(X + 1j)
     part = z.view(np.float64).reshape(N, 2)[:, 0]
     assert equal(ours() @ part, real() @ X)
+
+
+def _write_an_element(matrix: Any) -> None:
+    matrix.data[0] = 5.0
+
+
+def _scale(matrix: Any) -> None:
+    matrix.data *= 2.0
+
+
+def _replace_values(matrix: Any) -> None:
+    matrix.data = matrix.data + 1.0
+
+
+def _set_an_item(matrix: Any) -> None:
+    matrix[1, 2] = 3.0
+
+
+def _drop_zeros(matrix: Any) -> None:
+    matrix.data[:5] = 0.0
+    matrix.eliminate_zeros()
+
+
+@pytest.mark.parametrize("change", [_write_an_element, _scale, _replace_values, _set_an_item, _drop_zeros])
+@pytest.mark.parametrize("size", [60, 900])
+@pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
+def test_products_of_a_small_matrix_see_every_change(change: Callable[[Any], None], size: int) -> None:
+    plain = scipy.sparse.random(size, size, density=5 / size, format="csr", random_state=1)
+    matrix, theirs = sp.csr_matrix(plain), scipy.sparse.csr_matrix(plain)
+    x = np.arange(size) * 0.5
+    for _ in range(3):
+        for _ in range(2):
+            assert numpy.array_equal(numpy.asarray(matrix @ x), theirs @ (numpy.arange(size) * 0.5))
+        change(matrix)
+        change(theirs)

@@ -16,8 +16,9 @@ from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise, operands, single
+from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion, narrow, products, rows
-from diffuse.scipy.sparse.state import Name, Sparse, put
+from diffuse.scipy.sparse.state import Name, Sparse, fetched, put
 
 NUMBERS = frozenset("?bBhHiIlLqQfdFD")
 """Characters of the element types that SciPy's sparse arrays may have and kernels compute in."""
@@ -30,9 +31,18 @@ FORMATS = ("csr", "csc", "coo", "dia", "bsr")
 
 def matmul(a: Sparse, x: Any) -> Any:
     """`a @ x` for anything but a scalar."""
+    light = a._light
+    if light is not None:
+        found = light.product(a, x)
+        if found is not None:
+            return found
     dense = _dense(x)
     found = None if dense is None else product(a, dense)
-    return conversion.method(a, "_matmul_dispatch", x) if found is None else found
+    if found is None:
+        found = conversion.method(a, "_matmul_dispatch", x)
+        if dense is not None and dense.form.ndim == 1 and soon(a, dense):
+            put(a, "_light", Light(a))
+    return found
 
 
 def rmatmul(a: Sparse, x: Any) -> Any:
@@ -103,6 +113,31 @@ def soon(a: Sparse, x: Any) -> bool:
     if x.size >= small or a._held.shape[0] >= small or a._part("data").size >= STORED * small:
         return False
     return access.ready(x) and all(access.ready(part) for part in a._parts.values())
+
+
+class Light:
+    """The arrays of a small matrix, which SciPy multiplies with vectors as long as they are the same."""
+
+    __slots__ = ("rows", "stored", "watched")
+
+    def __init__(self, a: Sparse) -> None:
+        self.rows, self.stored = a._held.shape[0], a._part("data").size
+        self.watched = [(name, part, part.memory) for name, part in a._parts.items()]
+
+    def product(self, a: Sparse, x: Any) -> Any:
+        """`a @ x` for a small vector at hand, if nothing pending writes to the matrix; else None."""
+        if self.rows >= core.SMALL or self.stored >= STORED * core.SMALL:
+            return None
+        memory = x if type(x) is core.NDARRAY else access.near(x) if type(x) is core.array_class else None
+        if memory is None or memory.ndim != 1 or memory.dtype.char not in NUMBERS:
+            return None
+        held, parts = a._held, a._parts
+        for name, part, elements in self.watched:
+            here: Any = parts.get(name)
+            if here is not part or not access.ready(here) or fetched(held, name) is not elements:
+                return None
+        found = held._matmul_dispatch(memory)
+        return core.given(found) if type(found) is core.NDARRAY and found.base is None else wrap(found.copy())
 
 
 def _product(a: Sparse, x: Any) -> Any:

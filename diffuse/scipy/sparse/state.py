@@ -25,7 +25,7 @@ CLASSES: dict[type, type] = {}
 """Our class for each of SciPy's; `classes` fills it in."""
 
 SLOTS = ("_held", "_parts", "_kept", "_read", "_checked", "_narrow", "_asked",
-         "_rows")
+         "_rows", "_light")
 """The state of an object, as slots of the classes at the end of the line: others would clash with dict's."""
 
 put = object.__setattr__
@@ -61,6 +61,8 @@ class Sparse(Open):
     """Positions and indices in 32 bits, which the held object has, too, where the program expects 64."""
     _rows: Any
     """What the last product went along."""
+    _light: Any
+    """The arrays of a small matrix of which SciPy made the last product at once."""
     _asked: bool
     """Somebody has asked for the structure, by other means than a product."""
 
@@ -77,7 +79,12 @@ class Sparse(Open):
         """The structure is another than before: what was derived from it is gone."""
         put(self, "_kept", {})
         put(self, "_checked", None)
+        self._remade()
+
+    def _remade(self) -> None:
+        """One of the arrays is another than before: what products looked at is gone."""
         put(self, "_rows", None)
+        put(self, "_light", None)
 
     def _part_names(self) -> tuple[Name, ...]:
         return self._names
@@ -107,7 +114,7 @@ class Sparse(Open):
 
     def _replace(self, name: Name, value: Any) -> None:
         """The program assigns another array."""
-        put(self, "_rows", None)
+        self._remade()
         if isinstance(value, Array):
             self._parts[name] = value
             return
@@ -134,7 +141,7 @@ class Sparse(Open):
         put(self, "_asked", True)
         if self._narrow is not None:
             put(self, "_narrow", None)
-            put(self, "_rows", None)
+            self._remade()
             for name in ("indptr", "indices"):
                 stored(self._held, name, fetched(self._held, name).astype(numpy.int64))
 
