@@ -365,3 +365,30 @@ def test_the_table_of_known_calls_may_be_cleared_at_any_moment() -> None:
         if turn % 2:
             known.KNOWN.clear()
     assert numpy.array_equal(numpy.asarray(y), PLAIN + PLAIN)
+
+
+def test_small_steps_are_counted_whoever_records_them() -> None:
+    """The rule for loops over slices (stream/walk.py) is told of every small task, and of the large ones."""
+    x, grid = np.array(PLAIN.reshape(400, 400)) * 1.0, np.array(PLAIN.reshape(400, 400)) + 1.0
+    found = []
+    for _ in range(4):
+        engine.fence()
+        y = grid * x
+        for _ in range(3):
+            y[1:-1, 0] = 2.0
+            np.roll(y, 1, axis=0)
+        found.append(sorted(engine.current().walk.counts.values()))
+        y += x
+        found.append(sorted(engine.current().walk.counts.values()))
+    assert found == [[1], []] * 4  # a roll's small part comes last
+
+
+@pytest.mark.skipif(native is None, reason="Python's code runs")
+def test_compiled_code_records_small_steps_and_what_follows() -> None:
+    """A roll is a large task and a small one; of an array that one point computes, both join the group."""
+    grid = np.array(PLAIN[:150 * 150].reshape(150, 150)) * 1.0
+    for _ in range(4):
+        engine.flush()
+        x = grid * 1.0
+        calls = [python_calls(lambda: np.roll(x, 1, axis=0)) for _ in range(3)]  # noqa: B023
+    assert calls[1] == calls[2] <= 10  # the gate, and what the rule for loops over slices is told

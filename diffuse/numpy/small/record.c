@@ -281,7 +281,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
         Py_DECREF(known);
         return done;
     }
-    if (done == DONE && small_few(SLOT(known, known_template))) { /* it may be done at once */
+    if (done == DONE && small_hasty(SLOT(known, known_template), storage)) { /* it may be done at once */
         Py_DECREF(known);
         return ASK;
     }

@@ -115,7 +115,8 @@ int small_wrote(PyObject *storage); /* count a write by the host to a store of w
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
 int small_trusted(PyObject *template, long most);
 int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
-int small_few(PyObject *template); /* has the task fewer elements than large arrays have? */
+/* May NumPy do a task of few elements at once, because nothing pending uses its output, or its loop walks? */
+int small_hasty(PyObject *template, PyObject *storage);
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);

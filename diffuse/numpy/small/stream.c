@@ -10,7 +10,7 @@
 /* Where Python's classes with `__slots__` keep the attributes that are used here. */
 static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_modes, engine_checks,
     engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
-    stores_taken, stores_running, stores_next, walk_counts, group_recorded, group_slots, group_trail, group_number,
+    stores_taken, stores_running, stores_next, walk_counts, walk_begun, group_recorded, group_slots, group_trail, group_number,
     group_long, group_room, group_shapes, trail_edges, trail_weight, storage_id, storage_frame, storage_touched,
     storage_written, storage_version, storage_exported, storage_stores, template_shape, template_elements,
     template_reach, template_fills, template_alone;
@@ -23,6 +23,7 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&stores_alive, "Stores", "alive"}, {&stores_users, "Stores", "users"},
     {&stores_storages, "Stores", "storages"}, {&stores_taken, "Stores", "taken"},
     {&stores_running, "Stores", "running"}, {&stores_next, "Stores", "_next"}, {&walk_counts, "Walk", "counts"},
+    {&walk_begun, "Walk", "begun"},
     {&group_recorded, "Group", "recorded"}, {&group_slots, "Group", "slots"}, {&group_trail, "Group", "trail"},
     {&group_number, "Group", "number"}, {&group_long, "Group", "long"}, {&group_room, "Group", "room"},
     {&group_shapes, "Group", "shapes"}, {&trail_edges, "Trail", "edges"}, {&trail_weight, "Trail", "weight"},
@@ -35,7 +36,7 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
 
 static PyObject *engine, *counters, *held_fills, *provenance, *where, *getframe;
 static PyTypeObject *storage_type, *trail_type;
-static PyObject *name_recorded, *name_single, *name_last, *one;
+static PyObject *name_add, *name_end, *name_recorded, *name_single, *name_last, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
 
 Py_ssize_t small_slot(PyObject *type, const char *name)
@@ -116,6 +117,21 @@ typedef struct {
     int fresh;
 } Task;
 
+/* Has a task fewer elements than large arrays have? */
+static int few(PyObject *template)
+{
+    return number(SLOT(template, template_elements)) < number(SLOT(engine, engine_small));
+}
+
+/* What the rule for loops over slices (walk.py) is to be told of a task: that it is over many elements, where small
+ * ones were counted, or that it is over few of a large store; else NULL. */
+static PyObject *told(PyObject *template)
+{
+    if (!few(template))
+        return PyDict_GET_SIZE(SLOT(SLOT(engine, engine_walk), walk_counts)) ? name_end : NULL;
+    return number(SLOT(template, template_reach)) >= number(SLOT(engine, engine_small)) ? name_add : NULL;
+}
+
 /* Is the engine in its usual state, so that a task of this template needs no look at anything else?  A fill with
  * zeros might have to wait (zeros.py). */
 static int usual(PyObject *template, PyObject *values)
@@ -124,10 +140,7 @@ static int usual(PyObject *template, PyObject *values)
             || SLOT(engine, engine_checks) != Py_False
             || (SLOT(template, template_fills) != Py_False && PyObject_IsTrue(PyTuple_GET_ITEM(values, 0)) != 1))
         return 0;
-    long long small = number(SLOT(engine, engine_small));
-    if (number(SLOT(template, template_elements)) >= small)
-        return PyDict_GET_SIZE(SLOT(SLOT(engine, engine_walk), walk_counts)) == 0;
-    return number(SLOT(template, template_reach)) < small;
+    return 1;
 }
 
 /* Is there room in the window for one more task? */
@@ -269,11 +282,19 @@ PyObject *small_store(void) { return storage_type->tp_alloc(storage_type, 0); }
 /* Record a task by itself: no other thread may be in the middle of anything. */
 static int alone(Task *task, PyObject *const *inputs, PyObject *out, PyObject *frame, PyObject **gone)
 {
-    if (small_unlocked())
+    PyObject *name = told(task->template);
+    if (name == NULL && small_unlocked())
         return added(task, inputs, out, frame, gone); /* nor will one be: no step of that gives others a turn */
     if (small_lock() < 0)
         return -1;
     int done = added(task, inputs, out, frame, gone);
+    if (done > 0 && name != NULL) {
+        PyObject *walk = SLOT(engine, engine_walk);
+        PyObject *said = name == name_end ? PyObject_CallMethodNoArgs(walk, name)
+                         : PyObject_CallMethodOneArg(walk, name, task->task);
+        done = said == NULL ? -1 : 1;
+        Py_XDECREF(said);
+    }
     small_unlock();
     return done;
 }
@@ -309,9 +330,9 @@ int small_exported(PyObject *storage) { return SLOT(storage, storage_exported) !
 
 int small_waited_for(PyObject *template, long often) { return number(SLOT(template, template_alone)) >= often; }
 
-int small_few(PyObject *template)
+int small_hasty(PyObject *template, PyObject *storage)
 {
-    return number(SLOT(template, template_elements)) < number(SLOT(engine, engine_small));
+    return few(template) && (SLOT(SLOT(engine, engine_walk), walk_begun) != Py_False || small_idle(storage) != 0);
 }
 
 int small_idle(PyObject *storage)
@@ -380,6 +401,8 @@ int small_connect_stream(PyObject *parts)
     for (Py_ssize_t k = 0; k <= SMALL_PARTS; k++)
         if (spelled[k] == NULL && (spelled[k] = PyTuple_New(k)) != NULL && k)
             PyObject_GC_UnTrack(spelled[k]);
+    name_add = PyUnicode_InternFromString("add");
+    name_end = PyUnicode_InternFromString("end");
     name_recorded = PyUnicode_InternFromString("recorded");
     name_single = PyUnicode_InternFromString("single");
     name_last = PyUnicode_InternFromString("_last");
