@@ -23,7 +23,9 @@ from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
+from diffuse import runtime
 from diffuse.service import early
+from diffuse.settings import config
 
 REPLACED = ("numpy", "scipy")
 """The packages whose imports are answered."""
@@ -102,7 +104,8 @@ def numpy_replaced() -> Iterator[None]:
 
 def run(words: Sequence[str]) -> int:
     """Run what Python's command line would run for these words: a file, `-m module` or `-c code`."""
-    early.start()
+    if early.start():
+        runtime.foresee(config.runtime)
     if words[0] == "-m":
         return run_module(words[1], words[2:])
     if words[0] == "-c":

@@ -56,7 +56,7 @@ try:
     if os.fork():
         os._exit(0)
     os.setsid()
-    import gc
+    import gc  # disabled: it would look through the imported modules again and again
     gc.disable()
     import sys
     sys.path += sys.argv[1:]
@@ -68,8 +68,7 @@ except BaseException as error:
 else:
     server.main()
 """
-"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`.  The
-garbage collector would look through the imported modules again and again."""
+"""What the server runs.  It forks at once: a direct child would be found by the program's own `os.wait`."""
 
 
 class Unavailable(RuntimeError):
@@ -118,13 +117,14 @@ class Client:
 
     # -- requests and replies ------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self) -> bool:
         """Start the server ahead of the first request, which tries again and warns if that fails."""
         with self._lock, suppress(OSError, LookupError):
             if self._end is None and not self.refusal:
                 self._open()
                 # reaped soon, and without a request, or the program's own `os.wait` would find it
                 threading.Thread(target=self._reap, args=(0,), daemon=True).start()
+        return self._end is not None
 
     def ask(self, key: str, request: Callable[[], tuple[Any, ...]]) -> None:
         """Request object code; a second request with the same key does nothing."""

@@ -9,11 +9,12 @@ from diffuse.service.code import disk
 from diffuse.settings import config
 
 
-def start() -> None:
-    """Start the server if the cache is empty and there is a processor for it.
+def start() -> bool:
+    """Start the server if the cache is empty and there is a processor for it; says whether it was.
 
     The server takes as long to import LLVM as the program takes to import NumPy.
     """
-    if (config.runtime == "local" and config.compile != "off" and len(os.sched_getaffinity(0)) > 1
+    if not (config.runtime == "local" and config.compile != "off" and len(os.sched_getaffinity(0)) > 1
             and disk().limit != 0 and disk().empty()):
-        client.start()
+        return False
+    return client.start()
