@@ -16,6 +16,7 @@ import diffuse.numpy as np
 from diffuse.library import call, current, fence
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.ops.single import OFTEN
 from diffuse.observe import trace
 from diffuse.settings import using
 from diffuse.stream.walk import EVEN, TRUSTED, TURNS
@@ -151,6 +152,20 @@ def test_loops_that_are_found_again_are_trusted_longer() -> None:
     assert walks == 7 * TRUSTED
     # two large and one small a turn, and three times all turns of the loop, for 8, 16 and 32 times of trust
     assert recorded <= 3 * 7 * TRUSTED + 3 * TURNS
+
+
+def test_a_short_chain_that_a_loop_over_slices_waits_for_is_done_at_once_in_time() -> None:
+    def turn(x: Any) -> Any:
+        y = x * 0.5
+        for i in range(1, len(x)):
+            y[i] -= y[i - 1]
+        return y
+
+    x, plain = busy(), PLAIN * 1.0
+    for _ in range(OFTEN + 2):
+        x, plain = turn(x), turn(plain)
+    assert counted(lambda: turn(x)) == (0, 0)
+    assert numpy.array_equal(numpy.asarray(x), plain)
 
 
 def test_a_wait_of_a_loop_over_slices_is_told() -> None:

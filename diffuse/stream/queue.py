@@ -133,14 +133,14 @@ class Queue:
             if notices.waiting and not self.forwarder.busy:
                 notices.report()
 
-    def fence(self) -> None:
+    def fence(self, reason: str = "the program waits") -> None:
         """Forward everything and wait until it is done."""
         with self._lock:
             idle = not self.forwarder.unreported and self.runtime.host_sees
             if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, idle)
             self.brevity.note(self.window, idle)
-            self.flush()
+            self.flush(reason)
             self.runtime.fence()
             if self.runtime.host_sees and not self.stores.lost:
                 self.epoch += 1  # else what is lost would count as at hand

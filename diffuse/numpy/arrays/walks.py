@@ -13,5 +13,5 @@ def begun() -> bool:
     if not engine.walk.begun or not engine.runtime.host_sees:
         return False
     trace.count("walks")
-    engine.flush("a loop over slices begins, which is done at once")
+    engine.fence("a loop over slices begins, which is done at once")
     return True
