@@ -35,7 +35,7 @@ def unknown() -> None:
     """Nothing is pending, and nothing was waited for."""
     engine.fence()
     KNOWN.clear()
-    single._places.clear()
+    single.places.clear()
     for template in engine.current().templates.known.values():
         template.alone = 0
 
@@ -138,7 +138,8 @@ def test_what_is_written_and_waited_for_alone_is_written_at_once(write: Callable
 @pytest.mark.parametrize("call", [
     lambda x, y: x + y, lambda x, y: -x, lambda x, y: x <= 0.5, lambda x, y: x.__iadd__(y),
     lambda x, y: x.__setitem__(slice(None), 0.25), lambda x, y: x.__setitem__(slice(1, 99), 1.5),
-    lambda x, y: y[:, None]])
+    lambda x, y: y[:, None], lambda x, y: x.copy(), lambda x, y: x.astype("f4"),
+    lambda x, y: np.concatenate([x, y], axis=1)])
 def test_compiled_code_has_numpy_do_it_without_pythons(call: Callable[[Any, Any], Any]) -> None:
     def note(frame: Any, event: str, arg: Any) -> None:
         called.append(frame.f_code.co_qualname) if event == "call" else None

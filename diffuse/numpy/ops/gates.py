@@ -286,6 +286,8 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     kind = native.Gate if binds else native.StaticGate
     gate: Any = kind(plain, ours, ARRAYS if flags & BELONGS else need, flags, function)
     gate.__name__ = gate.__qualname__ = name
+    if name in EXACT and CREATING.get(name, listed) is listed:
+        gate.watched = function
     text = getattr(function, "__text_signature__", None)
     if text is not None:
         gate.__text_signature__ = text
@@ -469,3 +471,5 @@ def looking(name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
 
 if native is not None:
     native.connect_gates(raised, OPTIONS, before_out)
+    native.connect_places(single.places, single.Place, access.made_at_once, single.OFTEN,
+                          single.OFTEN + single.TRUSTED, single.MOST)

@@ -28,7 +28,8 @@ TRUSTED = 1000
 MOST = 3 << 20
 """Bytes of the elements of all operands and of the result, above which two threads are always faster."""
 
-_places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
+places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
+"""The places of the program that call functions, by function and line."""
 
 suited_before: dict[Any, bool] = Bounded(1 << 12)
 """Whether a template is small enough, and exact."""
@@ -46,9 +47,9 @@ class Place:
 
 def place(function: Any, line: Any) -> Place:
     """The place where a line of the program calls a function."""
-    found = _places.get((function, line))
+    found = places.get((function, line))
     if found is None:
-        found = _places[function, line] = Place()
+        found = places[function, line] = Place()
     return found
 
 

@@ -28,6 +28,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *real, *ours, *dict, *weakrefs;
     PyObject *function; /* NumPy's as the program knows it, or how many arguments come before the output array */
+    PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
     int need, flags;
     vectorcallfunc call;
 } Gate;
@@ -36,6 +37,8 @@ typedef struct {
 typedef struct {
     PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed */
     int arrays, wrapped;  /* how many, and how many of these are Diffuse's */
+    int large;            /* arrays of Diffuse's may have any size */
+    npy_intp total;       /* bytes of all arrays */
     npy_intp product;     /* elements of all arguments, multiplied */
     int different;        /* shapes differ */
     int dims;             /* dimensions of the arguments broadcast together, the last first */
@@ -64,6 +67,7 @@ static int note(Found *found, PyObject *given, PyArrayObject *array)
     }
     npy_intp size = PyArray_SIZE(array);
     found->product = found->product > state.small ? found->product : found->product * (size ? size : 1);
+    found->total += PyArray_NBYTES(array);
     found->seen[found->arrays++] = given;
     return 1;
 }
@@ -104,7 +108,7 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
     }
     if (type == state.array_class) {
-        PyObject *memory = small_near((Array *)x);
+        PyObject *memory = found->large ? small_at_hand((Array *)x) : small_near((Array *)x);
         if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
             Py_CLEAR(memory);
         found->wrapped++;
@@ -468,6 +472,53 @@ static PyObject *read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
+/* -- functions that the program waits for at each call -------------------------------------------------------- */
+
+/* What the program gets of a result of NumPy that a task may use next; steals it. */
+static PyObject *made(PyObject *result, Found *found, PyObject *place)
+{
+    if (!PyArray_CheckExact(result) || PyArray_BASE((PyArrayObject *)result) != NULL
+            || size_of(result) < state.tiny || !small_native((PyArrayObject *)result))
+        return raised(result, found);
+    for (int k = 0; k < found->arrays; k++)
+        if (found->seen[k] == result)
+            return raised(result, found);
+    PyObject *array = PyObject_CallFunctionObjArgs(state.made_at_once, result, place, NULL);
+    Py_DECREF(result);
+    return array;
+}
+
+/* What NumPy gives where the program waited for each call of a line, as gates.watched.  NULL, without an exception,
+ * where Python's code has to see to it. */
+static PyObject *done_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *low[MOST], *result = NULL, *line = small_line();
+    Py_ssize_t all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames)), count = 0;
+    if (line == NULL)
+        return NULL;
+    PyObject *key[] = {gate->watched, line}, *place = Py_XNewRef(small_found(state.places, key, 2));
+    PyObject **alone = place == NULL ? NULL : &SLOT(place, state.place_alone);
+    Py_DECREF(line);
+    if (place == NULL || PyLong_AsLong(*alone) < state.often || !state.small || small_eager() || all > MOST) {
+        Py_XDECREF(place);
+        return NULL;
+    }
+    Found found = {.product = 1, .large = 1};
+    for (; count < all; count++)
+        if ((low[count] = lowered(args[count], &found, 0)) == NULL)
+            break;
+    if (count == all && found.arrays && found.total <= state.bytes && may_write(gate, n, kwnames) == 0
+            && small_trusted(alone, state.often, state.most) > 0) {
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL)
+            result = made(result, &found, place);
+    }
+    while (count--)
+        Py_DECREF(low[count]);
+    Py_DECREF(place);
+    return result;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
@@ -512,6 +563,11 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
 ours:
     if (state.left > 0 && gate->flags >= WAYS && ((result = soon(gate, args, n, all, kwnames)) != NULL || PyErr_Occurred()))
         return result;
+    if (gate->watched != NULL && state.places != NULL) {
+        result = done_at_once(gate, args, n, kwnames);
+        if (result != NULL || PyErr_Occurred())
+            return result;
+    }
     if (gate->flags & (ONE | TWO)
             && (result = small_known_call(gate->real, gate->flags & ONE ? 1 : 2, args, n, kwnames)) != Py_None)
         return result;
@@ -564,6 +620,7 @@ static int gate_traverse(Gate *gate, visitproc visit, void *arg)
     Py_VISIT(gate->real);
     Py_VISIT(gate->ours);
     Py_VISIT(gate->function);
+    Py_VISIT(gate->watched);
     Py_VISIT(gate->dict);
     return 0;
 }
@@ -573,6 +630,7 @@ static int gate_clear(Gate *gate)
     Py_CLEAR(gate->real);
     Py_CLEAR(gate->ours);
     Py_CLEAR(gate->function);
+    Py_CLEAR(gate->watched);
     Py_CLEAR(gate->dict);
     return 0;
 }
@@ -612,6 +670,7 @@ static PyMemberDef gate_members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Gate, call), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Gate, weakrefs), READONLY, NULL},
     {"ours", T_OBJECT_EX, offsetof(Gate, ours), 0, NULL},
+    {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

@@ -67,6 +67,18 @@ static PyObject *connect_gates(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_places(PyObject *module, PyObject *args)
+{
+    PyObject *places, *type, *made_at_once;
+    if (!PyArg_ParseTuple(args, "O!OOlln", &PyDict_Type, &places, &type, &made_at_once, &state.often, &state.most,
+                          &state.bytes)
+            || (state.place_alone = small_slot(type, "alone")) < 0)
+        return NULL;
+    Py_XSETREF(state.places, Py_NewRef(places));
+    Py_XSETREF(state.made_at_once, Py_NewRef(made_at_once));
+    Py_RETURN_NONE;
+}
+
 static PyObject *hosted(PyObject *module, PyObject *const *args, Py_ssize_t n)
 {
     if (n < 1 || n > 2) {
@@ -198,6 +210,8 @@ static PyMethodDef methods[] = {
      "Count a call of a ufunc, and return how many there were on the same views before."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
+    {"connect_places", connect_places, METH_VARARGS,
+     "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,
      "Give the engine with the classes of its parts, and the table of known calls."},
     {"call", (PyCFunction)(void (*)(void))small_known_function, METH_FASTCALL, "As known.call."},

@@ -57,6 +57,8 @@ static int at_hand(PyObject *known, PyObject *const *operands, Py_ssize_t n, PyO
     return DONE;
 }
 
+int small_eager(void) { return PyDict_GetItemWithError(namespace, name_eager) == Py_True; }
+
 /* single.done: what NumPy's function gives. */
 static int at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found)
 {
@@ -64,7 +66,7 @@ static int at_once(PyObject *known, PyObject *function, PyObject *const *operand
     int done = at_hand(known, operands, n, values);
     if (done != DONE)
         return done;
-    int trusted = small_trusted(template, most);
+    int trusted = small_trusted(small_alone(template), often, most);
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
         *found = PyObject_Vectorcall(function, values, n, NULL);
@@ -86,7 +88,7 @@ static int written(PyObject *known, PyObject *function, PyObject *const *operand
     if (done != DONE)
         return done;
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
-    int trusted = memory == NULL ? 0 : small_trusted(SLOT(known, known_template), most);
+    int trusted = memory == NULL ? 0 : small_trusted(small_alone(SLOT(known, known_template)), often, most);
     if (trusted > 0 && index == NULL)
         Py_XDECREF(found = PyObject_Vectorcall(function, values, n + 1, NULL));
     else if (trusted > 0 && PyObject_SetItem(memory, index, values[0]) == 0)

@@ -30,6 +30,11 @@ typedef struct {
     PyObject *slow;            /* core.slow: what is done where this module does not know */
     PyObject *engine;          /* whose epoch tells which stores tasks are pending on */
     PyObject *near, *near_to_write; /* of core, for arrays that have a store */
+    PyObject *places;          /* single.places: where the program calls functions */
+    PyObject *made_at_once;    /* of access */
+    long often, most;          /* single.OFTEN, and that with single.TRUSTED */
+    npy_intp bytes;            /* single.MOST */
+    Py_ssize_t place_alone;    /* of single.Place */
     PyObject *before_out;      /* of gates: arguments of a function before its output array */
     int sees;                  /* core.SEES */
     PyObject *raised;          /* gates.raised, for results that look into their arguments */
@@ -113,7 +118,10 @@ int small_exported(PyObject *storage);
 int small_idle(PyObject *storage); /* is no task pending on a store?  -1 where Python's code has to say */
 int small_wrote(PyObject *storage); /* count a write by the host to a store of which `small_idle` tells; -1 as usual */
 /* single.trusted: count a call that NumPy is to do; 0 where it is to be recorded, -1 with an exception. */
-int small_trusted(PyObject *template, long most);
+int small_trusted(PyObject **alone, long often, long most);
+PyObject **small_alone(PyObject *template); /* `Template.alone` */
+PyObject *small_line(void);                 /* the program's, as provenance.where; a new reference */
+int small_eager(void);                      /* do floating-point errors raise or call? */
 int small_waited_for(PyObject *template, long often); /* is `Template.alone` at least so large? */
 /* May NumPy do a task of few elements at once, because nothing pending uses its output, or its loop walks? */
 int small_hasty(PyObject *template, PyObject *storage);

@@ -106,6 +106,8 @@ static PyObject *place(int depth)
     return line != NULL || PyErr_Occurred() ? line : PyObject_CallOneArg(where, one);
 }
 
+PyObject *small_line(void) { return provenance == NULL ? NULL : place(0); }
+
 /* -- recording ------------------------------------------------------------------------------------------- */
 
 /* A task that is about to be recorded. */
@@ -348,15 +350,17 @@ int small_wrote(PyObject *storage)
     return count(&SLOT(storage, storage_version), number(SLOT(storage, storage_version)) + 1);
 }
 
-int small_trusted(PyObject *template, long most)
+PyObject **small_alone(PyObject *template) { return &SLOT(template, template_alone); }
+
+int small_trusted(PyObject **alone, long often, long most)
 {
-    long long alone = number(SLOT(template, template_alone));
-    if (alone >= most)
+    long long times = number(*alone);
+    if (times < often || times >= most)
         return 0;
     PyObject *singles = PyLong_FromLongLong(number(PyDict_GetItemWithError(counters, name_single)) + 1);
     int done = singles == NULL ? -1 : PyDict_SetItem(counters, name_single, singles);
     Py_XDECREF(singles);
-    return done < 0 || count(&SLOT(template, template_alone), alone + 1) < 0 ? -1 : 1;
+    return done < 0 || count(alone, times + 1) < 0 ? -1 : 1;
 }
 
 /* -- the end of a store's handle -------------------------------------------------------------------------- */
