@@ -168,3 +168,22 @@ def test_products_of_matrices_at_hand_are_not_recorded() -> None:
     assert counted() == before
     assert ((matrix * 2.0) @ vector)[0] == (plain * 2.0 @ plain[0])[0]
     assert counted() == (before[0] + 2, before[1] + 2)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i4", "c8"])
+def test_products_of_views_at_hand_are_numpys(dtype: str) -> None:
+    """Also of views that lie otherwise in memory, of the wrong extents, and on arrays that are busy again."""
+    plain = (numpy.random.default_rng(5).random((200, 200)) * 50).astype(dtype)
+    x = np.array(plain) * np.array(1, dtype)
+    assert x[0, 0] == plain[0, 0]
+    pairs: list[Callable[[Any], Any]] = [
+        lambda a: a[3:, :150] @ a[7, :150], lambda a: a[:, 4] @ a, lambda a: a.T @ a[:, ::2],
+        lambda a: a[::-1, 5:] @ a[5:].T[:195, :9], lambda a: a[:0] @ a[:, 0], lambda a: a[:, :0] @ a[:0]]
+    for product in pairs:
+        found, expected = product(x), product(plain)
+        assert found.dtype == expected.dtype and numpy.asarray(found).tobytes() == expected.tobytes()
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        x[:, 1:] @ x[0]
+    x += np.array(1, dtype)  # pending
+    plain += numpy.array(1, dtype)
+    assert numpy.asarray(x @ x[:, 0]).tobytes() == (plain @ plain[:, 0]).tobytes()

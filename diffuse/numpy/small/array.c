@@ -417,6 +417,32 @@ static npy_intp product_size(PyObject *left, PyObject *right)
     return size;
 }
 
+enum { BRIEF = 3 << 20 }; /* bytes of a product's result, as products.MOST */
+
+/* products._at_once: the product of a matrix and a matrix or vector that are at hand, whatever their size. */
+static PyObject *brief_product(PyObject *a, PyObject *b)
+{
+    if (!state.small || !state.sees || Py_TYPE(a) != state.array_class || Py_TYPE(b) != state.array_class
+            || small_readable((Array *)a) <= 0 || small_readable((Array *)b) <= 0)
+        return NULL;
+    PyArrayObject *one = (PyArrayObject *)((Array *)a)->memory, *other = (PyArrayObject *)((Array *)b)->memory;
+    int ranks = PyArray_NDIM(one) + PyArray_NDIM(other);
+    if (PyArray_NDIM(one) > 2 || PyArray_NDIM(other) > 2 || ranks < 3 || PyArray_NDIM(one) == 0 || PyArray_NDIM(other) == 0)
+        return NULL;
+    npy_intp rows = PyArray_NDIM(one) == 2 ? PyArray_DIM(one, 0) : 1;
+    npy_intp columns = PyArray_NDIM(other) == 2 ? PyArray_DIM(other, 1) : 1;
+    npy_intp width = PyArray_ITEMSIZE(one) > PyArray_ITEMSIZE(other) ? PyArray_ITEMSIZE(one) : PyArray_ITEMSIZE(other);
+    if (rows * columns * width > BRIEF)
+        return NULL;
+    small_looked();
+    PyObject *found = PyObject_CallFunctionObjArgs(ufuncs[MATMUL], one, other, NULL);
+    if (found == NULL || !PyArray_CheckExact(found))
+        return found;
+    PyObject *x = small_hosted(found, Py_None);
+    Py_DECREF(found);
+    return x;
+}
+
 /* arithmetic.product: NULL without an exception unless both operands, and what they make, are small. */
 static PyObject *product(PyObject *a, PyObject *b)
 {
@@ -426,7 +452,7 @@ static PyObject *product(PyObject *a, PyObject *b)
         found = shown(PyNumber_MatrixMultiply(left, right));
     Py_XDECREF(left);
     Py_XDECREF(right);
-    return found;
+    return found != NULL || PyErr_Occurred() ? found : brief_product(a, b);
 }
 
 static PyObject *op_matmul(PyObject *a, PyObject *b)
