@@ -4,7 +4,8 @@ import numpy
 from setuptools import Extension, setup
 
 FOLDER = "diffuse/numpy/small"
-SOURCES = ("array", "gate", "lock", "module", "moving", "numbers", "record", "slices", "soon", "stream")
+SOURCES = ("array", "gate", "lock", "module", "moving", "numbers", "place", "record", "slices", "soon",
+           "stream")
 
 setup(ext_modules=[Extension(
     "diffuse.numpy.small._small", [f"{FOLDER}/{name}.c" for name in SOURCES],

@@ -6,13 +6,24 @@ static Py_ssize_t known_template, known_form, known_frame, known_part, known_met
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
-static PyObject *name_eager, *name_into, *name_assign, *name_roll, *nothing;
+static PyObject *name_eager, *name_into, *name_assign, *name_roll, *name_locate, *nothing;
 static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
 static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
 
 /* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
 enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
+
+int small_seek(PyObject *x)
+{
+    Array *array = (Array *)x;
+    if (!small_is_ours(x) || !absent(array->part) || absent(array->storage)
+            || PyArray_SIZE((PyArrayObject *)array->meta) < state.small)
+        return 0;
+    PyObject *found = PyObject_CallMethodOneArg(state.slow, name_locate, x);
+    Py_XDECREF(found);
+    return found == NULL ? -1 : 0;
+}
 
 /* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
  * NULL where Python's code has to look. */
@@ -184,6 +195,8 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
             return found;
         Py_DECREF(found); /* there the same views come again */
     }
+    if (small_seek(a) < 0 || (b != NULL && small_seek(b) < 0))
+        return NULL;
     PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)};
     int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
                : fresh(names, b == NULL ? 1 : 2, operands, &found, 0);
@@ -206,6 +219,9 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
     Py_ssize_t count = PyTuple_GET_SIZE(args[1]);
     int done = count < SMALL_STORES ? DONE : ASK;
     names[0] = args[0];
+    for (Py_ssize_t k = 0; k < count; k++)
+        if (small_seek(operands[k]) < 0)
+            return NULL;
     for (Py_ssize_t k = 0; done == DONE && k < count; k++)
         if ((names[k + 1] = name_of(operands[k])) == NULL)
             done = ASK;
@@ -244,9 +260,10 @@ PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n
     int done = ASK;
     if (n == 3 && Py_TYPE(args[0]) == state.array_class && PyLong_CheckExact(args[1])
             && (args[2] == Py_None || PyLong_CheckExact(args[2]))) {
+        if (small_seek(args[0]) < 0)
+            return NULL;
         PyObject *names[] = {name_roll, name_of(args[0]), args[1], args[2]};
-        if (names[1] != NULL)
-            done = looked_up(names, 4, &known);
+        done = names[1] == NULL ? ASK : looked_up(names, 4, &known);
     }
     if (done == DONE)
         done = rolled(known, (Array *)args[0], &found);
@@ -308,6 +325,9 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out)
 {
     PyObject *names[SMALL_STORES + 4];
+    for (Py_ssize_t k = 0; k < n; k++)
+        if (small_seek(operands[k]) < 0)
+            return -1;
     names[0] = name_into;
     names[1] = function;
     int done = table == NULL ? ASK : into(names, 2, operands, n, out, NULL);
@@ -364,6 +384,7 @@ int small_connect_known(PyObject *parts)
     name_eager = PyUnicode_InternFromString("eager");
     name_into = PyUnicode_InternFromString("into");
     name_assign = PyUnicode_InternFromString("assign");
+    name_locate = PyUnicode_InternFromString("locate");
     name_roll = PyUnicode_InternFromString("roll");
     nothing = PyTuple_New(0);
     return PyErr_Occurred() ? -1 : 0;

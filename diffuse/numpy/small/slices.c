@@ -39,6 +39,8 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
 int small_known_assignment(Array *x, PyObject *index, PyObject *value)
 {
     PyObject *names[SMALL_PARTS];
+    if (small_seek(value) < 0) /* first: it runs Python's code */
+        return -1;
     Py_ssize_t n = slices == NULL || absent(x->part) ? 0 : bounds(index, names + 2);
     if (n == 0)
         return 0;

@@ -96,6 +96,7 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
 /* Of slices.c: a large slice of an array that was sliced so before; NULL, without an exception unless one was
  * raised, if not. */
 PyObject *small_known_slice(Array *x, PyObject *index);
+int small_seek(PyObject *x); /* look for the view of a large array where it is not known: -1 with an exception */
 int small_connect_known(PyObject *parts);
 int small_connect_slices(PyObject *parts);
 
@@ -128,6 +129,11 @@ int small_hasty(PyObject *template, PyObject *storage);
 Py_ssize_t small_slot(PyObject *type, const char *name); /* where objects have it; -1 with an exception */
 PyObject *small_found(PyObject *table, PyObject *const *parts, Py_ssize_t n);
 int small_connect_stream(PyObject *parts);
+
+/* Of place.c: the program's line, as `provenance.where` finds it so many calls of Python functions up; a new
+ * reference. */
+PyObject *small_place(int depth);
+int small_connect_place(PyObject *parts);
 
 /* Of lock.c: the engine's lock. */
 int small_unlocked(void); /* does nobody hold it? */

@@ -5,12 +5,12 @@
  * Python's code: no signal is handled, no collection starts, no other thread gets its turn.  So a task is recorded
  * or it is not, and where anything is not as usual, nothing was changed and Python's code is called. */
 #include "small.h"
-#include <frameobject.h>
 
 /* Where Python's classes with `__slots__` keep the attributes that are used here. */
 static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_modes, engine_checks,
     engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
-    stores_taken, stores_running, stores_next, walk_counts, walk_begun, group_recorded, group_slots, group_trail, group_number,
+    stores_taken, stores_running, stores_instances, stores_next, walk_counts, walk_begun, group_recorded, group_slots,
+    group_trail, group_number,
     group_long, group_room, group_shapes, trail_edges, trail_weight, storage_id, storage_frame, storage_touched,
     storage_written, storage_version, storage_exported, storage_stores, template_shape, template_elements,
     template_reach, template_fills, template_alone;
@@ -22,8 +22,8 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&window_held, "Window", "held"}, {&window_size, "Window", "size"}, {&window_open, "Window", "open"},
     {&stores_alive, "Stores", "alive"}, {&stores_users, "Stores", "users"},
     {&stores_storages, "Stores", "storages"}, {&stores_taken, "Stores", "taken"},
-    {&stores_running, "Stores", "running"}, {&stores_next, "Stores", "_next"}, {&walk_counts, "Walk", "counts"},
-    {&walk_begun, "Walk", "begun"},
+    {&stores_running, "Stores", "running"}, {&stores_next, "Stores", "_next"},
+    {&stores_instances, "Stores", "instances"}, {&walk_counts, "Walk", "counts"}, {&walk_begun, "Walk", "begun"},
     {&group_recorded, "Group", "recorded"}, {&group_slots, "Group", "slots"}, {&group_trail, "Group", "trail"},
     {&group_number, "Group", "number"}, {&group_long, "Group", "long"}, {&group_room, "Group", "room"},
     {&group_shapes, "Group", "shapes"}, {&trail_edges, "Trail", "edges"}, {&trail_weight, "Trail", "weight"},
@@ -34,9 +34,9 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&template_reach, "Template", "reach"}, {&template_fills, "Template", "fills"},
     {&template_alone, "Template", "alone"}};
 
-static PyObject *engine, *counters, *held_fills, *provenance, *where, *getframe;
+static PyObject *engine, *counters, *held_fills;
 static PyTypeObject *storage_type, *trail_type;
-static PyObject *name_add, *name_end, *name_recorded, *name_single, *name_last, *one;
+static PyObject *name_add, *name_end, *name_recorded, *name_single, *one;
 static PyObject *spelled[SMALL_PARTS + 1]; /* a tuple of each length, for keys that are only looked up */
 
 Py_ssize_t small_slot(PyObject *type, const char *name)
@@ -73,41 +73,6 @@ static long long number(PyObject *x)
     return overflow ? PY_LLONG_MAX : found;
 }
 
-/* -- the program's line ---------------------------------------------------------------------------------- */
-
-/* The frame so many calls of Python functions before the one that runs; a new reference. */
-static PyObject *frame_at(int depth)
-{
-    if (depth == 0)
-        return Py_XNewRef((PyObject *)PyEval_GetFrame());
-    PyObject *number = PyLong_FromLong(depth), *frame = number == NULL ? NULL : PyObject_CallOneArg(getframe, number);
-    Py_XDECREF(number);
-    if (frame == NULL && PyErr_ExceptionMatches(PyExc_ValueError)) /* there are fewer */
-        PyErr_Clear();
-    return frame;
-}
-
-/* The program's line, as `provenance.where` finds it so many calls up: a new reference. */
-static PyObject *place(int depth)
-{
-    PyObject *last = PyDict_GetItemWithError(provenance, name_last), *line = NULL;
-    PyFrameObject *frame = (PyFrameObject *)frame_at(depth);
-    if (frame != NULL && last != NULL && PyTuple_CheckExact(last)) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        if ((PyObject *)code == PyTuple_GET_ITEM(last, 0)) {
-            PyObject *instruction = PyLong_FromLong(PyFrame_GetLasti(frame));
-            line = instruction == NULL ? NULL : PyDict_GetItemWithError(PyTuple_GET_ITEM(last, 1), instruction);
-            Py_XDECREF(instruction);
-        }
-        Py_DECREF(code);
-    }
-    Py_XINCREF(line);
-    Py_XDECREF(frame);
-    return line != NULL || PyErr_Occurred() ? line : PyObject_CallOneArg(where, one);
-}
-
-PyObject *small_line(void) { return provenance == NULL ? NULL : place(0); }
-
 /* -- recording ------------------------------------------------------------------------------------------- */
 
 /* A task that is about to be recorded. */
@@ -134,15 +99,20 @@ static PyObject *told(PyObject *template)
     return number(SLOT(template, template_reach)) >= number(SLOT(engine, engine_small)) ? name_add : NULL;
 }
 
-/* Is the engine in its usual state, so that a task of this template needs no look at anything else?  A fill with
- * zeros might have to wait (zeros.py). */
-static int usual(PyObject *template, PyObject *values)
+/* May a fill with zeros have to wait, because no task has used the store (zeros.py)? */
+static int may_wait(PyObject *template, PyObject *values, PyObject *out)
 {
-    if (SLOT(engine, engine_modes) != Py_None || SLOT(engine, engine_torn) != Py_False
-            || SLOT(engine, engine_checks) != Py_False
-            || (SLOT(template, template_fills) != Py_False && PyObject_IsTrue(PyTuple_GET_ITEM(values, 0)) != 1))
+    if (SLOT(template, template_fills) == Py_False || PyObject_IsTrue(PyTuple_GET_ITEM(values, 0)) == 1)
         return 0;
-    return 1;
+    PyObject *id = SLOT(out, storage_id);
+    return id == NULL || PyDict_Contains(SLOT(SLOT(engine, engine_stores), stores_instances), id) != 1;
+}
+
+/* Is the engine in its usual state, so that a task needs no look at anything else? */
+static int usual(void)
+{
+    return SLOT(engine, engine_modes) == Py_None && SLOT(engine, engine_torn) == Py_False
+           && SLOT(engine, engine_checks) == Py_False;
 }
 
 /* Is there room in the window for one more task? */
@@ -253,7 +223,7 @@ static int fills_wait(Task *task)
  * code has to; -1 with an exception. */
 static int added(Task *task, PyObject *const *inputs, PyObject *out, PyObject *frame, PyObject **gone)
 {
-    if (!usual(task->template, PyTuple_GET_ITEM(task->task, 2)))
+    if (!usual() || may_wait(task->template, PyTuple_GET_ITEM(task->task, 2), out))
         return PyErr_Occurred() ? -1 : 0;
     PyObject *window = SLOT(engine, engine_window), *group = SLOT(window, window_open);
     for (Py_ssize_t k = 0; k < task->n - task->fresh; k++)
@@ -312,7 +282,7 @@ int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObj
     for (Py_ssize_t k = 0; k < task.n - task.fresh; k++)
         if (!Py_IS_TYPE(k < n ? inputs[k] : out, storage_type))
             return 0;
-    task.line = place(depth);
+    task.line = small_place(depth);
     task.stores = task.line == NULL ? NULL : PyTuple_New(task.n);
     task.task = task.stores == NULL ? NULL : PyTuple_Pack(4, template, task.stores, values, task.line);
     for (Py_ssize_t k = 0; task.stores != NULL && k < n; k++)
@@ -409,19 +379,15 @@ int small_connect_stream(PyObject *parts)
     name_end = PyUnicode_InternFromString("end");
     name_recorded = PyUnicode_InternFromString("recorded");
     name_single = PyUnicode_InternFromString("single");
-    name_last = PyUnicode_InternFromString("_last");
     one = PyLong_FromLong(1);
     engine = part(parts, "engine");
     counters = part(parts, "counters");
     held_fills = part(parts, "fills");
-    provenance = part(parts, "provenance");
     storage_type = (PyTypeObject *)part(parts, "Storage");
     trail_type = (PyTypeObject *)part(parts, "Trail");
     if (PyErr_Occurred())
         return -1;
-    where = Py_XNewRef(PyDict_GetItemString(provenance, "where"));
-    getframe = Py_XNewRef(PySys_GetObject("_getframe"));
-    if (where == NULL || getframe == NULL || small_connect_lock(engine) < 0)
+    if (small_connect_lock(engine) < 0 || small_connect_place(parts) < 0)
         return -1;
     storage_type->tp_finalize = ended; /* `__del__` of the class stays what says what it does */
     return 0;
