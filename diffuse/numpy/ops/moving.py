@@ -27,7 +27,9 @@ from diffuse.settings import watch
 TURNS = 16
 """Calls of a function at one place, on views that are new, after which new ones are expected."""
 REPEATS = 64
-"""Calls on the same views that NumPy does before they are recorded."""
+"""Calls on the same views that NumPy does before they are recorded; fewer, the longer NumPy takes for one."""
+LIGHT = 1 << 19
+"""Bytes of the operands and the result together from which on there are fewer."""
 MOST = 3 << 20
 """Bytes of the operands and the result together: NumPy's work of about an analysis."""
 
@@ -90,7 +92,8 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
         used += size * max([meta.itemsize for meta in metas])
     if size < core.SMALL or used > MOST or not exact(function, operands, kinds):
         return None
-    if calls(function.numpy, *operands) >= REPEATS:
+    repeats = REPEATS * LIGHT // max(used, LIGHT)
+    if calls(function.numpy, *operands) >= repeats:
         return None
     values = [host(x) if type(x) in ARRAYS else x for x in operands]
     if out is not None:
@@ -98,7 +101,7 @@ def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
         if target is None:
             return None
         values.append(target)
-    arithmetic.GRANTS[place] = REPEATS, *kinds
+    arithmetic.GRANTS[place] = repeats, *kinds
     trace.counters["moving"] += 1
     found = function.numpy(*values)
     if out is not None:
