@@ -79,6 +79,8 @@ def answered(name: str, self: Any, other: Any, turned: bool = False) -> Any:
 def forward(name: str, self: Any, other: Any) -> Any:
     """`self op other`, for the ufunc of this name."""
     if type(other) in ARRAYS or type(other) in PLAIN or not answers(other):
+        if name == "matmul":  # which is no elementwise operation: nothing is known of it
+            return UFUNCS[name].general((self, other))
         return elementwise.first_binary(UFUNCS[name], self, other)
     return answered(name, self, other)
 

@@ -68,9 +68,7 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
         template = ready.rows.template
         if (template is not None and template.alone >= single.OFTEN and ready.light
                 and ready.at_hand(a, x) and single.trusted(template)):
-            found = conversion.method(a, "_matmul_dispatch", x)
-            access.latest = id(found.meta), template
-            return found
+            return at_once(a, x, template)
         return products.spmv(ready.rows, x)
     held = a._held
     if held.format not in FORMATS or held.ndim != 2:
@@ -89,6 +87,18 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
     except base.Unaddressable:
         return None
     return found.reshape(m, 1) if column and found is not None else found
+
+
+def at_once(a: Sparse, x: Any, template: Any) -> Any:
+    """SciPy's product with a vector, where all is at hand; it stands for a task of this template."""
+    light = a._light
+    if light is not None and light.current(a):
+        found = core.hosted(a._held._matmul_dispatch(access.at_hand(x)))
+    else:
+        found = conversion.method(a, "_matmul_dispatch", x)
+        put(a, "_light", Light(a))
+    access.latest = id(found.meta), template
+    return found
 
 
 def _dense(x: Any) -> Any:
@@ -116,13 +126,22 @@ def soon(a: Sparse, x: Any) -> bool:
 
 
 class Light:
-    """The arrays of a small matrix, which SciPy multiplies with vectors as long as they are the same."""
+    """The arrays of a matrix, which SciPy multiplies with vectors at once as long as they are the same."""
 
     __slots__ = ("rows", "stored", "watched")
 
     def __init__(self, a: Sparse) -> None:
         self.rows, self.stored = a._held.shape[0], a._part("data").size
         self.watched = [(name, part, part.memory) for name, part in a._parts.items()]
+
+    def current(self, a: Sparse) -> bool:
+        """Are the arrays the same, with nothing pending that writes to them?"""
+        held, parts = a._held, a._parts
+        for name, part, elements in self.watched:
+            here: Any = parts.get(name)
+            if here is not part or not access.ready(here) or fetched(held, name) is not elements:
+                return False
+        return True
 
     def product(self, a: Sparse, x: Any) -> Any:
         """`a @ x` for a small vector at hand, if nothing pending writes to the matrix; else None."""
@@ -131,12 +150,9 @@ class Light:
         memory = x if type(x) is core.NDARRAY else access.near(x) if type(x) is core.array_class else None
         if memory is None or memory.ndim != 1 or memory.dtype.char not in NUMBERS:
             return None
-        held, parts = a._held, a._parts
-        for name, part, elements in self.watched:
-            here: Any = parts.get(name)
-            if here is not part or not access.ready(here) or fetched(held, name) is not elements:
-                return None
-        found = held._matmul_dispatch(memory)
+        if not self.current(a):
+            return None
+        found = a._held._matmul_dispatch(memory)
         return core.given(found) if type(found) is core.NDARRAY and found.base is None else wrap(found.copy())
 
 
