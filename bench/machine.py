@@ -24,11 +24,16 @@ def cpus() -> list[int]:
 
 
 def environment(threads: int, cache: str) -> dict[str, str]:
-    """The variables that give every contender the same number of threads, and Diffuse an empty cache."""
+    """The variables that give every contender the same number of threads, and Diffuse an empty cache.
+
+    Bytecode is kept, as it is of installed packages: else Diffuse would be compiled anew in each process.
+    """
     counts = ("DIFFUSE_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS",
               "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     others = {"DIFFUSE_CACHE_DIR": cache, "JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu"}
-    return {**os.environ, **dict.fromkeys(counts, str(threads)), **others}
+    found = {**os.environ, **dict.fromkeys(counts, str(threads)), **others}
+    found.pop("PYTHONDONTWRITEBYTECODE", None)
+    return found
 
 
 def kernels_kept(cache: str) -> int:
