@@ -11,6 +11,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.ops import conversion
 from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
@@ -187,3 +188,24 @@ def test_products_of_views_at_hand_are_numpys(dtype: str) -> None:
     x += np.array(1, dtype)  # pending
     plain += numpy.array(1, dtype)
     assert numpy.asarray(x @ x[:, 0]).tobytes() == (plain @ plain[:, 0]).tobytes()
+
+
+@pytest.mark.local_only("products are recorded where their data is")
+def test_products_with_small_arrays_of_numpys_are_not_recorded_nor_get_stores(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    random = numpy.random.default_rng(9)
+    tall, batch, few = random.random((5000, 10)), random.random((3000, 4, 4)), random.random(10)
+    square, t, b = random.random((4, 4)), np.array(tall), np.array(batch)
+    engine.fence()
+    monkeypatch.setattr(conversion, "shared", None)        # what gives an array of NumPy's a store
+    calls: list[Callable[[Any, Any], Any]] = [
+        lambda t, b: t @ few, lambda t, b: square @ b, lambda t, b: b @ square.T, lambda t, b: b @ b[:1],
+        lambda t, b: few @ t.T, lambda t, b: b[:, :2, :] @ b, lambda t, b: b @ few[:4, None]]
+    for call in calls:
+        before = trace.snapshot()["recorded"]
+        found, wanted = call(t, b), call(tall, batch)
+        assert trace.snapshot()["recorded"] == before
+        assert type(found) is np.ndarray and numpy.asarray(found).tobytes() == wanted.tobytes()
+        assert found.strides == wanted.strides
+    with pytest.raises(ValueError, match="mismatch in its core dimension"):
+        b @ few

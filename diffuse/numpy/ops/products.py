@@ -5,6 +5,7 @@ Products of two vectors are reductions and fuse; matrix products are opaque task
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy
@@ -68,13 +69,13 @@ def product(x: Any, y: Any) -> Any:
     return out if out.ndim else core.scalar_class.of(out)
 
 
-def _at_once(x: Array, y: Array) -> Any:
+def _at_once(x: Any, y: Any) -> Any:
     """The product of two arrays at hand; None of others.  To put NumPy's call into the stream gains nothing
     where it has to wait for no task."""
     if not core.SMALL or not library.current().runtime.host_sees:
         return None
-    one = access.at_hand(x)
-    other = access.at_hand(y) if one is not None else None
+    one = access.at_hand(x) if type(x) is core.array_class else x
+    other = None if one is None else access.at_hand(y) if type(y) is core.array_class else y
     if one is None or other is None:
         return None
     soon.looked()
@@ -83,12 +84,23 @@ def _at_once(x: Array, y: Array) -> Any:
 
 
 def _light(one: Any, other: Any) -> bool:
-    """Is the product of two matrices, or of a matrix and a vector, small?"""
-    if one.ndim > 2 or other.ndim > 2 or one.ndim + other.ndim < 3:
+    """Is the product of two matrices, of a matrix and a vector, or of stacks of matrices small?"""
+    if one.ndim + other.ndim < 3:
         return False
-    rows = one.shape[0] if one.ndim == 2 else 1
-    columns = other.shape[1] if other.ndim == 2 else 1
-    return bool(rows * columns * max(one.itemsize, other.itemsize) <= MOST)
+    rows = one.shape[-2] if one.ndim > 1 else 1
+    columns = other.shape[-1] if other.ndim > 1 else 1
+    stack = max(prod(one.shape[:-2]), prod(other.shape[:-2]))
+    if one.ndim > 2 and other.ndim > 2 and one.shape[:-2] != other.shape[:-2]:
+        return False
+    return bool(stack * rows * columns * max(one.itemsize, other.itemsize) <= MOST)
+
+
+def _description(x: Any) -> Any:
+    """What an operand looks like if its product may be NumPy's at once: an array of Diffuse's, or a small one
+    of NumPy's; None of others."""
+    if type(x) is core.array_class:
+        return x.meta
+    return x if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE else None
 
 
 def _submit(x: Any, y: Any, out: Any) -> None:
@@ -109,11 +121,12 @@ class Matmul(ufunc):
     def general(self, args: tuple[Any, ...], out: tuple[Any, ...] | None = None, **options: Any) -> Any:
         if len(args) == 2 and out is None and not options:
             x, y = args
-            if type(x) is core.array_class and type(y) is core.array_class:
+            one, other = _description(x), _description(y)
+            if one is not None and other is not None:
                 found = None
-                if x.meta.ndim == 1 and x.meta.size >= core.SMALL and x.meta.dtype.char in "fd":
-                    found = folds.dot(x, y)
-                elif _light(x.meta, y.meta):
+                if one is not x and other is not y and one.ndim == 1 and one.size >= core.SMALL:
+                    found = folds.dot(x, y) if one.dtype.char in "fd" else None
+                elif _light(one, other):
                     found = _at_once(x, y)
                 if found is not None:
                     return found
