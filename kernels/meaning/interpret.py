@@ -127,8 +127,8 @@ def point(body: Body, values: Values, p: int, errors: Collector | None = None) -
     launch = LaunchValues(body, values)
     watch = Watch(errors) if errors else None
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
-        for number in range(len(body.loops) - body.epilogue):
-            _run(launch, number, p, watch)
+        for number, recipe in enumerate(_recipes(body)[:len(body.loops) - body.epilogue]):
+            _run(launch, number, recipe, p, watch)
 
 
 def ready(body: Body) -> bool:
@@ -141,8 +141,13 @@ def ready(body: Body) -> bool:
 
 def prepare(body: Body) -> None:
     """Make the recipes of the loops, and wait for the routines in them."""
-    for number in range(len(body.loops)):
-        recipe_of(body, number)
+    _recipes(body)
+
+
+@lru_cache(maxsize=256)
+def _recipes(body: Body) -> tuple[Recipe, ...]:
+    """How each loop of a body is interpreted, looked up once a point: to hash a body takes long."""
+    return tuple([recipe_of(body, number) for number in range(len(body.loops))])
 
 
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
@@ -158,8 +163,9 @@ def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
             _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
+        recipes = _recipes(body)
         for number in range(len(body.loops) - body.epilogue, len(body.loops)):
-            _run(launch, number, 0, watch)
+            _run(launch, number, recipes[number], 0, watch)
 
 
 @lru_cache(maxsize=256)
@@ -313,9 +319,9 @@ class Feed:
         self.fold.add(value, self.ranges)
 
 
-def _run(launch: LaunchValues, number: int, p: int, watch: Watch | None) -> None:
-    """One loop of one point."""
-    loop, recipe = launch.body.loops[number], recipe_of(launch.body, number)
+def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch | None) -> None:
+    """Run one loop of one point."""
+    loop = launch.body.loops[number]
     if not launch.runs(loop.space, p):
         return
     frame = Frame(launch, loop, recipe, p)
@@ -331,7 +337,7 @@ def _run(launch: LaunchValues, number: int, p: int, watch: Watch | None) -> None
                 frame.reshape(shape)
             frame.enter(block, folds)
             _execute(steps, frame.env, watch)
-    order = {site: place for place, site in enumerate(_reductions(launch.body))}
+    order = {site: place for place, site in enumerate(_reductions(launch.body))} if folds else {}
     for i, feed in folds:
         if launch.points == 1:
             _deliver(launch, loop.ops[i].attribute[1], feed.fold)

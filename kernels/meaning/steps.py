@@ -10,7 +10,6 @@ its value was used for the last time, so that few of them are in use and they st
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -72,7 +71,6 @@ class Registers:
             self.free[self.recipe.registers[register]].append(register)
 
 
-@lru_cache(maxsize=256)
 def recipe_of(body: Body, number: int) -> Recipe:
     """How a loop of a body is interpreted."""
     loop = body.loops[number]
