@@ -662,28 +662,26 @@ static int lend(Array *x, PyObject *found)
 
 static PyObject *subscript(Array *x, PyObject *index)
 {
-    PyObject *part = state.left > 0 ? NULL : small_known_slice(x, index);
+    int plain = simple(index), known = !absent(x->memory) && (state.sees || x->memory == x->meta);
+    int now = plain && known ? small_readable(x) : 0;
+    PyObject *part = now != 0 || state.left > 0 ? NULL : small_known_slice(x, index);
     if (part != NULL || PyErr_Occurred())
         return part;
-    int plain = simple(index);
-    if (plain && !absent(x->memory) && (state.sees || x->memory == x->meta)) {
+    if (plain && known) {
         PyObject *found = PyObject_GetItem(x->memory, index);
         if (found == NULL)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
-            int now = small_readable(x);
             if (now > 0) {
                 small_looked();
                 return found;
             }
             Py_DECREF(found);
-            if (now < 0)
-                return NULL;
         } else if (lend(x, found)) {
             return found;
         } else {
             int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
-            PyObject *view = looks ? small_looking(x, found) : NULL;
+            PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
@@ -705,17 +703,24 @@ static PyObject *item(Array *x, Py_ssize_t k)
     return found;
 }
 
-/* Does an index select few elements, or few enough to be written at once?  0 with an exception, too. */
-static int writes_little(Array *x, PyObject *index)
+/* Does an index select few elements?  0 with an exception, too.  `target` gets these elements of a large array. */
+static int writes_little(Array *x, PyObject *index, PyObject **target)
 {
     if (size_of(x->memory) < state.small
             || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
         return 1;
-    PyObject *target = PyObject_GetItem(x->memory, index);
-    int little = target != NULL && (!PyArray_CheckExact(target) || size_of(target) < state.small
-                                    || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)target))));
-    Py_XDECREF(target);
-    return little;
+    *target = PyObject_GetItem(x->memory, index);
+    return *target != NULL && (!PyArray_CheckExact(*target) || size_of(*target) < state.small
+                               || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)*target))));
+}
+
+/* `memory[index] = right`, where `target` may be the view of the memory that the index selects. */
+static int put(PyObject *memory, PyObject *index, PyObject *target, PyObject *right)
+{
+    if (target != NULL && PyArray_CheckExact(target) && PyArray_ISWRITEABLE((PyArrayObject *)target)
+            && PyArray_BASE((PyArrayObject *)target) != NULL)
+        return PyArray_CopyObject((PyArrayObject *)target, right);
+    return PyObject_SetItem(memory, index, right);
 }
 
 static int assign(Array *x, PyObject *index, PyObject *value)
@@ -730,8 +735,10 @@ static int assign(Array *x, PyObject *index, PyObject *value)
         PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
         if (plain == index && right == NULL && state.left > 0 && !PyErr_Occurred())
             right = small_soon_operand(value, SMALL_ANY, &bytes);
-        PyObject *memory = right == NULL || !writes_little(x, plain) ? NULL : small_mine(x);
-        int done = memory == NULL ? -2 : PyObject_SetItem(memory, plain, right);
+        PyObject *target = NULL;
+        PyObject *memory = right == NULL || !writes_little(x, plain, &target) ? NULL : small_mine(x);
+        int done = memory == NULL ? -2 : put(memory, plain, plain == index ? target : NULL, right);
+        Py_XDECREF(target);
         Py_XDECREF(memory);
         Py_XDECREF(right);
         Py_XDECREF(plain);
