@@ -21,6 +21,7 @@ from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
+from diffuse.numpy.small import native
 
 _NoValue = numpy._NoValue
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
@@ -49,6 +50,8 @@ def immediate(x: Array) -> Any:
     size = x.meta.size
     if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
         return None
+    if not core.SEES:
+        core.see(True)
     soon.looked()
     return access.at_hand(x)
 
@@ -384,3 +387,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")
     result = _recorded(operation, (x,), axes, (x.form.name, "int64"), numpy.dtype(numpy.int64), keep)
     return result if target is None else into(target, result, out)
+
+
+if native is not None:
+    native.connect_folds(globals())

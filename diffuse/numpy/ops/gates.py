@@ -50,7 +50,7 @@ OBJECTS = frozenset(("O", "object", "|O"))
 
 EXACT = frozenset("""concatenate stack vstack hstack dstack column_stack append roll pad triu tril diff clip
     array_equal array_equiv allclose copy astype flatten conj conjugate array ones full arange
-    eye""".split())
+    eye linspace gradient""".split())
 """Functions and methods whose kernels have NumPy's bits, so that NumPy can do them where the program waits
 for each call (ops/single.py)."""
 
@@ -211,9 +211,10 @@ of that; only if the elements lie side by side; of another element type."""
 ONE, TWO = 8192, 16384
 """Flags of ufuncs of so many operands with one result, whose types tell which operation a call records."""
 
-AIMS, KEEPS, READS = 1 << 15, 1 << 16, 1 << 17
+AIMS, KEEPS, READS, FOLDS, ADDS = 1 << 15, 1 << 16, 1 << 17, 1 << 18, 1 << 19
 """A function that writes into its first argument and nothing else; one that gives an array back as it is; a
-method that only reads memory, of whatever size."""
+method that only reads memory, of whatever size; a reduction that gives NumPy's bits of all real elements, or
+of whole numbers only."""
 
 WAYS = 1 << 20
 """What one of the following is multiplied by in flags."""
@@ -231,7 +232,8 @@ SOON = {**dict.fromkeys("""concatenate stack vstack hstack dstack column_stack a
 LOOKING = {**dict.fromkeys("""transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze
     expand_dims flip fliplr flipud rot90 diagonal split array_split hsplit vsplit dsplit""".split(), VIEWS),
     "reshape": VIEWS | PACKED, "ravel": VIEWS | PACKED, "view": VIEWS | RETYPES, "item": READS,
-    "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS}
+    "tolist": READS, "asarray": KEEPS, "asanyarray": KEEPS,
+    **dict.fromkeys("min max argmin argmax any all".split(), FOLDS), "sum": FOLDS | ADDS}
 """Flags of functions and methods of which the extension makes views from the description of the array, or
 that it has NumPy do on memory of whatever size."""
 
@@ -277,10 +279,8 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
               | (MULTIPLIES if name in SPREADING else 0)
               | (OVERRUNS if name in RUNNING else 0))
     known = vars(numpy.ndarray if flags & BELONGS else numpy).get(name)  # NumPy warns of old names
-    if known is function:
-        flags |= LOOKING.get(name, 0)
     if known is (plain if flags & BELONGS else function):
-        flags |= SOON.get(name, NEVER) * WAYS
+        flags |= LOOKING.get(name, 0) | SOON.get(name, NEVER) * WAYS
     need = NEEDS.get(name, ARRAYS) if vars(numpy).get(name) is function else ARRAYS
     binds = flags & BELONGS or hasattr(type(function), "__get__")
     kind = native.Gate if binds else native.StaticGate

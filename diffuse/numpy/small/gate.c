@@ -21,6 +21,8 @@ enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        AIMS = 1 << 15,  /* writes into its first argument and nothing else */
        KEEPS = 1 << 16, /* gives an array of Diffuse's back as it is */
        READS = 1 << 17, /* a method that only reads memory, of whatever size */
+       FOLDS = 1 << 18, /* a reduction that gives NumPy's bits of all real elements */
+       ADDS = 1 << 19,  /* only of whole numbers */
        WAYS = 1 << 20 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
 enum { MOST = 16, DEEPEST = 4 };
 
@@ -472,6 +474,28 @@ static PyObject *read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
     return found;
 }
 
+/* What a reduction of all elements gives that the calling thread does at once, as folds.immediate and folds.total
+ * have it; NULL likewise. */
+static PyObject *fold_of(Gate *gate, PyObject *given)
+{
+    PyObject *times = state.folds == NULL ? NULL : PyDict_GetItemString(state.folds, "AT_ONCE");
+    if (Py_TYPE(given) != state.array_class || !state.sees || small_eager() || times == NULL)
+        return NULL;
+    Array *x = (Array *)given;
+    npy_intp size = absent(x->meta) ? 0 : size_of(x->meta);
+    int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
+    int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
+    if (size < state.small || size >= PyLong_AsSsize_t(times) * state.small || !(whole || (!(gate->flags & ADDS) && (real || type == NPY_BOOL))))
+        return NULL;
+    PyObject *memory = small_at_hand(x), *found = NULL;
+    if (memory != NULL) {
+        small_looked();
+        found = PyObject_CallOneArg(gate->real, memory);
+        Py_DECREF(memory);
+    }
+    return found;
+}
+
 /* -- functions that the program waits for at each call -------------------------------------------------------- */
 
 /* What the program gets of a result of NumPy that a task may use next; steals it. */
@@ -563,6 +587,8 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
 ours:
     if (state.left > 0 && gate->flags >= WAYS && ((result = soon(gate, args, n, all, kwnames)) != NULL || PyErr_Occurred()))
         return result;
+    if (gate->flags & FOLDS && all == 1 && n == 1 && ((result = fold_of(gate, args[0])) != NULL || PyErr_Occurred()))
+        return result;
     if (gate->watched != NULL && state.places != NULL) {
         result = done_at_once(gate, args, n, kwnames);
         if (result != NULL || PyErr_Occurred())
@@ -579,6 +605,8 @@ PyObject *small_chosen(Array *x, PyObject *index)
 {
     Found found = {.product = 1};
     PyObject *memory = small_near(x);
+    if (memory == NULL && !PyErr_Occurred())
+        memory = small_at_hand(x);
     PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
     PyObject *chosen = plain == NULL ? NULL : PyObject_GetItem(memory, plain);
     Py_XDECREF(memory);

@@ -67,6 +67,12 @@ static PyObject *connect_gates(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *connect_folds(PyObject *module, PyObject *names)
+{
+    Py_XSETREF(state.folds, Py_NewRef(names));
+    Py_RETURN_NONE;
+}
+
 static PyObject *connect_places(PyObject *module, PyObject *args)
 {
     PyObject *places, *type, *made_at_once;
@@ -210,6 +216,7 @@ static PyMethodDef methods[] = {
      "Count a call of a ufunc, and return how many there were on the same views before."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
+    {"connect_folds", connect_folds, METH_O, "Give the names of the module of reductions."},
     {"connect_places", connect_places, METH_VARARGS,
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,

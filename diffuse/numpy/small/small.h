@@ -34,6 +34,7 @@ typedef struct {
     PyObject *made_at_once;    /* of access */
     long often, most;          /* single.OFTEN, and that with single.TRUSTED */
     npy_intp bytes;            /* single.MOST */
+    PyObject *folds;           /* the names of the module of reductions, for AT_ONCE */
     Py_ssize_t place_alone;    /* of single.Place */
     PyObject *before_out;      /* of gates: arguments of a function before its output array */
     int sees;                  /* core.SEES */
