@@ -104,7 +104,7 @@ def numpy_replaced() -> Iterator[None]:
 
 def run(words: Sequence[str]) -> int:
     """Run what Python's command line would run for these words: a file, `-m module` or `-c code`."""
-    if early.start():
+    if early.start(words[0]):
         runtime.foresee(config.runtime)
     if words[0] == "-m":
         return run_module(words[1], words[2:])

@@ -67,12 +67,19 @@ diffuse.fence()
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("kept, processors, starts", [(False, 2, True), (True, 2, False), (False, 1, False)])
-def test_the_command_starts_the_server_where_the_cache_is_empty(kept: bool, processors: int, starts: bool,
-                                                                tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept, changed, processors, starts", [
+    (False, False, 2, ["True"]),
+    (False, False, 1, ["False"]),
+    (True, False, 2, ["False"]),
+    (True, True, 2, ["True", "False"]),      # changed since a kernel was kept: its next run is as any other
+])
+def test_the_command_starts_the_server_for_programs_that_will_need_it(
+        kept: bool, changed: bool, processors: int, starts: list[str], tmp_path: Path) -> None:
     """At once, if it has a processor for itself; the program has no child of it to wait for."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
     if kept:
-        (tmp_path / "of_another_program.kernel").touch()
+        (cache / "of_another_program.kernel").touch()
     program = tmp_path / "program.py"
     program.write_text("""if True:
         import os, time
@@ -84,11 +91,15 @@ def test_the_command_starts_the_server_where_the_cache_is_empty(kept: bool, proc
             os.wait()
         except ChildProcessError:
             print(client._end is not None, flush=True)""")
-    assert run(f"""
+    if changed:
+        os.utime(cache, (0, 0))
+    else:
+        os.utime(program, (0, 0))
+    assert [run(f"""
         from diffuse.cli import main
         os.sched_getaffinity = lambda _: set(range({processors}))
         main(["run", {str(program)!r}])
-    """, tmp_path) == f"{starts}\n"
+    """, cache).strip() for _ in starts] == starts
 
 
 def test_a_start_that_fails_is_left_to_the_first_request(tmp_path: Path) -> None:

@@ -9,12 +9,23 @@ from diffuse.service.code import disk
 from diffuse.settings import config
 
 
-def start() -> bool:
-    """Start the server if the cache is empty and there is a processor for it; says whether it was.
+def start(program: str) -> bool:
+    """Start the server if the cache is empty, or older than this file; says whether that was done.
 
-    The server takes as long to import LLVM as the program takes to import NumPy.
+    The server takes as long to import LLVM as the program takes to import NumPy, if each has a processor.
     """
-    if not (config.runtime == "local" and config.compile != "off" and len(os.sched_getaffinity(0)) > 1
-            and disk().limit != 0 and disk().empty()):
+    if config.runtime != "local" or config.compile == "off" or len(os.sched_getaffinity(0)) < 2:
         return False
-    return client.start()
+    kept = disk()
+    return kept.limit != 0 and (kept.empty() or _changed(program, kept.folder)) and client.start()
+
+
+def _changed(program: str, folder: str | os.PathLike[str]) -> bool:
+    """Was a program changed since a kernel was written to the cache, or since it was asked the last time?"""
+    try:
+        changed = os.stat(program).st_mtime > os.stat(folder).st_mtime
+        if changed:
+            os.utime(folder)
+    except OSError:
+        return False
+    return changed
