@@ -24,7 +24,7 @@ SIZES = {4_096: 2.5, 65_536: 8.0, 1_048_576: 10.0}
 SIDES = {128: 1.5, 256: 4.0}
 """Cells along each side of the gas, likewise."""
 STEP = "step of a gas"
-WARM = 20
+WARM = 35
 """Calls after which everything is decided, and calls before all is compiled: these do not count."""
 
 
