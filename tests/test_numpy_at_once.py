@@ -209,3 +209,42 @@ def test_products_with_small_arrays_of_numpys_are_not_recorded_nor_get_stores(
         assert found.strides == wanted.strides
     with pytest.raises(ValueError, match="mismatch in its core dimension"):
         b @ few
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_arrays_of_indices_on_large_arrays_are_numpys(busy: bool) -> None:
+    plain = numpy.random.default_rng(6).random((200, 200))
+    x = np.array(plain) * 1.0
+    if not busy:
+        assert x[0, 0] == plain[0, 0]
+
+    def steps(a: Any) -> list[Any]:
+        found: list[Any] = []
+        a[[3, 5]] = a[[5, 3]]
+        a[:, [1, 2]] = a[:, [2, 1]] * 2.0
+        a[[0, 0, 7], [1, 1, 2]] = [5.0, 6.0, 7.0]
+        a[numpy.arange(200) % 3 == 0] = 0.5
+        a[numpy.array([4, 6]), 2:9] -= 1.0
+        a[a[:, 0] > 0.9, 3] = a[9, 9]
+        a[[[1], [2]], [3, 4]] = a[[0, 1]][:, [0, 1]]
+        found += [a[[0, -1]], a[:, [7]], a[[1, 2], [3, 4]], a[a[0] > 0.5], a[numpy.array(3)], a[[True] * 200]]
+        return found
+
+    for ours, theirs in zip(steps(x), steps(plain), strict=True):
+        assert numpy.asarray(ours).tobytes() == numpy.asarray(theirs).tobytes() and ours.shape == theirs.shape
+    assert numpy.asarray(x).tobytes() == plain.tobytes()
+    mistakes: list[tuple[Any, Any]] = [([200], IndexError), ([1.5], IndexError), ([[0], [0, 1]], ValueError)]
+    for wrong, error in mistakes:
+        with pytest.raises(error):
+            plain[wrong]
+        with pytest.raises(error):
+            x[wrong]
+        with pytest.raises(error):
+            x[wrong] = 1.0
+    with pytest.raises(ValueError, match="shape mismatch"):
+        x[[0, 1]] = numpy.ones((3, 200))
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        x[[0, 1]] = 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        x[:, 1] = 1.0

@@ -731,13 +731,14 @@ static int assign(Array *x, PyObject *index, PyObject *value)
     }
     if (!absent(x->memory)) {
         npy_intp bytes = 0;
-        PyObject *plain = simple(index) ? Py_NewRef(index) : small_index(x, index);
+        int fancy = !simple(index); /* NumPy does it at once, however many elements it selects */
+        PyObject *plain = fancy ? small_index(x, index) : Py_NewRef(index);
         PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
         if (plain == index && right == NULL && state.left > 0 && !PyErr_Occurred())
             right = small_soon_operand(value, SMALL_ANY, &bytes);
         PyObject *target = NULL;
-        PyObject *memory = right == NULL || !writes_little(x, plain, &target) ? NULL : small_mine(x);
-        int done = memory == NULL ? -2 : put(memory, plain, plain == index ? target : NULL, right);
+        PyObject *memory = right == NULL || !(fancy || writes_little(x, plain, &target)) ? NULL : small_mine(x);
+        int done = memory == NULL ? -2 : put(memory, plain, target, right);
         Py_XDECREF(target);
         Py_XDECREF(memory);
         Py_XDECREF(right);

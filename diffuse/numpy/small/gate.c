@@ -622,7 +622,8 @@ PyObject *small_chosen(Array *x, PyObject *index)
 PyObject *small_index(Array *x, PyObject *index)
 {
     Found found = {.product = 1};
-    return size_of(x->memory) < state.small ? lowered(index, &found, 0) : NULL;
+    int here = size_of(x->memory) < state.small || (state.sees && small_readable(x) > 0);
+    return here ? lowered(index, &found, 0) : NULL;
 }
 
 /* -- the types ------------------------------------------------------------------------------------------- */
