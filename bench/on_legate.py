@@ -33,11 +33,11 @@ from contenders import LEGATE, LOCAL
 
 Measures = dict[str, Any]
 
-# Quick sizes are just large enough for tasks to be recorded and to have two points.
+# Quick sizes are just large enough for tasks to be recorded (stream/brevity.py) and to have two points.
 PROGRAMS = {case.name: case for case in (
     replace(black_scholes.CASE, quick=40_000),
     replace(channel_flow.CASE, size=1500, quick=200),
-    replace(stencil.CASE, quick=200, batch=5),
+    replace(stencil.CASE, quick=500, batch=5),
     replace(conjugate_gradient.CASE, quick=200, batch=4),
 )}
 NAMES = ("numpy", *contenders.RUNTIMES, "cupynumeric")
