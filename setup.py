@@ -4,10 +4,10 @@ import numpy
 from setuptools import Extension, setup
 
 FOLDER = "diffuse/numpy/small"
-SOURCES = ("array", "gate", "lock", "module", "moving", "numbers", "place", "record", "slices", "soon",
-           "stream")
+SOURCES = ("array", "elements", "gate", "hand", "lock", "module", "moving", "numbers", "operators", "place",
+           "record", "slices", "soon", "stream")
 
 setup(ext_modules=[Extension(
     "diffuse.numpy.small._small", [f"{FOLDER}/{name}.c" for name in SOURCES],
-    depends=[f"{FOLDER}/small.h"], include_dirs=[numpy.get_include()], extra_compile_args=["-O2"],
-    optional=True)])
+    depends=[f"{FOLDER}/small.h", f"{FOLDER}/operators.h"], include_dirs=[numpy.get_include()],
+    extra_compile_args=["-O2"], optional=True)])

@@ -16,8 +16,8 @@ from typing import Any
 from diffuse.settings import config
 
 FOLDER = os.path.dirname(__file__)
-SOURCES = ("array.c", "gate.c", "lock.c", "module.c", "moving.c", "numbers.c", "place.c", "record.c",
-           "slices.c", "soon.c", "stream.c", "small.h")
+SOURCES = ("array.c", "elements.c", "gate.c", "hand.c", "lock.c", "module.c", "moving.c", "numbers.c",
+           "operators.c", "place.c", "record.c", "slices.c", "soon.c", "stream.c", "operators.h", "small.h")
 
 
 def extension() -> str | None:

@@ -71,7 +71,11 @@ int small_native(PyArrayObject *x);
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
-int small_arrays_ready(void);
+int small_hand_ready(void);
+int small_operators_ready(void);
+extern PyMethodDef small_methods[]; /* of elements.c: those of arrays */
+PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */
+int small_spreads(PyObject *left, PyObject *right); /* is the result of two arrays larger than small ones are? */
 void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
 
 /* Of record.c: a call of NumPy's function that was recorded before on these views, recorded again; `b` is NULL for

@@ -40,7 +40,7 @@ def matmul(a: Sparse, x: Any) -> Any:
     found = None if dense is None else product(a, dense)
     if found is None:
         found = conversion.method(a, "_matmul_dispatch", x)
-        if dense is not None and dense.form.ndim == 1 and soon(a, dense):
+        if a._held.format in FORMATS and dense is not None and dense.form.ndim == 1 and soon(a, dense):
             put(a, "_light", Light(a))
     return found
 

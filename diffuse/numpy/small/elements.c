@@ -1,0 +1,331 @@
+/* Elements and parts of arrays, what they look like, and NumPy's protocols: diffuse/numpy/arrays/elements.py in C. */
+#include "operators.h"
+#define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
+#define NO_IMPORT_UFUNC
+#include <numpy/ufuncobject.h>
+
+static int simple_part(PyObject *index)
+{
+    return PyLong_CheckExact(index) || PySlice_Check(index) || index == Py_None || index == Py_Ellipsis
+           || PyArray_IsScalar(index, Integer);
+}
+
+/* Does an index select a view or an element, whatever the array? */
+static int simple(PyObject *index)
+{
+    if (!PyTuple_CheckExact(index))
+        return simple_part(index);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(index); k++)
+        if (!simple_part(PyTuple_GET_ITEM(index, k)))
+            return 0;
+    return 1;
+}
+
+/* access.lend: may the program get this view as NumPy's array?  Then the array is marked. */
+static int lend(Array *x, PyObject *found)
+{
+    Array *root = absent(x->owner) ? x : (Array *)x->owner;
+    if (size_of(found) >= state.tiny || !absent(root->storage) || size_of(root->meta) >= state.small
+            || PyArray_BASE((PyArrayObject *)found) != root->meta)
+        return 0;
+    root->lent = 1;
+    return 1;
+}
+
+static PyObject *subscript(Array *x, PyObject *index)
+{
+    int plain = simple(index), known = !absent(x->memory) && (state.sees || x->memory == x->meta);
+    int now = plain && known ? small_readable(x) : 0;
+    PyObject *part = now != 0 || state.left > 0 ? NULL : small_known_slice(x, index);
+    if (part != NULL || PyErr_Occurred())
+        return part;
+    if (plain && known) {
+        PyObject *found = PyObject_GetItem(x->memory, index);
+        if (found == NULL)
+            return NULL;
+        if (!PyArray_CheckExact(found)) { /* an element */
+            if (now > 0) {
+                small_looked();
+                return found;
+            }
+            Py_DECREF(found);
+        } else if (lend(x, found)) {
+            return found;
+        } else {
+            int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
+            PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index) : NULL;
+            Py_DECREF(found);
+            if (view != NULL || PyErr_Occurred())
+                return view;
+        }
+    }
+    if (!plain) {
+        PyObject *chosen = small_chosen(x, index);
+        if (chosen != NULL || PyErr_Occurred())
+            return chosen;
+    }
+    return small_slowly(SUBSCRIPT, (PyObject *)x, index, NULL);
+}
+
+static PyObject *item(Array *x, Py_ssize_t k)
+{
+    PyObject *index = PyLong_FromSsize_t(k);
+    PyObject *found = index == NULL ? NULL : PyObject_GetItem((PyObject *)x, index);
+    Py_XDECREF(index);
+    return found;
+}
+
+/* Does an index select few elements?  0 with an exception, too.  `target` gets these elements of a large array. */
+static int writes_little(Array *x, PyObject *index, PyObject **target)
+{
+    if (size_of(x->memory) < state.small
+            || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
+        return 1;
+    *target = PyObject_GetItem(x->memory, index);
+    return *target != NULL && (!PyArray_CheckExact(*target) || size_of(*target) < state.small
+                               || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)*target))));
+}
+
+/* `memory[index] = right`, where `target` may be the view of the memory that the index selects. */
+static int put(PyObject *memory, PyObject *index, PyObject *target, PyObject *right)
+{
+    if (target != NULL && PyArray_CheckExact(target) && PyArray_ISWRITEABLE((PyArrayObject *)target)
+            && PyArray_BASE((PyArrayObject *)target) != NULL)
+        return PyArray_CopyObject((PyArrayObject *)target, right);
+    return PyObject_SetItem(memory, index, right);
+}
+
+static int assign(Array *x, PyObject *index, PyObject *value)
+{
+    if (value == NULL) {
+        PyErr_SetString(PyExc_ValueError, "cannot delete array elements");
+        return -1;
+    }
+    if (!absent(x->memory)) {
+        npy_intp bytes = 0;
+        int fancy = !simple(index); /* NumPy does it at once, however many elements it selects */
+        PyObject *plain = fancy ? small_index(x, index) : Py_NewRef(index);
+        PyObject *right = plain == NULL ? NULL : small_number_or_near(value);
+        if (plain == index && right == NULL && state.left > 0 && !PyErr_Occurred())
+            right = small_soon_operand(value, SMALL_ANY, &bytes);
+        PyObject *target = NULL;
+        PyObject *memory = right == NULL || !(fancy || writes_little(x, plain, &target)) ? NULL : small_mine(x);
+        int done = memory == NULL ? -2 : put(memory, plain, target, right);
+        Py_XDECREF(target);
+        Py_XDECREF(memory);
+        Py_XDECREF(right);
+        Py_XDECREF(plain);
+        if (done != -2)
+            return done;
+        if (PyErr_Occurred())
+            return -1;
+    }
+    int known = small_known_assignment(x, index, value);
+    if (known)
+        return known < 0 ? -1 : 0;
+    PyObject *found = small_slowly(ASSIGN, (PyObject *)x, index, value);
+    Py_XDECREF(found);
+    return found == NULL ? -1 : 0;
+}
+
+/* -- ufuncs that NumPy's arrays and scalars call ----------------------------------------------------------- */
+
+/* The only output array, if that is the only option and NumPy's; NULL else. */
+static PyObject *only_output(PyObject *const *options, PyObject *names)
+{
+    if (PyTuple_GET_SIZE(names) != 1 || PyUnicode_CompareWithASCIIString(PyTuple_GET_ITEM(names, 0), "out") != 0)
+        return NULL;
+    PyObject *out = options[0];
+    if (!PyTuple_CheckExact(out) || PyTuple_GET_SIZE(out) != 1)
+        return NULL;
+    out = PyTuple_GET_ITEM(out, 0);
+    return PyArray_CheckExact(out) && size_of(out) < state.small ? out : NULL;
+}
+
+/* arithmetic.called: NumPy's ufunc if all operands are small and at hand.  NULL as `small_near` has it. */
+static PyObject *called(PyObject *ufunc, PyObject *const *inputs, Py_ssize_t n, PyObject *out)
+{
+    PyObject *values[3] = {NULL, NULL, NULL}, *found = NULL;
+    values[0] = small_number_or_near(inputs[0]);
+    if (values[0] != NULL && n == 2)
+        values[1] = small_number_or_near(inputs[1]);
+    if (values[n - 1] != NULL && (n == 1 || !small_spreads(values[0], values[1]))) {
+        values[n] = out;
+        found = PyObject_Vectorcall(ufunc, values, n + (out != NULL), NULL);
+        found = out != NULL ? found : small_shown(found);
+    }
+    Py_XDECREF(values[0]);
+    if (n == 2)
+        Py_XDECREF(values[1]);
+    return found;
+}
+
+static int is_call(PyObject *method) { return PyUnicode_CompareWithASCIIString(method, "__call__") == 0; }
+
+/* Is it a call of a ufunc with this many operands, and not of one of its methods? */
+static int plain_call(PyObject *ufunc, PyObject *method, Py_ssize_t n)
+{
+    return n >= 1 && n <= 2 && is_call(method)
+           && PySet_Contains(state.ufuncs, ufunc) > 0 && ((PyUFuncObject *)ufunc)->nin == n;
+}
+
+static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, PyObject *names)
+{
+    if (names == NULL && n == 4 && args[0] == small_ufuncs[MATMUL] && is_call(args[1])) {
+        PyObject *found = small_product(args[2], args[3]);
+        if (found != NULL || PyErr_Occurred())
+            return found;
+    }
+    if (n >= 3 && plain_call(args[0], args[1], n - 2)) {
+        PyObject *out = names == NULL ? NULL : only_output(args + n, names);
+        PyObject *found = names == NULL || out != NULL ? called(args[0], args + 2, n - 2, out) : NULL;
+        if (found != NULL || PyErr_Occurred())
+            return found;
+        for (int name = ADD; names == NULL && n == 4 && name <= DIVIDE; name++)
+            if (small_ufuncs[name] == args[0] && PySet_Contains(state.numbers, (PyObject *)Py_TYPE(args[2])) > 0)
+                return small_far(args[2], args[3], name); /* an operator of a number of NumPy's and an array */
+    }
+    PyObject *function = PyObject_GetAttrString(state.slow, "array_ufunc"), *found = NULL;
+    PyObject **all = function == NULL ? NULL : PyMem_New(PyObject *, n + 1 + (names ? PyTuple_GET_SIZE(names) : 0));
+    if (all != NULL) {
+        all[0] = x;
+        memcpy(all + 1, args, (n + (names ? PyTuple_GET_SIZE(names) : 0)) * sizeof *all);
+        found = PyObject_Vectorcall(function, all, n + 1, names);
+        PyMem_Free(all);
+    }
+    Py_XDECREF(function);
+    return found;
+}
+
+PyMethodDef small_methods[] = {
+    {"__array_ufunc__", (PyCFunction)(void (*)(void))array_ufunc, METH_FASTCALL | METH_KEYWORDS,
+     "__array_ufunc__($self, ufunc, method, /, *inputs, **kwargs)\n--\n\n"
+     "Compute one of NumPy's ufuncs that NumPy's arrays or scalars, or a library, called."},
+    {NULL}};
+
+static Py_ssize_t length(Array *x) { return PyObject_Length(x->meta); }
+
+static PyObject *get_shape(Array *x, void *closure)
+{
+    return PyArray_IntTupleFromIntp(PyArray_NDIM((PyArrayObject *)x->meta), PyArray_DIMS((PyArrayObject *)x->meta));
+}
+
+static int set_shape(Array *x, PyObject *shape, void *closure)
+{
+    PyObject *done = shape == NULL ? NULL : PyObject_CallMethod(state.slow, "set_shape", "OO", x, shape);
+    if (shape == NULL)
+        PyErr_SetString(PyExc_AttributeError, "Cannot delete array shape");
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *get_dtype(Array *x, void *closure)
+{
+    return Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)x->meta));
+}
+
+static int set_dtype(Array *x, PyObject *dtype, void *closure)
+{
+    PyObject *done = dtype == NULL ? NULL : PyObject_CallMethod(state.slow, "set_dtype", "OO", x, dtype);
+    if (dtype == NULL)
+        PyErr_SetString(PyExc_AttributeError, "Cannot delete array dtype");
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyObject *get_ndim(Array *x, void *closure)
+{
+    return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)x->meta));
+}
+
+static PyObject *get_size(Array *x, void *closure) { return PyLong_FromSsize_t(size_of(x->meta)); }
+
+static PyObject *get_transpose(Array *x, void *closure)
+{
+    PyObject *meta = PyArray_Transpose((PyArrayObject *)x->meta, NULL);
+    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+    Py_XDECREF(meta);
+    return view;
+}
+
+static int is_complex(Array *x)
+{
+    int type = PyArray_TYPE((PyArrayObject *)x->meta);
+    return type == NPY_CFLOAT || type == NPY_CDOUBLE;
+}
+
+/* `x.real` and `x.imag`, by the name in `closure`: views of complex arrays. */
+static PyObject *get_component(Array *x, void *closure)
+{
+    if (!is_complex(x))
+        return PyObject_CallMethod(state.slow, "component", "Os", x, closure);
+    PyObject *meta = PyObject_GetAttrString(x->meta, closure);
+    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+    Py_XDECREF(meta);
+    return view;
+}
+
+static int set_component(Array *x, PyObject *value, void *closure)
+{
+    if (value == NULL) {
+        PyErr_Format(PyExc_AttributeError, "Cannot delete array %s part", closure);
+        return -1;
+    }
+    PyObject *done = PyObject_CallMethod(state.slow, "set_component", "OsO", x, closure, value);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static PyGetSetDef described_getset[] = {
+    {"real", (getter)get_component, (setter)set_component, NULL, "real"},
+    {"imag", (getter)get_component, (setter)set_component, NULL, "imag"},
+    {"shape", (getter)get_shape, (setter)set_shape, NULL, NULL},
+    {"dtype", (getter)get_dtype, (setter)set_dtype, NULL, NULL},
+    {"ndim", (getter)get_ndim, NULL, NULL, NULL},
+    {"size", (getter)get_size, NULL, NULL, NULL},
+    {"T", (getter)get_transpose, NULL, NULL, NULL},
+    {NULL}};
+
+/* The only element as an index of Python's. */
+PyObject *small_as_index(Array *x)
+{
+    if (PyArray_NDIM((PyArrayObject *)x->meta) > 0) {
+        PyErr_SetString(PyExc_TypeError, "only integer scalar arrays can be converted to a scalar index");
+        return NULL;
+    }
+    PyObject *memory = PyObject_CallMethod(state.slow, "host", "O", x);
+    PyObject *index = memory == NULL ? NULL : PyNumber_Index(memory);
+    Py_XDECREF(memory);
+    return index;
+}
+
+/* Python's buffer protocol: memory that stays valid, and is the array's, as long as the buffer is held. */
+static int get_buffer(Array *x, Py_buffer *view, int flags)
+{
+    PyObject *memory = PyObject_CallMethod(state.slow, "buffer", "O", x);
+    int done = memory == NULL ? -1 : PyObject_GetBuffer(memory, view, flags);
+    Py_XDECREF(memory);
+    return done;
+}
+
+static PyBufferProcs described_buffer = {.bf_getbuffer = (getbufferproc)get_buffer};
+
+static PySequenceMethods described_sequence = {.sq_length = (lenfunc)length, .sq_item = (ssizeargfunc)item};
+
+static PyMappingMethods described_mapping = {
+    .mp_length = (lenfunc)length, .mp_subscript = (binaryfunc)subscript,
+    .mp_ass_subscript = (objobjargproc)assign};
+
+PyTypeObject Described_Type = {
+    PyVarObject_HEAD_INIT(NULL, 0)
+    .tp_name = "diffuse.numpy.small.Described",
+    .tp_doc = "What an array looks like, its elements, and the operators that change them.",
+    .tp_base = &Operators_Type,
+    .tp_basicsize = sizeof(Array),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .tp_as_number = &small_described_number,
+    .tp_as_sequence = &described_sequence,
+    .tp_as_mapping = &described_mapping,
+    .tp_as_buffer = &described_buffer,
+    .tp_getset = described_getset,
+};

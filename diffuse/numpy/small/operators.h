@@ -1,0 +1,22 @@
+/* What elements.c takes of operators.c, and the other way round. */
+#ifndef DIFFUSE_OPERATORS_H
+#define DIFFUSE_OPERATORS_H
+
+#include "small.h"
+
+/* The names of ufuncs, and of the functions of `core.slow`, as Python's strings. */
+enum { ADD, SUBTRACT, MULTIPLY, DIVIDE, FLOOR_DIVIDE, REMAINDER, LEFT_SHIFT, RIGHT_SHIFT, AND, OR, XOR, MATMUL,
+       POWER, SQUARE, NEGATIVE, POSITIVE, ABSOLUTE, INVERT, LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL,
+       FORWARD, REFLECTED, EQUALITY, ALONE, UPDATE, KNOWN, KNOWN_UNARY, KNOWN_INPLACE, SUBSCRIPT, ASSIGN, NAMES };
+
+extern PyObject *small_ufuncs[FORWARD]; /* NumPy's, by the same numbers */
+extern PyNumberMethods small_described_number;
+PyObject *small_slowly(int way, PyObject *x, PyObject *y, PyObject *z); /* one of the functions of `core.slow` */
+PyObject *small_far(PyObject *a, PyObject *b, int name); /* a binary operation that is not done at once */
+PyObject *small_product(PyObject *a, PyObject *b);       /* arithmetic.product; NULL as small_near has it */
+PyObject *small_as_index(Array *x);
+
+/* Both operands, if an operation can be done at once: 1, 0 if not, -1 with an exception. */
+int small_operands(PyObject *a, PyObject *b, PyObject **left, PyObject **right);
+
+#endif
