@@ -381,7 +381,9 @@ def _drop_zeros(matrix: Any) -> None:
 @pytest.mark.parametrize("change", [_write_an_element, _scale, _replace_values, _set_an_item, _drop_zeros])
 @pytest.mark.parametrize("size", [60, 900])
 @pytest.mark.filterwarnings("ignore::scipy.sparse.SparseEfficiencyWarning")
-def test_products_of_a_small_matrix_see_every_change(change: Callable[[Any], None], size: int) -> None:
+def test_products_of_a_small_matrix_see_every_change(
+        change: Callable[[Any], None], size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "small", 1 << 14)
     plain = scipy.sparse.random(size, size, density=5 / size, format="csr", random_state=1)
     matrix, theirs = sp.csr_matrix(plain), scipy.sparse.csr_matrix(plain)
     x = np.arange(size) * 0.5
@@ -390,3 +392,21 @@ def test_products_of_a_small_matrix_see_every_change(change: Callable[[Any], Non
             assert numpy.array_equal(numpy.asarray(matrix @ x), theirs @ (numpy.arange(size) * 0.5))
         change(matrix)
         change(theirs)
+
+
+@pytest.mark.parametrize("size", [40, 126])
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_matrices_of_few_rows_multiply_long_vectors(
+        kind: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "small", 1 << 14)
+    many = 30_000
+    wide = scipy.sparse.random(size, many, density=0.01, format="csr", random_state=3)
+    square = scipy.sparse.random(size, size, density=0.2, format="csr", random_state=4)
+    ours, small = (getattr(sp, f"{kind}_matrix")(m) for m in (wide, square))
+    x = np.ones(many) + np.arange(many)
+    first = ours @ x
+    plain = wide @ (1.0 + numpy.arange(many))
+    assert numpy.allclose(numpy.asarray(small @ first), square @ plain, rtol=1e-12)
+    assert numpy.allclose(numpy.asarray(ours.T @ first), wide.T @ plain, rtol=1e-12)
+    assert numpy.allclose(numpy.asarray(small.sum(axis=1)), square.sum(axis=1), rtol=1e-12)
+    assert numpy.allclose(numpy.asarray(ours.sum(axis=1)), wide.sum(axis=1), rtol=1e-12)

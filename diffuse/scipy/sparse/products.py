@@ -18,7 +18,7 @@ from diffuse import library
 from diffuse.library import View
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.arrays.core import recorded
+from diffuse.numpy.arrays.core import recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, row_major
 from diffuse.numpy.ops.creation import zeros
 
@@ -43,7 +43,7 @@ class Rows:
         self.template: Any = None
         """Of the last product that was recorded."""
         self._arrays = values, columns
-        self._ends = positions[:-1], positions[1:]
+        self._ends = ends(positions)
         self._inputs: dict[tuple[int, ...], tuple[Any, ...]] = {}
         self._results: dict[Any, tuple[Any, tuple[str, ...]]] = {}
 
@@ -64,6 +64,11 @@ class Rows:
             names = [NATIVE[d] for d in (values.dtype, columns.dtype, dense, dtype)]
             found = self._results[dense] = dtype, ("int64", "int64", *names)
         return found
+
+
+def ends(positions: Any) -> tuple[Any, Any]:
+    """Where the rows of a sparse matrix begin and end: views for tasks, however few elements they have."""
+    return viewing(positions, positions.meta[:-1]), viewing(positions, positions.meta[1:])
 
 
 def spmv(rows: Rows, dense: Any) -> Any:
@@ -94,7 +99,7 @@ def totals(positions: Any, values: Any) -> Any:
     if not rows or not values.size:
         return zeros(rows, dtype)
     out, shape = recorded(row_major((rows,), dtype)), (rows,)
-    inputs = (_along(positions[:-1], shape), _along(positions[1:], shape), _gathered(values, shape))
+    inputs = (*[_along(end, shape) for end in ends(positions)], _gathered(values, shape))
     library.record("reduceat", ("int64", "int64", NATIVE[values.dtype], NATIVE[dtype]), shape, inputs,
                   ((storage_of(out), view_of(out)),))
     return out
