@@ -2,6 +2,7 @@
 # make test   ruff, mypy, pytest: first what may run side by side, then what runs several ranks
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
 # make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
+# make gpu    on a machine with an NVIDIA GPU, without a network: the same bits on the device, then bench/gpu.py
 # make bench-legate   the same programs on Legate; CUPYNUMERIC=python names an interpreter that has cuPyNumeric
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
 SOURCES = pyproject.toml
 
-.PHONY: run test lint bench figures bench-legate clean
+.PHONY: run test lint bench figures gpu bench-legate clean
 
 run: $(INSTALLED)
 	$(BIN)/diffuse run --compare apps/channel_flow.py
@@ -31,6 +32,10 @@ figures: $(INSTALLED)-bench
 	$(BIN)/python bench/figure13.py --quick
 	$(BIN)/python bench/figure14.py --quick
 	$(BIN)/python bench/figure15.py --quick
+
+gpu:
+	$(PYTHON) tests/on_gpu.py
+	$(PYTHON) bench/gpu.py --json gpu.json
 
 bench-legate: $(INSTALLED)-bench $(INSTALLED)-legate
 	$(BIN)/python bench/on_legate.py $(if $(CUPYNUMERIC),--cupynumeric $(CUPYNUMERIC))

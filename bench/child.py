@@ -1,17 +1,25 @@
-"""A measurement in a process of its own: the script starts itself, the child's last line is the answer."""
+"""Measurements in child processes: one answer of a script that starts itself, or an answer to each command.
+
+Commands and answers are JSON objects, one a line, through the child's standard input and output.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import select
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TextIO
 
 from case import ROOT
 
 Measures = dict[str, Any]
+PATIENCE = 600
+"""Seconds after which a process that does not answer a command is given up."""
 
 
 def ask(script: str, contender: str, options: Measures, environment: dict[str, str]) -> Measures:
@@ -38,3 +46,58 @@ def answer(contenders: Mapping[str, Callable[[Measures], Measures]]) -> bool:
         result = {"absent": f"failed ({type(error).__name__}: {error})"}
     print(json.dumps(result))
     return True
+
+
+class Child:
+    """The parent's end of a process that answers commands."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=environment)
+
+    def answer(self) -> Measures:
+        """The next answer; {"failed": why} of a process that gives none."""
+        assert self.process.stdout is not None
+        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
+            self.process.kill()
+            return {"failed": f"gave no answer in {PATIENCE} s"}
+        line = self.process.stdout.readline()
+        return dict(json.loads(line)) if line else {"failed": f"ended with status {self.process.wait()}"}
+
+    def ask(self, **command: Any) -> Measures:
+        """The answer to a command."""
+        assert self.process.stdin is not None
+        try:
+            print(json.dumps(command), file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return {"failed": f"ended with status {self.process.wait()}"}
+        return self.answer()
+
+    def close(self) -> None:
+        """End the process, which ends itself where no more commands can come."""
+        if self.process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.close()
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def answers() -> TextIO:
+    """In the child: the stream for answers.  What libraries print goes to the standard error output."""
+    stream = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    return stream
+
+
+def say(answer: Measures, stream: TextIO) -> None:
+    """In the child: send the parent an answer."""
+    print(json.dumps(answer), file=stream, flush=True)
+
+
+def serve(answer: Callable[[Measures], Measures], stream: TextIO) -> None:
+    """In the child: answer commands until the parent closes its end."""
+    for line in sys.stdin:
+        say(answer(json.loads(line)), stream)

@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import select
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -23,47 +21,18 @@ from typing import Any, NamedTuple
 import machine
 import report
 from case import ROOT, Case
+from child import Child
 
 Measures = dict[str, Any]
-PATIENCE = 600
-"""Seconds after which a process that does not answer is given up."""
 
-
-class Worker:
-    """The parent's end of one contender's process."""
+class Worker(Child):
+    """One contender's process."""
 
     def __init__(self, case: Case, contender: str, options: Measures, environment: dict[str, str],
                  python: str = sys.executable) -> None:
-        command = [python, str(ROOT / "bench" / "worker.py"), case.name, contender]
-        self.process = subprocess.Popen([*command, json.dumps(options)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True, env=environment)
+        super().__init__([python, str(ROOT / "bench" / "worker.py"), case.name, contender,
+                          json.dumps(options)], environment)
         self.ready = self.answer()
-
-    def answer(self) -> Measures:
-        assert self.process.stdout is not None
-        if not select.select([self.process.stdout], [], [], PATIENCE)[0]:
-            self.process.kill()
-            return {"failed": f"gave no answer in {PATIENCE} s"}
-        line = self.process.stdout.readline()
-        return dict(json.loads(line)) if line else {"failed": f"ended with status {self.process.wait()}"}
-
-    def ask(self, **command: Any) -> Measures:
-        assert self.process.stdin is not None
-        try:
-            print(json.dumps(command), file=self.process.stdin, flush=True)
-        except BrokenPipeError:
-            return {"failed": f"ended with status {self.process.wait()}"}
-        return self.answer()
-
-    def close(self) -> None:
-        if self.process.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self.process.stdin.close()
-        try:
-            self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 def absent(answer: Measures) -> str | None:

@@ -20,12 +20,13 @@ import table
 from side_by_side import Measures
 
 SIZES = {4_096: 2.5, 65_536: 8.0, 1_048_576: 10.0}
-"""Cells of the ocean, and how many times as fast as NumPy its kernels are to be."""
+"""Numbers of cells of the ocean, and how many times as fast as NumPy its kernels are to be."""
 SIDES = {128: 1.5, 256: 4.0}
-"""Cells along each side of the gas, likewise."""
+"""Numbers of cells along each side of the gas, and how many times as fast as NumPy a step is to be."""
 STEP = "step of a gas"
 WARM = 35
-"""Calls after which everything is decided, and calls before all is compiled: these do not count."""
+"""Calls before the samples: as many until all kernels are compiled, and as many until Diffuse has taken the
+decisions that depend on earlier calls."""
 
 
 def start(library: Any, options: Measures) -> Callable[[], Any]:
@@ -42,7 +43,7 @@ def start(library: Any, options: Measures) -> Callable[[], Any]:
 
 
 class Steps:
-    """A gas on its way: each call is the next step."""
+    """A simulation of the gas, whose every call computes the next step."""
 
     def __init__(self, code: Any, state: Any) -> None:
         self.code, self.state = code, state

@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,15 +16,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import child
 import harness
 import machine
 from case import ROOT
+from child import Child
 
 Measures = dict[str, Any]
 SECONDS = 1.5
-"""Of NumPy's samples together, about."""
+"""The time that all of NumPy's samples of a program take together, about."""
 MOST = 200
-"""Samples, at most."""
+"""The most samples that are taken of one program."""
 
 
 def module(name: str, library: Any) -> ModuleType:
@@ -39,27 +40,18 @@ def module(name: str, library: Any) -> ModuleType:
     return found
 
 
-class Side:
-    """The parent's end of one library's process."""
+class Side(Child):
+    """The process of one library."""
 
     def __init__(self, script: str, library: str, options: Measures, environment: dict[str, str]) -> None:
-        command = [sys.executable, script, "--side", library, json.dumps(options)]
+        super().__init__([sys.executable, script, "--side", library, json.dumps(options)], environment)
         self.library = library
-        self.process = subprocess.Popen(command, env=environment, text=True, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE)
 
-    def ask(self, command: str) -> Any:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        print(command, file=self.process.stdin, flush=True)
-        line = self.process.stdout.readline()
-        if not line:
-            raise SystemExit(f"{self.library}: failed at {command!r}")
-        return json.loads(line)
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
+    def ask(self, **command: Any) -> Measures:
+        found = super().ask(**command)
+        if "failed" in found:
+            raise SystemExit(f"{self.library}: {found['failed']}")
+        return found
 
 
 def serve(start: Callable[[Any, Measures], Callable[[], Sequence[Any]]]) -> bool:
@@ -67,40 +59,49 @@ def serve(start: Callable[[Any, Measures], Callable[[], Sequence[Any]]]) -> bool
     gives the function that is called."""
     if sys.argv[1:2] != ["--side"]:
         return False
+    answers = child.answers()
     sys.path.append(str(ROOT))
     _, _, name, options = sys.argv
-    library = importlib.import_module(name)
-    call = start(library, json.loads(options))
-    for line in sys.stdin:
-        command, _, word = line.strip().partition(" ")
-        print(json.dumps(COMMANDS[command](call, word, name)), flush=True)
+    call = start(importlib.import_module(name), json.loads(options))
+
+    def answer(command: Measures) -> Measures:
+        if "save" in command:
+            return save(call, command["save"])
+        if "warm" in command:
+            return warm(call, command["warm"])
+        return sample(call, command["sample"], name)
+
+    child.serve(answer, answers)
     return True
 
 
-def save(call: Callable[[], Sequence[Any]], folder: str, name: str) -> None:
+def save(call: Callable[[], Sequence[Any]], folder: str) -> Measures:
     """Keep the results of a call in a folder."""
     import numpy
 
     for number, result in enumerate(call()):
         numpy.save(Path(folder) / f"{number}.npy", numpy.asarray(result))
+    return {}
 
 
-def sample(call: Callable[[], Sequence[Any]], times: str, name: str) -> Measures:
-    """Wall-clock seconds of so many calls, each with all its work; what Diffuse counted in the last one."""
+def sample(call: Callable[[], Sequence[Any]], times: int, name: str) -> Measures:
+    """The median of the seconds that so many calls take, each until all its work is done; for Diffuse also
+    the operations that a call records, and the tasks that it launches."""
     if name == "numpy":
-        seconds = [timed(call, lambda: None) for _ in range(int(times))]
+        seconds = [timed(call, lambda: None) for _ in range(times)]
         return {"seconds": statistics.median(seconds)}
     from diffuse.observe import trace
     from diffuse.stream import engine
 
     before = trace.snapshot()
-    seconds = [timed(call, engine.fence) for _ in range(int(times))]
+    seconds = [timed(call, engine.fence) for _ in range(times)]
     counters = trace.snapshot()
     counted = {key: counters.get(key, 0) - before.get(key, 0) for key in ("recorded", "launched")}
-    return {"seconds": statistics.median(seconds), **{key: n / int(times) for key, n in counted.items()}}
+    return {"seconds": statistics.median(seconds), **{key: n / times for key, n in counted.items()}}
 
 
 def timed(call: Callable[[], Sequence[Any]], wait: Callable[[], None]) -> float:
+    """The wall-clock seconds of a call and of waiting for its work, without freeing the results."""
     start = time.perf_counter()
     results = call()
     wait()
@@ -109,24 +110,24 @@ def timed(call: Callable[[], Sequence[Any]], wait: Callable[[], None]) -> float:
     return found
 
 
-def warm(call: Callable[[], Sequence[Any]], times: str, name: str) -> None:
+def warm(call: Callable[[], Sequence[Any]], times: int) -> Measures:
     """Call Diffuse until its kernels are compiled and decisions that depend on what came before are taken."""
     from diffuse.kernels.build.compiler import compiler
     from diffuse.stream import engine
 
     for _ in range(2):
-        for _ in range(int(times)):
+        for _ in range(times):
             timed(call, engine.fence)
         compiler.wait()
-
-
-COMMANDS: dict[str, Callable[[Callable[[], Sequence[Any]], str, str], Any]] = {
-    "save": save, "sample": sample, "warm": warm}
+    return {}
 
 
 def measured(script: str, options: Measures, threads: int, calls: int, rounds: int) -> Measures:
-    """Medians of seconds of both, the ratio, what Diffuse counted, and the largest relative difference of the
-    results, for what `serve` answers in `script`; twice `calls` calls do not count."""
+    """Compare NumPy and Diffuse on what `script` gives `serve`, after Diffuse has made `calls` calls twice.
+
+    Gives the median seconds of both, their ratio, what Diffuse counted, and the largest relative difference
+    of the results.
+    """
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as scratch:
         environment = machine.environment(threads, scratch + "/cache")
         sides = {name: Side(script, library, options, environment)
@@ -134,11 +135,11 @@ def measured(script: str, options: Measures, threads: int, calls: int, rounds: i
         for name, side in sides.items():
             folder = Path(scratch) / name
             folder.mkdir()
-            side.ask(f"save {folder}")
+            side.ask(save=str(folder))
         difference = harness.difference(Path(scratch) / "diffuse", Path(scratch) / "numpy")["scaled"]
-        once = sides["numpy"].ask("sample 3")["seconds"]
-        sides["diffuse"].ask(f"warm {calls}")
-        samples = [[side.ask("sample 3" if once < 0.1 else "sample 1") for side in sides.values()]
+        once = sides["numpy"].ask(sample=3)["seconds"]
+        sides["diffuse"].ask(warm=calls)
+        samples = [[side.ask(sample=3 if once < 0.1 else 1) for side in sides.values()]
                    for _ in range(max(rounds, min(MOST, int(SECONDS / once / 3))) if calls > 1 else rounds)]
         for side in sides.values():
             side.close()

@@ -11,14 +11,15 @@ import argparse
 import contextlib
 import importlib
 import json
-import os
 import resource
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import child
 from case import ROOT, Case, Peer, on_cupynumeric
 
 
@@ -73,24 +74,19 @@ def window() -> int | None:
     return engine.current().window.size if engine else None
 
 
-def serve(peer: Peer, commands: Any, answers: Any) -> None:
-    for line in commands:
-        command = json.loads(line)
-        if "run" in command:
-            answer = timed(peer, command["run"])
-        elif "save" in command:
-            answer = save(peer, command["save"])
-        elif "forget" in command:
-            answer = forget()
-        else:
-            answer = {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters(),
-                      "window": window()}
-        print(json.dumps(answer), file=answers, flush=True)
+def answer(peer: Peer, command: dict[str, Any]) -> dict[str, Any]:
+    """Do one of the parent's commands."""
+    if "run" in command:
+        return timed(peer, command["run"])
+    if "save" in command:
+        return save(peer, command["save"])
+    if "forget" in command:
+        return forget()
+    return {"peak": memory("VmHWM"), "rss": memory("VmRSS"), "counters": peer.counters(), "window": window()}
 
 
 def main() -> None:
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)       # whatever a library prints must not be taken for an answer
+    answers = child.answers()
     sys.path.append(str(ROOT))
     name, contender, options = sys.argv[1:4]
     try:
@@ -99,15 +95,14 @@ def main() -> None:
         start = time.perf_counter()
         peer = {"cupynumeric": on_cupynumeric(name), **case.contenders}[contender](args)
         peer.wait()
-        ready = {"ready": time.perf_counter() - start, "started": peer.started, "rss": memory("VmRSS"),
-                 "peak": memory("VmHWM")}
-        print(json.dumps(ready), file=answers, flush=True)
-        serve(peer, sys.stdin, answers)
+        child.say({"ready": time.perf_counter() - start, "started": peer.started, "rss": memory("VmRSS"),
+                   "peak": memory("VmHWM")}, answers)
+        child.serve(partial(answer, peer), answers)
     except ImportError as error:
-        print(json.dumps({"missing": str(error)}), file=answers, flush=True)
+        child.say({"missing": str(error)}, answers)
     except Exception as error:
         traceback.print_exc()
-        print(json.dumps({"failed": f"{type(error).__name__}: {error}"}), file=answers, flush=True)
+        child.say({"failed": f"{type(error).__name__}: {error}"}, answers)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,6 @@ from diffuse.ir.view import View
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import Builder
 from diffuse.kernels.body.operations import EXPONENTS, FOLDS, Operation
-from diffuse.kernels.body.user import UserFunction
 from diffuse.kernels.build import routines, small_folds
 from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
@@ -75,6 +74,7 @@ from diffuse.stream.engine import (
 from diffuse.stream.stores import Operand, Storage
 
 if TYPE_CHECKING:
+    from diffuse.kernels.body.user import UserFunction
     from diffuse.kernels.build import numba_frontend
 
 # What every library needs
@@ -99,8 +99,12 @@ __all__ += ["floaterrors", "provenance", "trace"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when it is first used: Numba and the reader of LLVM's text take long to load, and few programs
+    # Imported when first used: Numba and the reader of LLVM's text take long to load, and few programs
     # translate functions of their own.
+    if name == "UserFunction":
+        from diffuse.kernels.body.user import UserFunction
+
+        return UserFunction
     if name == "numba_frontend":
         from diffuse.kernels.build import numba_frontend
 

@@ -102,8 +102,9 @@ def _cache_folder() -> str:
 SETTINGS: dict[str, Setting] = {
     name: Setting(name, variable, default, rule, sentence)
     for name, variable, default, rule, sentence in (
-        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate"),
-         "Where tasks run: threads of this machine, one after another over NumPy arrays, or Legate."),
+        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate", "cuda", "simt"),
+         "Where tasks run: threads of this machine, one after another over NumPy arrays, Legate, an NVIDIA "
+         "GPU, or a GPU's kernels thread by thread on the host."),
         ("threads", "DIFFUSE_NUM_THREADS", "auto", integer(1, "auto"),
          "Threads of each process; auto is what affinity and the cgroup quota leave to it."),
         ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),

@@ -1,5 +1,6 @@
 """Runtimes run point tasks: `base` is their protocol, `reference` defines its meaning, `local` uses the
-threads of this process, `legate` the ranks of a distributed machine.
+threads of this process, `legate` the ranks of a distributed machine, `cuda` a GPU, `simt` a GPU's kernels on
+the host.
 
 A runtime gets kernels as opaque objects (`base.Kernel`) and does not know what they compute.
 """
@@ -14,7 +15,7 @@ from diffuse.runtime.base import Runtime
 from diffuse.service.client import Unavailable
 from diffuse.settings import config
 
-RUNTIMES = ("local", "reference", "legate")
+RUNTIMES = ("local", "reference", "legate", "cuda", "simt")
 
 
 def make(name: str, points: int | None = None) -> Runtime:
@@ -31,6 +32,14 @@ def make(name: str, points: int | None = None) -> Runtime:
         from diffuse.runtime.legate.runtime import Legate
 
         return Legate(points)
+    if name == "simt":
+        from diffuse.runtime.device.simt import Simt
+
+        return Simt(points)
+    if name == "cuda":
+        from diffuse.runtime.device.cuda import Cuda
+
+        return Cuda(points)
     raise ValueError(f"runtime {name!r}: expected one of {', '.join(RUNTIMES)}")
 
 

@@ -16,6 +16,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     host_sees  does `host` show the memory itself, not a copy?   yes       yes        no         no
     pipelines  can a launch be one pass over two fused tasks?    yes       no         no         yes
     code       does a launch need machine code?                  PREFERRED UNUSED     NEEDED     NEEDED
+    target     for what is machine code compiled?                host      host       host       host
     ranks      processes that run the program together           1         1          any        1
     exchange   may other libraries hold a store as well?         None      None       at once    when done
     fate       is it known what an interrupt left of a launch?   yes       no         no         no
@@ -29,7 +30,7 @@ until then.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -53,6 +54,36 @@ class MachineCode(Protocol):
 
     @property
     def finish(self) -> int: ...
+
+
+class Steps(Protocol):
+    """Launches of grid kernels, one after another: the kernel's name, on how many groups of threads it runs,
+    and its argument."""
+
+    plan: Any
+    """What the runtime made of them; None at first."""
+
+    def __iter__(self) -> Iterator[tuple[str, int, int]]: ...
+
+
+class GridCode(Protocol):
+    """The grid kernels of a body, for a device with memory of its own."""
+
+    code: Any
+    """What the compiler made: functions of this process by their names (`addresses`), or an `image`."""
+    functions: Any
+    """What the runtime keeps of them; None at first."""
+    names: tuple[str, ...]
+    """The kernels."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The words of the block with the addresses of arguments that are written."""
+        ...
+
+    def steps(self, values: tuple[Any, ...]) -> Steps:
+        """What to launch for these values of the block, one after another."""
+        ...
 
 
 class Kernel(Protocol):
@@ -94,7 +125,7 @@ class Divisible(Kernel, Protocol):
     """A kernel that can cut its launches into smaller points."""
 
     def interpretable(self) -> bool:
-        """Can it be interpreted at once, with nothing to compile for that?"""
+        """Can the kernel be interpreted now, without waiting for a routine to be compiled?"""
         ...
 
     def divide(self, values: tuple[Any, ...]) -> Division | None:
@@ -197,6 +228,8 @@ class Launch(NamedTuple):
     """The instances of the layout's arguments, in their order."""
     work: int = 0
     """Estimated work: operations times elements."""
+    watched: tuple[Instance, ...] = ()
+    """Where the host sees copies: the instances whose copies code outside may write at any time."""
 
 
 class CodeUse(Enum):
@@ -229,6 +262,13 @@ class Exchange(Protocol):
     """The largest rank of a store."""
     room: int
     """Bytes of memory that a process may use for arrays, stores included."""
+
+    attribute: str
+    """What an object shows a store by."""
+
+    def shows(self, thing: Any) -> bool:
+        """Does an object of another library show a store of the runtime's kind?"""
+        ...
 
     def share(self, instance: Any) -> Any:
         """Share the store of an instance: other libraries may read and write it from now on.  Everything
@@ -288,6 +328,8 @@ class Runtime(Protocol):
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
     code: CodeUse
     """How launches use machine code."""
+    target: str
+    """What machine code is compiled for: "host", or a target that runs grid kernels (`GridCode`)."""
     ranks: int
     """Processes that run the program together; each records the same tasks."""
 

@@ -1,9 +1,9 @@
-"""The heap of the C library, which NumPy's arrays, and the temporaries within its functions, come from.
+"""Adjusts the heap of the C library, from which NumPy allocates arrays and the temporaries of its functions.
 
 Fresh memory is expensive: the system zeroes each page when it is first touched, which takes longer than
-NumPy's arithmetic on it.  Of its own accord glibc returns the end of the heap to the system whenever more
-than twice the largest array freed so far is free there, and maps every array anew that is larger than those:
-temporaries of 0.1 to 30 MB then cost page faults in every turn of a loop.
+NumPy's arithmetic on it.  By default glibc returns the end of the heap to the system whenever more than twice
+the largest array freed so far is free there, and maps memory anew for every array that is larger than those:
+temporaries of 0.1 to 30 MB then cost page faults in every iteration of a loop.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from functools import cache
 from typing import Any
 
 MAPPED = 32 << 20
-"""Bytes from which on glibc maps a block by itself, and unmaps it when that is freed: the most it takes."""
+"""The size of a block from which on glibc maps it by itself, and unmaps it when it is freed: the largest
+value that glibc accepts."""
 FREE = 64 << 20
-"""Bytes that may be free at the end of the heap: what glibc comes to by itself once a block of the size above
-was freed."""
+"""The bytes that may be free at the end of the heap: the value that glibc chooses by itself once a block of
+the size above was freed."""
 KEPT = 16 << 20
-"""Free bytes that the heap may keep when memory is mapped for large arrays."""
+"""The free bytes that the heap may keep when memory is mapped for large arrays."""
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""Numbers of the parameters (man 3 mallopt)."""
+"""The numbers of two parameters of `mallopt` (man 3 mallopt)."""
 
 
 def keep() -> None:

@@ -51,6 +51,7 @@ class Reference:
     addressed = host_sees = True
     pipelines = False
     code = CodeUse.UNUSED
+    target = "host"
     ranks = 1
     exchange = None
 

@@ -73,6 +73,8 @@ class Case:
         self.stored: list[int] = []
         self.reducing: set[int] = set()
         self.scanning: set[int] = set()
+        self.turning: set[int] = set()
+        """Arguments that are read shifted: a loop that writes them, too, would depend on itself."""
         loops = tuple(self._loop() for _ in range(self.random.choice([1, 1, 2, 3])))
         cuts = self._split()
         self.axes, self.tiles, self.domain = (tuple(x) for x in zip(*cuts, strict=True))
@@ -150,6 +152,9 @@ class Case:
         view = self.array(dtype, followed, privilege is not Privilege.READ) if view is None else view
         classes = "".join("0" if not f else "1" if s == view.itemsize else "s"
                           for f, s in zip(followed, view.strides, strict=True))
+        step = view.strides[-1] // view.itemsize if view.ndim else 0
+        if classes[-1:] == "s" and step == 2 and len(self.arguments) % 2:
+            classes = classes[:-1] + str(step)
         rows = self.extents[-1:] and len(classes) > 1 and self.extents[-1] * view.itemsize == view.strides[-2]
         if classes[-1:] == "1" and rows and followed[-2]:
             classes = classes[:-2] + "c1"
@@ -206,7 +211,19 @@ class Case:
             self.scalars.append((dtype, literal))
             return self.emit("scalar", dtype, attribute=len(self.scalars) - 1)
         followed = [r.random() < 0.85 for _ in range(self.rank)]
+        if form > 0.9 and self.rank and 0 not in self.extents and not self.flat:
+            return self._turned(dtype, self.argument(dtype, followed, Privilege.READ))
         return self.emit("load", dtype, attribute=self.argument(dtype, followed, Privilege.READ))
+
+    def _turned(self, dtype: str, argument: int) -> int:
+        """The elements of an argument, shifted cyclically."""
+        r, shifts = self.random, list[int]()
+        self.turning.add(argument)
+        along = tuple(r.sample(range(self.rank), r.randint(1, self.rank)))
+        for d in along:
+            self.scalars.append(("int64", r.randrange(self.extents[d])))
+            shifts.append(self.emit("scalar", "int64", attribute=len(self.scalars) - 1))
+        return self.emit("turn", dtype, *shifts, attribute=(argument, along))
 
     def _again(self, argument: int) -> int:
         """The same elements once more, as an argument that is read."""
@@ -258,7 +275,7 @@ class Case:
         value = self.value()
         dtype = self.ops[value].dtype
         read = [k for k, a in enumerate(self.arguments) if a.dtype == dtype and a.privilege is Privilege.READ
-                and "0" not in a.classes]
+                and "0" not in a.classes and k not in self.turning]
         if read and r.random() < 0.4:
             k = r.choice(read)
             slot = self.arguments[k].slot
@@ -336,6 +353,10 @@ class Case:
         match op.kind:
             case "load":
                 return np.broadcast_to(self.views[op.attribute], self.extents).copy()
+            case "turn":
+                argument, along = op.attribute
+                shifts = [-env[a].flat[0] for a in op.args]
+                return np.roll(np.broadcast_to(self.views[argument], self.extents), shifts, along)
             case "scalar":
                 return np.full(self.extents, self.scalars[op.attribute][1], op.dtype)
             case "const":

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from diffuse.fusion.canonical import Numbering
@@ -36,6 +36,7 @@ class Region:
     rows: Rows
     shape: Point
     free: Point = ()
+    turned: tuple[tuple[int, int], ...] = ()
 
     def __getitem__(self, items: int | slice | tuple[int | slice, ...]) -> Region:
         """Basic indexing: slices with any step, and integers that drop a dimension."""
@@ -86,6 +87,10 @@ class Region:
         free = tuple(d for d, (_, terms) in enumerate(self.rows) if any(k == 0 for k, _ in terms))
         return Region(self.store, rows, self.shape, free)
 
+    def turn(self, *axes: int) -> Region:
+        """As it is read shifted cyclically along these dimensions; for a task over its own shape."""
+        return replace(self, turned=tuple((k, self.shape[k]) for k in axes))
+
     def frame(self, *shape: int, dtype: str | None = None) -> Region:
         """The whole memory of the store in another shape or element type."""
         return array(self.store.id, *shape, dtype=dtype or self.store.dtype)
@@ -106,7 +111,7 @@ def split(shape: Point, points: int | Point, axis: int | Point = 0) -> tuple[Spl
 
 def access(region: Region, shape: Point, splits: tuple[Split, ...], privilege: Privilege,
            operator: str | None = None) -> Access:
-    map = AccessMap(region.rows, region.free)
+    map = AccessMap(region.rows, region.free, region.turned)
     return Access(region.store, map, privilege, operator, tiling(region.store, map, shape, splits))
 
 
@@ -136,7 +141,7 @@ def over(shape: Point, operation: str, reads: Iterable[Region | float],
     accesses, scalars = [], []
     for position, x in enumerate(reads):
         if isinstance(x, Region):
-            view = x if x.free else x.to(shape)
+            view = x if x.free or x.turned else x.to(shape)
             accesses.append(access(view, shape, splits, Privilege.READ))
         else:
             scalars.append(Scalar(position, "float64", x))

@@ -27,21 +27,31 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 GOLDEN = Path(__file__).parent / "golden"
 
+ELSEWHERE = {
+    "local_only": (("legate", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
+    "not_legate": (("legate",), "what a runtime promises that runs in one process"),
+    "not_device": (("simt", "cuda"), "what a runtime promises whose kernels run on the host's threads"),
+}
+"""Markers of tests that are skipped where DIFFUSE_RUNTIME names some runtimes, and what such tests ask for.
+The argument of a marker says what these runtimes do instead."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "local_only(instead): what a runtime promises whose memory the host "
-                                       "shares; `instead` says what Legate does")
+    for name, (runtimes, promise) in ELSEWHERE.items():
+        config.addinivalue_line("markers", f"{name}(instead): {promise}; skipped on {', '.join(runtimes)}")
     config.addinivalue_line("markers", "ranks: runs several ranks, which want the machine for themselves")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    marker = item.get_closest_marker("local_only")
-    if marker is not None and os.environ.get("DIFFUSE_RUNTIME") == "legate":
-        pytest.skip(f"for shared memory; under Legate {marker.args[0]}")
+    runtime = os.environ.get("DIFFUSE_RUNTIME")
+    for name, (runtimes, _) in ELSEWHERE.items():
+        marker = item.get_closest_marker(name)
+        if marker is not None and runtime in runtimes:
+            pytest.skip(f"under {runtime} {marker.args[0]}")
     if item.get_closest_marker("ranks") is not None:
         from tests.jobs import SEVERAL
 

@@ -103,7 +103,7 @@ for work in (lambda: x * 0.5 + 1, lambda: y.sum(), lambda: np.sqrt(y) - y, lambd
     work()
     engine.fence()
 compiler.wait()
-bodies = list(compiler.kernels)
+bodies = [body for body, _ in compiler.kernels]
 print("ready", flush=True)
 start = time.monotonic()
 while more():

@@ -19,6 +19,7 @@ from diffuse.runtime.local.allocator import (
     MAPPED,
     RESERVE,
     Allocator,
+    Host,
     MemoryBlock,
     size_class,
 )
@@ -171,7 +172,7 @@ def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
 
 
 def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
-    allocator = Allocator(available=lambda: 100 * MIB + RESERVE)
+    allocator = Allocator(system=Host(lambda: 100 * MIB + RESERVE))
     with pytest.raises(MemoryError, match=rf"{200 * MIB} bytes asked, {100 * MIB} bytes available"):
         allocator.take(200 * MIB)
     allocator.give(allocator.take(80 * MIB))
@@ -181,12 +182,12 @@ def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
 def test_a_size_no_machine_has_is_refused() -> None:
     for available in (machine.memory_available, lambda: PLENTY):
         with pytest.raises(MemoryError, match=f"{1 << 48} bytes asked"):
-            Allocator(available=available).take(1 << 48)
+            Allocator(system=Host(available)).take(1 << 48)
 
 
 def test_memory_handed_out_and_not_touched_yet_counts() -> None:
     stream = Stream()
-    allocator = Allocator(stream, available=lambda: (40 if stream.completed else 100) * MIB + RESERVE)
+    allocator = Allocator(stream, system=Host(lambda: (40 if stream.completed else 100) * MIB + RESERVE))
     allocator.take(60 * MIB)
     stream.submitted = 1            # will touch it; the system still shows everything as available
     with pytest.raises(MemoryError, match=f"{60 * MIB} bytes asked, {40 * MIB} bytes available"):
@@ -197,7 +198,7 @@ def test_memory_handed_out_and_not_touched_yet_counts() -> None:
 def test_pressure_empties_the_cache_before_it_refuses() -> None:
     stream = Stream()
     before = mappings()
-    allocator = Allocator(stream, available=lambda: 100 * MIB + RESERVE - (mappings() - before))
+    allocator = Allocator(stream, system=Host(lambda: 100 * MIB + RESERVE - (mappings() - before)))
     small = allocator.take(60 * MIB)
     stream.submitted = 1
     allocator.give(small)
@@ -207,7 +208,7 @@ def test_pressure_empties_the_cache_before_it_refuses() -> None:
 
 
 def test_many_small_blocks_are_checked_too() -> None:
-    allocator = Allocator(available=lambda: RESERVE + MIB)
+    allocator = Allocator(system=Host(lambda: RESERVE + MIB))
     with pytest.raises(MemoryError):
         for _ in range(1000):
             allocator.take(MIB)

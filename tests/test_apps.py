@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.counting import Counting
+
 ROOT = Path(__file__).resolve().parent.parent
 SMALL = {"black_scholes": 3000, "stencil": 40, "jacobi": 120, "mandelbrot": 60, "channel_flow": 41,
          "conjugate_gradient": 40, "shallow_water": 40}
@@ -31,35 +33,6 @@ def application(name: str, size: int | None = None, dtype: str = "float64") -> t
     parser = argparse.ArgumentParser()
     app.arguments(parser)
     return app, app.setup(parser.parse_args(["--size", str(size or SMALL[name]), "--dtype", dtype]))
-
-
-class Counting(np.ndarray):
-    """An array that counts the operations done on it and on everything computed from it."""
-
-    done = 0
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        Counting.done += 1
-        if out is not None:
-            options["out"] = tuple(np.asarray(x) for x in out)
-        result = getattr(ufunc, method)(*(plain(x) for x in inputs), **options)
-        return out[0] if out is not None else np.asarray(result).view(Counting)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        Counting.done += 1
-        return np.asarray(function(*map(plain, args), **options)).view(Counting)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        Counting.done += 1
-        np.asarray(self)[key] = plain(value)
-
-    def copy(self, order: Any = "C") -> Any:
-        Counting.done += 1
-        return np.array(np.asarray(self), order=order).view(Counting)
-
-
-def plain(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, Counting) else value
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

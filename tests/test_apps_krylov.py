@@ -20,6 +20,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.counting import Counting, plain
+
 ROOT = Path(__file__).resolve().parent.parent
 KRYLOV = ("cg", "cgs", "bicgstab")
 SMALL = {"cg": 40, "cgs": 40, "bicgstab": 40, "gmg": 32}
@@ -41,28 +43,6 @@ def application(name: str, **options: Any) -> tuple[ModuleType, Any]:
 def run(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, f"apps/{name}.py", *options]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
-
-
-class Counting(np.ndarray):
-    """A vector that counts the operations done on it and on everything computed from it."""
-
-    __array_priority__ = 100.0
-    done = 0
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        Counting.done += 1
-        if out is not None:
-            options["out"] = tuple(np.asarray(x) for x in out)
-        result = getattr(ufunc, method)(*(plain(x) for x in inputs), **options)
-        return out[0] if out is not None else np.asarray(result).view(Counting)
-
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        Counting.done += 1
-        return np.asarray(function(*map(plain, args), **options)).view(Counting)
-
-
-def plain(value: Any) -> Any:
-    return np.asarray(value) if isinstance(value, Counting) else value
 
 
 class CountingMatrix:

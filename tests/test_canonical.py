@@ -67,6 +67,7 @@ def test_these_do_not_matter(first: list[IndexTask], second: list[IndexTask]) ->
     ([task("exp", [a], b)], [task("exp", [array(0, 8, dtype="float32")], b)]),
     ([task("exp", [a], b)], [task("exp", [a[::-1]], b)]),                            # contiguous or not
     ([task("exp", [m], m)], [task("exp", [m.T], m)]),
+    ([task("exp", [array(0, 8, 2)[:, 0]], b)], [task("exp", [array(0, 8, 9)[:, 0]], b)]),  # few components
     ([task("exp", [m], m)], [task("exp", [m[0].to((8, 8))], m)]),                    # broadcast
     ([task("exp", [a], b), task("exp", [a[1:]], b[1:])],                             # fresh space or the same
      [task("exp", [a], b), task("exp", [array(0, 9)[1:]], array(1, 9)[1:])]),

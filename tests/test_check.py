@@ -73,6 +73,8 @@ def beyond(region: Region, by: int) -> Region:
     (good._replace(accesses=good.accesses[::-1]), "inputs first", "list the inputs first"),
     (good._replace(scalars=(Scalar(2, "float64", 2.0),)), "scalar positions", "positions [2] of 2 inputs"),
     (over((8,), "scatter", [a], [(b.gathered(), W, None)], 4), "data", "only reads may gather"),
+    (over((8,), "turn", [a], [(b.turn(0), W, None)], 4), "data", "only reads may be"),
+    (changed(0, map=AccessMap(((0, ((0, 1),)),), (), ((0, 7),))), "data", "each with its extent"),
     (changed(0, map=AccessMap(((0, ((0, 1),)),), (0,)), partition=Replicated()), "data", "without terms"),
     (over((8,), "exp", [a], [(b[0].to((8,)), W, None)], 4), "disjoint writes", "split along a dimension"),
     (task("copy", [a], b, points=4, axis=-1), "disjoint writes", "or REDUCE"),

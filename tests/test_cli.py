@@ -119,6 +119,7 @@ def test_trace_and_explain_show_the_plans(program: str) -> None:
     assert "diffuse:" not in run("run", program).stderr
     explained = run("run", "--explain", program)
     assert "plan 0:" in explained.stderr and len(explained.stdout.split()) == 1
+    assert run("explain", "-c", "import numpy").stdout == "totals: nothing was recorded\n"
     found = run("explain", "--json", "-c", "import numpy as np\nx = np.ones(100000) * 2 + 1\nx.sum() > 1")
     told = json.loads(found.stdout)
     assert told["counters"]["launched"] >= 1

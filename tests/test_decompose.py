@@ -17,7 +17,7 @@ from diffuse.ir.view import of as view
 from diffuse.observe import trace
 from diffuse.runtime.local.runtime import Local
 from diffuse.stream import engine
-from diffuse.stream.decompose import by_extents, decompose
+from diffuse.stream.decompose import LONG, by_extents, decompose
 
 READ, WRITE, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.REDUCE
 TWO = Decomposition((2,), (Split(0, 300),))
@@ -82,19 +82,24 @@ def after(m: Any, x: Any, edge: Any) -> Any:
     return y + 1.0
 
 
+def is_one_launch(program: Callable[[Any, Any, Any], Any], plain: Any, border: Any) -> None:
+    """Assert that a program is one launch over two points, analysed and replayed, with NumPy's results."""
+    x, y = np.array(plain), np.array(border)
+    engine.fence()
+    for _ in range(2):
+        launched = trace.counters["launched"]
+        found = program(np, x, y)
+        engine.fence()
+        assert trace.counters["launched"] == launched + 1
+        numpy.testing.assert_array_equal(numpy.array(found), program(numpy, plain, border))
+    assert "[2]" in diffuse.explain().plans[-1].text and "[1]" not in diffuse.explain().plans[-1].text
+
+
 @pytest.mark.parametrize("program", [before, after])
 def test_borders_join_the_interior(program: Callable[[Any, Any, Any], Any]) -> None:
     """Columns, computed before or behind the rows that they belong to."""
     plain, edge = numpy.arange(24_000.0).reshape(600, 40), numpy.arange(600.0)
-    x, e = np.array(plain), np.array(edge)
-    engine.fence()
-    for _ in range(2):  # analysed, then replayed
-        launched = trace.counters["launched"]
-        found = program(np, x, e)
-        engine.fence()
-        assert trace.counters["launched"] == launched + 1
-        numpy.testing.assert_array_equal(numpy.array(found), program(numpy, plain, edge))
-    assert "[2]" in diffuse.explain().plans[-1].text and "[1]" not in diffuse.explain().plans[-1].text
+    is_one_launch(program, plain, edge)
 
 
 def wide_before(m: Any, x: Any, row: Any) -> Any:
@@ -117,15 +122,7 @@ def test_rows_join_a_short_and_wide_array(program: Callable[[Any, Any, Any], Any
     """Rows that are too small for several points by themselves, beside an array of which only columns are
     many."""
     plain, row = numpy.arange(3600.0).reshape(2, 1800), numpy.arange(1800.0)
-    x, r = np.array(plain), np.array(row)
-    engine.fence()
-    for _ in range(2):  # analysed, then replayed
-        launched = trace.counters["launched"]
-        found = program(np, x, r)
-        engine.fence()
-        assert trace.counters["launched"] == launched + 1
-        numpy.testing.assert_array_equal(numpy.array(found), program(numpy, plain, row))
-    assert "[2]" in diffuse.explain().plans[-1].text and "[1]" not in diffuse.explain().plans[-1].text
+    is_one_launch(program, plain, row)
 
 
 def test_what_ran_before_does_not_show() -> None:
@@ -146,3 +143,15 @@ def test_what_a_template_remembers_is_bounded() -> None:
     for rows in range(1, 1000):
         decompose(made, Decomposition((2,), (Split(0, rows),)), 2, 1000)
     assert len(made.chosen) <= 64 and len(made.decomposed) <= 64
+
+
+@pytest.mark.parametrize("rows", [1030, 2500, 5000, 99_999])
+@pytest.mark.parametrize("processors", [2, 3, 16])
+def test_long_tiles_are_those_of_a_sum_over_rows(rows: int, processors: int) -> None:
+    """A product and the sum over its rows fuse; no point gets much more than its share."""
+    found = by_extents((rows, 100), processors, 1024)
+    (_, tile), = found.splits
+    share = -(-rows // processors)
+    assert share <= tile <= share * 17 // 16
+    if share >= LONG:
+        assert by_extents((rows, 100), processors, 1024, leaves=0) == found

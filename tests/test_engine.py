@@ -303,6 +303,7 @@ def test_a_shifted_input_is_not_written_over() -> None:
     np.testing.assert_array_equal(value(y), -a[::-1, ::-1])
 
 
+@pytest.mark.not_device("launches have one point")
 def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
     """Each point folds whole rows, but kernels combine at the end: the reader is another task."""
     a = inputs()[0]
@@ -318,6 +319,7 @@ def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
     assert launched() - before == 2
 
 
+@pytest.mark.not_device("launches have one point")
 def test_a_task_that_shares_nothing_begins_the_next_group() -> None:
     """Over another space and other stores it gains nothing; what comes after may need it in its group."""
     a, b = inputs()

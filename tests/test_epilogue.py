@@ -95,6 +95,7 @@ def test_unused_epilogues_leave_nothing_behind() -> None:
     assert numpy.asarray(c).tobytes() == (x + y).tobytes()
 
 
+@pytest.mark.not_device("no floating-point flags are kept")
 def test_errors_of_an_epilogue_are_told() -> None:
     x = np.zeros(40000)
     with pytest.warns(RuntimeWarning, match="divide by zero encountered in divide"):

@@ -250,8 +250,9 @@ def test_wrong_calls_raise_at_the_call_what_numpy_raises(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [
-    ("window", 0), ("threads", "many"), ("compile", "maybe"), ("small", -1), ("runtime", "cluster"),
-    pytest.param("memory", "much", marks=pytest.mark.local_only("DIFFUSE_LEGATE_MEMORY has its place")),
+    ("window", 0), ("compile", "maybe"), ("small", -1), ("runtime", "cluster"),
+    pytest.param("memory", "much", marks=pytest.mark.not_legate("DIFFUSE_LEGATE_MEMORY has its place")),
+    pytest.param("threads", "many", marks=pytest.mark.not_device("no threads run")),
     ("check", "perhaps")])
 def test_wrong_settings(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=f"diffuse.config.{name}=.*expected"):
@@ -328,7 +329,7 @@ def test_an_interrupt_at_any_line_leaves_a_stream_that_works(held: int) -> None:
     assert set(stream.stores.storages) == stream.stores.alive
 
 
-@pytest.mark.local_only("a launch that an interrupt cuts off is lost, and says so when it is read")
+@pytest.mark.not_legate("a launch that an interrupt cuts off is lost, and says so when it is read")
 def test_a_real_interrupt_leaves_a_session_that_works(tmp_path: Path) -> None:
     """At a random moment of a loop, six times: nothing that was recorded is lost (tests/interrupts.py)."""
     assert interrupts.loop(str(tmp_path)) == "whole"
@@ -437,7 +438,7 @@ def test_memory_of_dropped_arrays_goes_back() -> None:
     assert len(engine.current().stores.instances) == before
 
 
-@pytest.mark.local_only("work from another thread than the main one is an error: see test_legate.py")
+@pytest.mark.not_legate("work from another thread than the main one is an error: see test_legate.py")
 def test_threads_of_the_program_record_together() -> None:
     failed: list[BaseException] = []
 
@@ -469,7 +470,7 @@ def test_threads_of_the_program_record_together() -> None:
 
 
 @pytest.mark.parametrize("method", [
-    pytest.param("fork", marks=pytest.mark.local_only("a forked process has no Legate: see test_legate.py")),
+    pytest.param("fork", marks=pytest.mark.not_legate("a forked process has no Legate: see test_legate.py")),
     "spawn"])
 def test_multiprocessing(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
@@ -539,6 +540,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.not_device("no floating-point flags are kept")
 @pytest.mark.parametrize("compile", ["off", "wait"])
 @pytest.mark.parametrize("name", ERRORS)
 def test_floating_point_errors_warn_once_at_the_line(name: str, compile: str) -> None:

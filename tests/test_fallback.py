@@ -12,8 +12,10 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import using
+from diffuse.stream import engine
 from tests.kinds import is_ours
 
 
@@ -62,6 +64,51 @@ def test_silent_and_error() -> None:
     refused = pytest.raises(NotImplementedError, match="numpy.median .*DIFFUSE_FALLBACK=error")
     with using(fallback="error"), refused:
         np.median(large())
+
+
+@pytest.mark.skipif(native is None, reason="the extension was not built")
+@pytest.mark.not_legate("arrays are at hand")
+def test_lines_that_were_told_call_numpy_without_python_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    call = fallback.call
+
+    def noted(*args: Any) -> Any:
+        called.append(args[3])
+        return call(*args)
+
+    monkeypatch.setattr(fallback, "call", noted)
+    x, y = np.array(numpy.arange(100.0)[::-1]), np.array(numpy.arange(300).reshape(100, 3))
+    engine.fence()
+    calls: list[Any] = [lambda m, a, b: m.sort(a), lambda m, a, b: m.take(a, b, mode="wrap"),
+                        lambda m, a, b: m.nonzero(a)[0], lambda m, a, b: m.percentile(a, 30.0),
+                        lambda m, a, b: m.add.reduceat(a, [0, 40])]
+    before = trace.snapshot()["fallbacks"]
+    for function in calls:
+        wanted = numpy.asarray(function(numpy, x.__array__().copy(), y.__array__().copy()))
+        with pytest.warns(RuntimeWarning, match="runs by NumPy here"):
+            found = [function(np, x, y)]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            found += [function(np, x, y) for _ in range(3)]
+        for each in found:
+            assert type(each) is type(found[0]) and numpy.asarray(each).tobytes() == wanted.tobytes()
+    assert len(called) == len(calls) and trace.snapshot()["fallbacks"] == before + 4 * len(calls)
+    with using(fallback="error"), pytest.raises(NotImplementedError, match="numpy.sort"):
+        calls[0](np, x, y)
+
+
+@pytest.mark.skipif(native is None, reason="the extension was not built")
+def test_lines_that_were_told_wait_for_pending_arrays_and_write_to_outputs() -> None:
+    x, out = np.array(numpy.arange(100.0)), np.zeros(100)
+
+    def taken(m: Any, a: Any, **options: Any) -> Any:
+        return m.take(a, [3, 2, 1] * 20, **options)
+
+    with using(fallback="silent"):
+        for _ in range(3):
+            assert taken(np, x)[0] == 3.0
+        assert taken(np, x * 2.0)[0] == 6.0
+        assert taken(np, x, out=out[:60])[1] == 2.0 and float(out[2]) == 1.0 and float(out[60]) == 0.0
 
 
 def test_calls_are_counted() -> None:

@@ -357,7 +357,7 @@ def test_random_programs_under_other_settings(number: int) -> None:
             run(seed, 16)
 
 
-@pytest.mark.local_only("every rank records the same, whatever is at hand there")
+@pytest.mark.not_legate("every rank records the same, whatever is at hand there")
 @pytest.mark.skipif(native is None, reason="the extension does operations at once on large arrays")
 @pytest.mark.parametrize("small", [1, 3, 10])
 def test_random_programs_that_look_after_every_few_operations(small: int) -> None:

@@ -220,11 +220,15 @@ def test_gates_run_no_python_code(call: Callable[[Any, Any], Any]) -> None:
     assert not functions_of_ours(lambda: call(x, i))
 
 
+@pytest.mark.local_only("large arrays are not at hand")
 @pytest.mark.skipif(native is None, reason="Python's code runs")
 def test_elements_of_large_arrays_at_hand_run_no_python_code() -> None:
     x = np.zeros(50_000) + 1.5
     assert x.item(7) == 1.5 and x[:3].tolist() == [1.5] * 3
     assert not functions_of_ours(lambda: (x.item(7), np.asarray(x), x.max(), x.argmin(), x.any(), x[[3, 4]]))
+    large, some = x > 1.0, np.arange(50_000)
+    assert large.all() and some[-1] == 49_999
+    assert not functions_of_ours(lambda: (x[large], x[some], some[large].max()))
     with pytest.raises(IndexError):
         x.item(50_000)
     y = x + 1.0

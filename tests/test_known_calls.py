@@ -12,7 +12,7 @@ import pytest
 import diffuse.numpy as np
 from diffuse import library
 from diffuse.numpy.arrays import access, arithmetic, core, elements
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import rules
 from diffuse.numpy.ops.known import KNOWN
 from diffuse.observe import trace
 from diffuse.settings import using
@@ -27,7 +27,7 @@ def unknown(nothing_alone: None) -> None:
     """Nothing is known, and no views move: where they do, the first slice is not kept."""
     KNOWN.clear()
     elements.SLICES.clear()
-    elementwise.RULES.clear()
+    rules.RULES.clear()
     engine.current().templates.known.clear()  # with the counts of how often the program waited for them
     arithmetic.MOVING.clear()
 

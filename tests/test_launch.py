@@ -12,6 +12,12 @@ import pytest
 from tests.jobs import diffuse
 
 
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runtime that the tests run on is none that somebody asked for."""
+    monkeypatch.delenv("DIFFUSE_RUNTIME", raising=False)
+
+
 def shown(*words: str, **variables: Any) -> list[str]:
     """The launcher's command line, cut before Python."""
     done = diffuse("run", "--dry-run", *words, **variables)

@@ -275,10 +275,10 @@ def test_nan_that_numpy_passes_in_silence_raises_no_flag(operation: str) -> None
 
 ORDERINGS = "less less_equal greater greater_equal maximum minimum clip".split()
 
-MACHINES = {"x86-64": Host(X86, "x86-64", "", (), frozenset(), False, quiet=False),
-            "AVX": Host(X86, "sandybridge", "", (), frozenset(), False),
-            "AVX2": Host(X86, "x86-64-v3", "", (), frozenset(), True),
-            "AVX-512": Host(X86, "x86-64-v4", "", (), frozenset(), True)}
+MACHINES = {"x86-64": Host(X86, "x86-64", "", False, quiet=False, fma=False),
+            "AVX": Host(X86, "sandybridge", "", False, fma=False),
+            "AVX2": Host(X86, "x86-64-v3", "", True),
+            "AVX-512": Host(X86, "x86-64-v4", "", True)}
 """Machines whose code this one may be able to run, too."""
 
 
@@ -356,7 +356,9 @@ def test_the_identity_of_a_fold_changes_nothing(operator: str, function: np.ufun
 class Elsewhere:
     """A target of which nothing is known but its lanes."""
 
+    fma = True
     quiet = sse = masks_bytes = False
+    flags = library = True
 
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes

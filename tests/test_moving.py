@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.kernels.body import operations
 from diffuse.library import fence
 from diffuse.numpy.arrays.base import UFUNCS
 from diffuse.numpy.ops import moving
 from diffuse.numpy.ops.moving import REPEATS, TURNS
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 
 PLAIN = numpy.random.default_rng(8).random(42_000)
@@ -72,6 +75,24 @@ def test_parts_that_are_written_and_shrink_are_done_at_once_from_the_first_round
     x = np.array(start)
     assert recorded(lambda: eliminated(x)) <= 4 * TURNS
     assert numpy.array_equal(numpy.asarray(x), eliminated(start))
+
+
+@pytest.mark.skipif(not operations.products_fused(), reason="NumPy rounds products in another way")
+def test_complex_numbers_that_are_taken_out_are_done_at_once() -> None:
+    """Functions of one operand, and products of complex128, whose bits are those of the kernels."""
+    random = numpy.random.default_rng(4)
+    plain = random.standard_normal(30_000) + 1j * random.standard_normal(30_000)
+
+    def escaped(m: Any, z: Any) -> Any:
+        found = 0.0
+        for k in range(4 * TURNS):
+            z = z[m.arange(z.size) != k]
+            found = z * z[::-1] - m.square(z) + z.real**2
+        return found
+
+    x = np.array(plain)
+    assert recorded(lambda: escaped(np, x)) <= 8 * (TURNS + 1)
+    assert numpy.asarray(escaped(np, x)).tobytes() == escaped(numpy, plain).tobytes()
 
 
 def test_other_places_of_a_function_stay_recorded() -> None:
@@ -188,3 +209,32 @@ def test_what_takes_numpy_longer_is_recorded_sooner() -> None:
     step()
     turns = [recorded(step) for _ in range(REPEATS // 2 + 2)]
     assert turns[0] == 0 and turns[-1] == TURNS + 3
+
+
+def test_operators_of_numpys_arrays_and_moving_operands_are_done_at_once() -> None:
+    """A column of strikes less the prices of a tree that shrinks: NumPy's array stands on the left."""
+    column = numpy.linspace(1.0, 2.0, 50)[:, None]
+    x = np.array(PLAIN[:1000])
+    before = trace.snapshot()["moving"]
+    found = [column - x[k:] for k in range(3 * TURNS)]
+    assert trace.snapshot()["moving"] - before >= 2 * TURNS - 2
+    assert all(numpy.array_equal(numpy.asarray(a), column - PLAIN[k:1000]) for k, a in enumerate(found))
+
+
+@pytest.mark.skipif(native is None, reason="calls of Python functions are what the extension spares")
+def test_they_call_no_python_code() -> None:
+    column = numpy.linspace(1.0, 2.0, 50)[:, None]
+    x = np.array(PLAIN[:1000])
+    called: list[str] = []
+
+    def steps(begin: int, end: int) -> None:
+        for k in range(begin, end):
+            column - x[k:]
+
+    steps(0, 4 * TURNS)
+    sys.setprofile(lambda frame, event, _: called.append(frame.f_code.co_name) if event == "call" else None)
+    try:
+        steps(4 * TURNS, 5 * TURNS)
+    finally:
+        sys.setprofile(None)
+    assert "steps" in called and not {"__array_ufunc__", "reflected", "first_binary", "done"} & set(called)

@@ -63,6 +63,21 @@ def test_a_fold_of_an_idle_array_is_not_recorded_and_has_the_same_bits(k: int) -
         assert numpy.asarray(at_once).tobytes() == numpy.asarray(recorded).tobytes()
 
 
+@pytest.mark.local_only("reductions are recorded where their data is")
+@pytest.mark.parametrize("call", [lambda a: np.nansum(a), lambda a: np.nansum(a.T, axis=0),
+                                  lambda a: np.nanprod(a[:, ::2], axis=1)])
+def test_folds_without_nans_of_an_idle_array_have_the_same_bits(call: Callable[[Any], Any]) -> None:
+    values = numpy.random.default_rng(5).standard_normal((150, 300))
+    values[::7, ::5] = numpy.nan
+    x, before = idle(values), trace.counters["recorded"]
+    at_once = call(x)
+    assert trace.counters["recorded"] == before and not numpy.isnan(numpy.asarray(at_once)).any()
+    with small(0):
+        assert numpy.asarray(at_once).tobytes() == numpy.asarray(call(idle(values))).tobytes()
+    assert trace.counters["recorded"] > before
+    assert numpy.isnan(numpy.asarray(x)).any()
+
+
 def test_a_fold_of_what_is_pending_is_recorded() -> None:
     x = np.ones((150, 300)) * 2.0
     before = trace.counters["recorded"]
@@ -228,6 +243,7 @@ def test_arrays_of_indices_on_large_arrays_are_numpys(busy: bool) -> None:
         a[a[:, 0] > 0.9, 3] = a[9, 9]
         a[[[1], [2]], [3, 4]] = a[[0, 1]][:, [0, 1]]
         found += [a[[0, -1]], a[:, [7]], a[[1, 2], [3, 4]], a[a[0] > 0.5], a[numpy.array(3)], a[[True] * 200]]
+        found += [a[a > 0.5], a.ravel()[a.ravel() > 0.1], a.ravel()[a.ravel().argsort()]]
         return found
 
     for ours, theirs in zip(steps(x), steps(plain), strict=True):

@@ -14,6 +14,8 @@ import diffuse.numpy
 from diffuse import settings
 from diffuse.stream import engine
 
+pytestmark = pytest.mark.not_device("no floating-point flags are kept")
+
 ours: Any = diffuse.numpy
 SQRT, LOG = "invalid value encountered in sqrt", "invalid value encountered in log"
 

@@ -19,7 +19,7 @@ from diffuse.stream import engine
 
 SIZE = 40_000
 
-pytestmark = pytest.mark.local_only("lent arrays are always up to date: ranks must not differ in that")
+pytestmark = pytest.mark.not_legate("lent arrays are always up to date: ranks must not differ in that")
 
 
 def values() -> Any:
@@ -76,6 +76,7 @@ def test_memory_that_nobody_else_holds_is_diffuses_own(make: Any, share: Any) ->
     assert numpy.array_equal(numpy.asarray(x + 1.0), make() + 1.0)
 
 
+@pytest.mark.not_device("what the program has seen once is copied")
 def test_memory_is_diffuses_own_when_the_program_lets_go_of_it() -> None:
     a = values()
     x = np.asarray(a)

@@ -61,6 +61,7 @@ def test_tasks_read_the_elements_that_there_were() -> None:
     assert numpy.array_equal(numpy.asarray(x), expected)
 
 
+@pytest.mark.not_device("what the program has seen once is copied")
 def test_an_array_whose_views_are_gone_is_read_without_a_copy() -> None:
     x = ours(LARGE)
     few = x[:5]
@@ -73,6 +74,7 @@ def test_an_array_whose_views_are_gone_is_read_without_a_copy() -> None:
     assert numpy.array_equal(numpy.asarray(first), numpy.asarray(second))
 
 
+@pytest.mark.not_device("what the program has seen once is copied")
 def test_tasks_that_write_wait_while_a_view_is_held() -> None:
     x = ours(LARGE)
     few = x[:5]
@@ -90,6 +92,7 @@ def test_tasks_that_write_wait_while_a_view_is_held() -> None:
     assert not held.shown()
 
 
+@pytest.mark.not_device("what the program has seen once is copied")
 def test_an_array_that_lent_its_memory_is_not_resized() -> None:
     x = ours(300)
     few = x[:5]

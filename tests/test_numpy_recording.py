@@ -139,6 +139,7 @@ def test_a_value_that_is_known_is_a_parameter(tasks: list[Task]) -> None:
     assert float(y[0]) == 6.0 and float(z[0]) == 2.0 * SIZE
 
 
+@pytest.mark.local_only("an element is written by a task")
 def test_filling_a_large_array_by_elements_waits_once(tasks: list[Task]) -> None:
     x = np.zeros(SIZE)
     for k in range(500):

@@ -9,13 +9,14 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse.numpy.small import native
 from diffuse.observe import trace
 from diffuse.settings import config
 from diffuse.stream import engine
 
 SIZE = 1 << 20
 """Of float64, more bytes than a mapping of its own needs (`runtime.allocator.MAPPED`)."""
-MANY = 1 << 26
+MANY, MIDDLE = 1 << 26, 60_000
 
 MAKE: dict[str, Callable[[int], Any]] = {
     "zeros": np.zeros,
@@ -184,3 +185,19 @@ def test_too_many_zeros_are_an_error_of_the_program() -> None:
     finally:
         config.memory = before
     assert float(np.zeros(SIZE)[0]) == 0.0
+
+
+@local
+@pytest.mark.skipif(native is None, reason="the extension was not built")
+def test_empty_arrays_that_are_not_large_are_numpys_memory_until_a_task_writes_to_them() -> None:
+    np.empty(SIZE)  # from now on it is known where stores are
+    made = [np.empty(MIDDLE), np.empty((200, 300), "f4"), np.empty((300, 200), complex, order="F")]
+    for x in made:
+        assert type(x) is np.ndarray and x.storage is None and x.flags.writeable
+    assert np.empty(SIZE).storage is not None
+    one, other = np.full(MIDDLE, 2.0), np.arange(MIDDLE)
+    found = np.add(one, other, out=made[0])
+    found += 1.0
+    assert found is made[0] and numpy.array_equal(numpy.asarray(found), numpy.arange(MIDDLE) + 3.0)
+    made[2][1:] = 1j
+    assert numpy.asarray(made[2]).flags.f_contiguous and made[2][5, 7] == 1j

@@ -77,6 +77,7 @@ def test_a_name_stands_for_one_operation() -> None:
     assert TABLE["add"] is before
 
 
+@pytest.mark.not_device("no floating-point flags are kept")
 def test_one_declaration_is_all_that_a_new_operation_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """It fuses with the operations around it, and its floating-point errors are reported by its name."""
     def lerp(b: Builder) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from diffuse.kernels.body import abi
-from diffuse.kernels.llvm import flat, nest
+from diffuse.kernels.llvm import flat
 from diffuse.kernels.meaning import interpret
 from tests.bodies import Case, differences
 
@@ -64,7 +64,7 @@ def test_short_rows_run_as_one_loop(seed: int) -> None:
 def test_many_of_these_bodies_run_as_one_loop() -> None:
     bodies = [Case(seed, flat=True).body for seed in range(60)]
     loops = [(body, loop) for body in bodies for loop in body.loops]
-    found = [loop for body, loop in loops if flat.applies(body, loop, nest.order_of(body, loop), 8)]
+    found = [loop for body, loop in loops if flat.applies(body, loop, abi.order_of(body, loop), 8)]
     assert len(found) > len(loops) // 5
     letters = {body.arguments[op.attribute].classes[-2:] for body, loop in loops if loop in found
                for op in loop.ops if op.kind == "load"}

@@ -27,6 +27,7 @@ def test_a_task_waits_as_long_as_interpreting_takes(work: int, operations: int, 
         assert patience(work, operations, interpretable) is None
 
 
+@pytest.mark.not_device("there is no thread pool")
 def test_small_tasks_go_on_while_the_thread_pool_is_not_compiled(tmp_path: Path) -> None:
     """Their kernel is cached; the server, which has the pool to compile, does not answer."""
     program = """

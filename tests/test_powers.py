@@ -175,6 +175,7 @@ def test_integers_and_complex_numbers_are_raised_as_before() -> None:
         assert numpy.array_equal(numpy.asarray(np.array(plain) ** 3), plain ** 3)
 
 
+@pytest.mark.not_device("no floating-point flags are kept")
 @pytest.mark.parametrize("small", [0, 1 << 20])
 def test_warnings_name_the_power(small: int) -> None:
     loud = np.errstate(all="warn", under="ignore")

@@ -493,8 +493,9 @@ def test_points_run_in_order_or_shuffled_by_a_seed() -> None:
 
 def test_runtimes_by_name() -> None:
     for name in RUNTIMES:
-        if name != "legate" or os.environ.get("DIFFUSE_RUNTIME") == "legate":
-            assert make(name, 2).name == name and make(name, 2).points == 2
+        if name not in ("legate", "cuda") or os.environ.get("DIFFUSE_RUNTIME") == name:
+            made = make(name, 2)
+            assert made.name == name and made.points == (1 if name in ("cuda", "simt") else 2)
     with pytest.raises(ValueError, match="runtime 'legion': expected one of local, reference"):
         make("legion")
 

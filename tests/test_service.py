@@ -265,6 +265,7 @@ def test_a_process_that_follows_asks_by_itself_when_nothing_comes(folder: Path,
     assert works(jit.compile(plus(second)), second)
 
 
+@pytest.mark.not_device("there is no thread pool, whose code would be the third file")
 def test_a_folder_may_be_relative_and_the_program_may_go_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "place").mkdir()
     assert run(f"""

@@ -202,16 +202,56 @@ def test_a_function_whose_result_a_task_uses_is_recorded_again() -> None:
         assert done(lambda: rolled() - x)[1] == 0
 
 
-@pytest.mark.parametrize("call", [lambda x: np.exp(x), lambda x: x**3, lambda x: np.sin(x)])
-def test_operations_with_bits_of_their_own_are_recorded(call: Callable[[Any], Any]) -> None:
-    x = np.array(PLAIN)
-    assert [done(lambda: call(x))[:2] for _ in range(TURNS)] == [(1, 0)] * TURNS
+DIRECT: list[Callable[[Any], Any]] = [
+    lambda x: np.exp(x), lambda x: x**3, lambda x: 2.5**x, lambda x: np.sin(x.T), lambda x: np.hypot(x, x[0]),
+    lambda x: np.tanh(x[::-1, ::2]), lambda x: np.exp(x[:, 3:]), lambda x: x // 0.3, lambda x: x % x,
+    lambda x: np.fmod(x, 0.3), lambda x: np.arctan2(x, numpy.float32(0.25))]
 
 
-@pytest.mark.parametrize("call", [lambda x: x // 0.3, lambda x: x % x, lambda x: np.fmod(x, 0.3)])
-def test_operations_that_numpy_takes_long_for_are_recorded(call: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize("call", DIRECT)
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_operations_that_numpy_does_otherwise_or_slowly_are_launched_directly(
+        call: Callable[[Any], Any], dtype: str) -> None:
+    x = np.array(PLAIN.astype(dtype) + 1)
+    with settings.using(compile="wait"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        turns = [done(lambda: call(x)) for _ in range(2 * TURNS)]
+    assert [turn[:2] for turn in turns] == [(1, 0)] * single.OFTEN + [(0, 1)] * (2 * TURNS - single.OFTEN)
+    first, *others = [numpy.asarray(found) for *_, found in turns]
+    for found in others:
+        assert found.strides == first.strides and found.tobytes() == first.tobytes()
+
+
+def test_operations_are_recorded_as_long_as_their_machine_code_is_missing() -> None:
     x = np.array(PLAIN)
-    assert [done(lambda: call(x))[:2] for _ in range(2 * TURNS)] == [(1, 0)] * (2 * TURNS)
+    with settings.using(compile="off"):
+        assert [done(lambda: np.exp2(x))[:2] for _ in range(2 * TURNS)] == [(1, 0)] * (2 * TURNS)
+
+
+def test_floating_point_errors_of_direct_launches_are_reported_where_they_are_made() -> None:
+    x = np.array(PLAIN + 1.0)
+    with settings.using(compile="wait"):
+        for _ in range(TURNS):
+            done(lambda: np.log(x))
+        x[3, 3] = 0.0
+        for _ in range(2):
+            with pytest.warns(RuntimeWarning, match="divide by zero encountered in log") as seen:
+                done(lambda: np.log(x))
+            assert seen[0].filename == __file__
+        with np.errstate(divide="ignore"):
+            turns = [done(lambda: np.log(x))[:2] for _ in range(2 * TURNS)]
+    assert turns[-1] == (0, 1)
+
+
+def test_direct_launches_wait_for_nothing_else() -> None:
+    x, y = np.array(PLAIN), np.array(PLAIN)
+    with settings.using(compile="wait"):
+        for _ in range(TURNS):
+            done(lambda: np.exp(x))
+        pending = y + 1.0
+        recorded, _, found = done(lambda: np.exp(x))
+    assert recorded == 1 and numpy.allclose(numpy.asarray(found), numpy.exp(PLAIN))
+    assert numpy.array_equal(numpy.asarray(pending), PLAIN + 1.0)
 
 
 def test_large_operations_and_those_on_pending_arrays_are_recorded() -> None:

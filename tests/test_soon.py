@@ -13,6 +13,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse import settings
+from diffuse.kernels.body import operations
 from diffuse.numpy.arrays import soon
 from diffuse.numpy.small import native
 from diffuse.observe import trace
@@ -124,13 +125,23 @@ def test_no_bit_of_an_operator_depends_on_it(name: str) -> None:
     one, other = values(name), values(name, 1)
     calls: list[tuple[Any, tuple[Any, ...]]]
     calls = [(getattr(operator, op), (a, b)) for op in BINARY for a, b in
-             ((one, other), (one, 3), (2, other), (one, 0.75), (one, numpy.float32(1.5)), (one, one[:1]))]
+             ((one, other), (one, 3), (2, other), (one, 0.75), (one, numpy.float32(1.5)), (one, one[:1]),
+              (one, 1.5 - 0.25j), (one[::-1], other))]
     calls += [(getattr(operator, op), (one,)) for op in ("neg", "pos", "abs", "invert")]
     calls += [(operator.pow, (one, 2)), (operator.pow, (one, 2.0)), (operator.pow, (one, 3))]
     with warnings.catch_warnings(), numpy.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for function, operands in calls:
             agree(lambda: function(*[np.array(x) if isinstance(x, numpy.ndarray) else x for x in operands]))  # noqa: B023
+
+
+@pytest.mark.skipif(not operations.products_fused(), reason="NumPy rounds products in another way")
+def test_products_of_double_complex_numbers_are_done_at_once() -> None:
+    x, y = np.array(values("complex128")), np.array(values("complex128", 1))
+    single, real = np.array(values("complex64")[7:]), np.array(values("float32")[7:])  # extents of its own
+    with allowed(), numpy.errstate(all="ignore"):
+        assert counted(lambda: [x * y, x * 1.5j, 2.0 * x, x**2, np.square(x), -x]) == (0, 6)
+        assert counted(lambda: [single * single, real * 1.5j, single * 2j]) == (3, 0)
 
 
 UNARY = ["sqrt", "absolute", "rint", "floor", "isnan", "square", "reciprocal", "negative", "exp", "sin",

@@ -67,6 +67,7 @@ diffuse.fence()
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.local_only("the first request starts the server")
 @pytest.mark.parametrize("kept, changed, processors, starts", [
     (False, False, 2, ["True"]),
     (False, False, 1, ["False"]),
@@ -113,6 +114,7 @@ def test_a_start_that_fails_is_left_to_the_first_request(tmp_path: Path) -> None
     """, tmp_path, DIFFUSE_SMALL="16384") == "45\n []\n"
 
 
+@pytest.mark.local_only("the first request starts the server")
 def test_the_first_large_array_starts_the_server(tmp_path: Path) -> None:
     """The server takes a while to start, which the program may use to make its other arrays."""
     assert run("""
@@ -123,3 +125,16 @@ def test_the_first_large_array_starts_the_server(tmp_path: Path) -> None:
         x = rng.random(100_000)
         print(client._end is not None)
     """, tmp_path, DIFFUSE_SMALL="16384") == "False\nTrue\n"
+
+
+def test_a_program_whose_kernels_are_kept_loads_no_interpreter(tmp_path: Path) -> None:
+    code = """
+import diffuse, diffuse.numpy as np
+diffuse.config.compile = "wait"
+x = np.ones((200, 200))
+assert float((x * 3.0 - 1.0).sum()) == 80_000.0
+assert float(x.max(axis=0)[5]) == 1.0"""
+    loaded(code, tmp_path)
+    found = loaded(code.replace('"wait"', '"background"'), tmp_path)
+    assert "diffuse.kernels.build.compiler" in found
+    assert not found & {"diffuse.kernels.meaning.interpret", "diffuse.kernels.meaning.steps"}

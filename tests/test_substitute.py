@@ -238,6 +238,7 @@ def test_a_missing_program_is_said_so(tmp_path: Path) -> None:
     assert found.returncode == 2 and "can't open file" in found.stderr and "nowhere.py" in found.stderr
 
 
+@pytest.mark.local_only("a store is busy until the host fetches it")
 def test_pending_work_is_done_at_the_end(tmp_path: Path) -> None:
     program = written(tmp_path, "program.py", """
         import numpy as np, importlib

@@ -198,6 +198,7 @@ def test_bits_are_the_same_interpreted_compiled_and_in_pieces_and_other_processe
     assert printed[0][0] == printed[1][0] == interpreted
 
 
+@pytest.mark.not_device("no floating-point flags are kept")
 def test_guards_keep_errors_away_and_others_are_reported_by_name(threshold: None) -> None:
     x = np.array(numpy.linspace(-1.0, 1.0, 201))
     guarded = vectorize(lambda x: 1.0 / x if x != 0 else math.sqrt(x))

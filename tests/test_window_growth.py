@@ -78,6 +78,7 @@ def assigned(turns: int) -> Array:
     return a
 
 
+@pytest.mark.not_device("launches have one point")
 @pytest.mark.parametrize("program", [stacked, assigned])
 def test_a_group_ends_before_it_holds_much_memory_of_dropped_stores(program: Callable[[int], Array]) -> None:
     lengths, sizes = groups(lambda: program(40))
@@ -98,6 +99,7 @@ def test_values_of_a_program_whose_groups_end_so() -> None:
     assert (stacked(20).__array__() == a).all()
 
 
+@pytest.mark.not_device("launches have one point")
 def test_what_the_program_holds_does_not_count() -> None:
     def run() -> list[Array]:
         a, b = begun()

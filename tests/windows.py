@@ -68,6 +68,8 @@ def fitting(rng: Random, frames: list[list[Region]], shape: tuple[int, ...]) -> 
         last = shape[lead:]
         trimmed = view[tuple(slice(0, m if n >= m else 1) for n, m in zip(view.shape, last, strict=True))]
         if all(n in (1, m) for n, m in zip(trimmed.shape, last, strict=True)):
+            if trimmed.shape == shape and shape and rng.random() < 0.2:
+                return trimmed.turn(*rng.sample(range(len(shape)), rng.randint(1, len(shape))))
             return trimmed
     return None
 
@@ -83,7 +85,7 @@ def one(rng: Random, frames: list[list[Region]], points: Point, number: int) -> 
         axes = tuple(k for k in range(rank) if rng.random() < 0.4)
         shape = tuple(target.shape[k] for k in axes)
         out = fitting(rng, frames, shape)
-        if out is not None and out.shape == shape and not out.free:
+        if out is not None and out.shape == shape and not (out.free or out.turned):
             made = reduction(rng.choice(OPERATORS), target, out, axes, points=points, axis=axis)
             return with_odd_privilege(made) if rng.random() < 0.2 else made
     reads = [fitting(rng, frames, target.shape) for _ in range(rng.choice((0, 1, 1, 2)))]

@@ -1,7 +1,7 @@
 """The command `diffuse`: one small file a command.
 
-`diffuse program.py` is short for `diffuse run program.py`.  Without options neither reads the command line by
-`click`, whose import takes half as long as all of Diffuse's.
+`diffuse program.py` is short for `diffuse run program.py`.  Where neither has options, `click` is not
+imported: that takes half as long as importing all of Diffuse.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _misspelt(word: str) -> str:
-    """The command that somebody meant by a word which is no program either; empty if there is none."""
+    """Return the command whose name is closest to a word that is neither a command nor a program, or ''."""
     if "." in word or os.path.exists(word):
         return ""
     from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""The commands, and how their errors end the process; each command is imported when it is called."""
+"""Runs the commands, each imported when it is called, and turns their errors into exit statuses."""
 
 from __future__ import annotations
 

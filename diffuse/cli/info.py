@@ -1,4 +1,5 @@
-"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, Legate, the versions."""
+"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, Legate, the GPU, the
+versions."""
 
 from __future__ import annotations
 
@@ -33,6 +34,7 @@ def gathered() -> dict[str, Any]:
                      for name, setting in settings.SETTINGS.items()},
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
         "legate": legate(),
+        "cuda": cuda(),
         "small arrays": {"extension": small.state()},
         "versions": versions(),
     }
@@ -58,6 +60,20 @@ def legate() -> dict[str, str]:
         **{f"library {library.source.stem}": f"{'built' if library.path.exists() else 'not built yet'}: "
                                              f"{library.path}" for library in found.built(several=True)},
     }
+
+
+def cuda() -> dict[str, str]:
+    """What the runtime cuda would find, in words."""
+    from diffuse.runtime.device.driver import Driver
+
+    try:
+        driver = Driver()
+    except RuntimeError as error:
+        return {"device": f"none: {error}"}
+    free, total = driver.memory()
+    return {"device": f"{driver.name()} ({driver.architecture()})",
+            "driver": f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}",
+            "memory": f"{sized(free)} of {sized(total)} available"}
 
 
 def _can(refusal: str | None) -> str:
@@ -108,7 +124,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    for part in ("legate", "small arrays", "versions"):
+    for part in ("legate", "cuda", "small arrays", "versions"):
         lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
     return "\n".join(lines)
 
@@ -127,7 +143,7 @@ def sized(count: Any) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table of settings for a README.")
 def command(as_json: bool, markdown: bool) -> int:
-    """Show the machine, the threads, the settings, the cache, Legate and the versions."""
+    """Show the machine, the threads, the settings, the cache, Legate, the GPU and the versions."""
     if markdown:
         print(settings.table())
         return 0

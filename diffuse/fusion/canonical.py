@@ -49,7 +49,7 @@ _READ = Privilege.READ
 # Views are interned by whoever records tasks, so the same few map and partition objects come again in every
 # window.  What is found about them is kept by identity (hashing them would cost more than the answer saves);
 # each entry holds the objects it is about, so that an identity is never reused while the entry stands.
-_forms: dict[tuple[int, int, Point, Point | int], tuple[str, bool, AccessMap, Partition]] = Bounded()
+_forms: dict[tuple[int, int, Point, Point | int, bool], tuple[str, bool, AccessMap, Partition]] = Bounded()
 _pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] = Bounded()
 
 
@@ -116,12 +116,12 @@ class Numbering:
         return _relation(views[max(first, second)], views[min(first, second)], self._domain or (1,))
 
     def place(self, access: Access) -> tuple[int, int]:
-        """Slot and view of an access of a task that has a row."""
+        """Return the slot and the view of an access of a task that has a row."""
         slot, view, *_ = self._seen[access.store.id, id(access.map), id(access.partition)]
         return slot.number, view
 
     def near(self, slot: int, view: int) -> Sequence[int]:
-        """The views of a slot that may have elements in common with this one, in order."""
+        """Return the views of a slot that may have elements in common with this one, in order."""
         found = self._slots[slot]
         return found.spans.near(found.views[view])
 
@@ -169,7 +169,7 @@ class Numbering:
             relations = _relations(slot, access, domain) if slot.written else ()
         else:
             relations = self._write(slot, mine, access, domain)[1]
-        classes, covered = _form(access, shape, flat(shape, decomposition))
+        classes, covered = _form(access, shape, flat(shape, decomposition), decomposition.gaps)
         return number, (mine, store.dtype, classes, relations, store is self.stores[number]
                         or store == self.stores[number], covered)
 
@@ -186,12 +186,12 @@ def _relations(slot: _Slot, access: Access, domain: Point, every: bool = False) 
     return tuple([pair for pair in found if pair[1] is not Relation.APART])
 
 
-def _form(access: Access, shape: Point, flattened: int) -> tuple[str, bool]:
+def _form(access: Access, shape: Point, flattened: int, gaps: bool) -> tuple[str, bool]:
     store, map, _, _, partition = access
-    name = (id(map), id(partition), store.shape, shape if flattened else len(shape))
+    name = (id(map), id(partition), store.shape, shape if flattened else len(shape), gaps)
     found = _forms.get(name)
     if found is None:
-        found = _forms[name] = (letters(access, shape, flattened), covers(access), map, partition)
+        found = _forms[name] = (letters(access, shape, flattened, gaps), covers(access), map, partition)
     return found[0], found[1]
 
 

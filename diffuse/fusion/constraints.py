@@ -25,7 +25,6 @@ from diffuse.ir import (
     volume,
 )
 from diffuse.ir.spans import Spans
-from diffuse.ir.text import refusal_text
 
 Opaque = Callable[[IndexTask], bool]
 """Does this task run code that nobody can see into?  Such a task fuses with nothing."""
@@ -45,6 +44,8 @@ class Refusal(NamedTuple):
         return self.access.store if self.access is not None else None
 
     def __str__(self) -> str:
+        from diffuse.ir.text import refusal_text
+
         return refusal_text(self.constraint, self.earlier, self.later, self.access)
 
 

@@ -52,8 +52,12 @@ def elements(task: IndexTask, access: Access, point: Point) -> Elements:
 
 def image(access: Access, index: Point) -> Iterator[Point]:
     """The coordinates that one iteration may touch: one element, or all where a coordinate is data."""
-    return product(*(range(size) if d in access.map.free else (at,)
-                     for d, (at, size) in enumerate(zip(access.map(index), access.store.shape, strict=True))))
+    extents = dict(access.map.turned)
+    for turn in product(*map(range, extents.values())):
+        shifted = dict(zip(extents, turn, strict=True))
+        at = access.map(tuple([shifted.get(k, i) for k, i in enumerate(index)]))
+        yield from product(*(range(size) if d in access.map.free else (i,)
+                             for d, (i, size) in enumerate(zip(at, access.store.shape, strict=True))))
 
 
 def sub_store(partition: Partition, store: Store, point: Point) -> frozenset[Point]:

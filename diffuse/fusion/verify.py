@@ -48,7 +48,8 @@ def steps(tasks: Sequence[IndexTask]) -> int:
 
 def _spread(task: IndexTask) -> int:
     """Elements that one iteration touches through one access: several where a coordinate is data."""
-    return max((prod(access.store.shape[d] for d in access.map.free) for access in task.accesses), default=1)
+    return max((prod(access.store.shape[d] for d in access.map.free) * prod(n for _, n in access.map.turned)
+                for access in task.accesses), default=1)
 
 
 def _named(tasks: Sequence[IndexTask]) -> str:

@@ -1,8 +1,8 @@
-"""Tables of what can be found again at some cost, whose sizes follow what the program needs.
+"""Bounded caches whose limits follow what the program needs.
 
-A table begins small and is emptied when it is full, so that a program of ever new shapes leaves little
-behind.  When most of its new entries had been there before, the program comes back to what was forgotten:
-then the table grows, up to its limit.
+A cache begins small and is emptied when it is full, so that a program of ever new shapes holds little memory.
+When most of the new entries had been there before, the program comes back to what was forgotten: then the
+cache grows, up to its limit.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TypeVar
 LIMIT = 1 << 16
 """Entries of a table, at most."""
 FIRST = 1 << 11
-"""Entries of a table before it is known that the program comes back to more."""
+"""The first limit of a cache, in entries."""
 
 FACTOR = 4
-"""By which a table grows."""
+"""The factor by which a limit grows."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class Past:
-    """The names that were there before: a Bloom filter of one hash function, which takes 64 KB."""
+    """A Bloom filter of the names that were there before, with one hash function; it takes 64 KB."""
 
     BITS = 1 << 19
     __slots__ = ("_bits", "_count")
@@ -35,8 +35,8 @@ class Past:
         self._count = 0
 
     def seen(self, name: int) -> bool:
-        """Was a name of this hash here before?  It was from now on.  False positives are at most one in four:
-        when a quarter of the bits are set, the filter begins anew."""
+        """Add the hash of a name, and tell whether it was there before.  At most one answer in four is a
+        false positive: when a quarter of the bits are set, the filter begins anew."""
         name ^= name >> 23
         at, bit = name >> 3 & (self.BITS >> 3) - 1, 1 << (name & 7)
         found = bool(self._bits[at] & bit)
@@ -48,7 +48,7 @@ class Past:
 
 
 class Size:
-    """How many entries a table may hold: more, up to `most`, when most of the new ones were there before."""
+    """The limit of a cache, which grows up to `most` when most of the new entries were there before."""
 
     __slots__ = ("limit", "most", "_past", "_new", "_again")
 
@@ -58,12 +58,13 @@ class Size:
         self._new = self._again = 0
 
     def count(self, name: int) -> None:
-        """Note a new entry by the hash of its name."""
+        """Count a new entry, given the hash of its name."""
         self._new += 1
         self._again += self._past.seen(name)
 
     def grows(self) -> bool:
-        """May there be more entries than `limit`, which is raised then?  Else the entries are forgotten."""
+        """Raise the limit if the program comes back to forgotten entries; False if the entries are to be
+        forgotten."""
         again, self._new, self._again = 2 * self._again > self._new, 0, 0
         if not again or self.limit >= self.most:
             return False

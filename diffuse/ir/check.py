@@ -180,6 +180,13 @@ def _order(task: IndexTask) -> str | None:
 
 def _data(task: IndexTask) -> str | None:
     for access in task.accesses:
+        turned = access.map.turned
+        if turned and access.privilege is not Privilege.READ:
+            return (f"task {head_text(task)} writes {access_text(access)}, which is shifted along the "
+                    f"dimensions {[k for k, _ in turned]}: only reads may be")
+        if any(not 0 <= k < len(task.shape) or n != task.shape[k] for k, n in turned):
+            return (f"map of store {access.store.id} is shifted along {turned}: name dimensions of the "
+                    f"iteration space {task.shape}, each with its extent")
         if access.map.free and access.privilege is not Privilege.READ:
             return (f"task {head_text(task)} writes {access_text(access)}, whose coordinates "
                     f"{access.map.free} are data: only reads may gather")

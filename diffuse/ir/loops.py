@@ -27,14 +27,26 @@ def flat(shape: Point, decomposition: Decomposition) -> int:
     return vectors if shape[-1] < 8 or 8 * vectors >= 1.2 * shape[-1] else 0
 
 
-def letters(access: Access, shape: Point, flattened: int) -> str:
+NEAR = "234"
+"""Elements from one index of the last dimension to the next that a kernel knows: where an access sees one of
+few components that lie in the last dimensions of a store, such as the parts of complex numbers."""
+
+
+def letters(access: Access, shape: Point, flattened: int, gaps: bool = False) -> str:
     """How an access moves along each dimension (see `kernels.body.expr.Argument`)."""
-    found = access.map.classes(len(shape))
-    if flattened and found[-1] == "1" and found[-2] != "0":
-        pitch, step = 1, 0
-        for size, (_, terms) in zip(reversed(access.store.shape), reversed(access.map.rows), strict=True):
-            step += pitch * sum(s for k, s in terms if k == len(shape) - 2)
-            pitch *= size
-        if step == shape[-1]:
-            found = found[:-2] + "c1"
+    found, rank = access.map.classes(len(shape)), len(shape)
+    if found[-1:] == "s" and not gaps and any((rank - 1, 1) in terms for _, terms in access.map.rows):
+        step = str(_step(access, rank - 1))
+        return found[:-1] + step if step in (*NEAR,) else found
+    if flattened and found[-1] == "1" and found[-2] != "0" and _step(access, rank - 2) == shape[-1]:
+        return found[:-2] + "c1"
     return found
+
+
+def _step(access: Access, dimension: int) -> int:
+    """The elements from one index of a dimension to the next, in a row-major store."""
+    pitch, step = 1, 0
+    for size, (_, terms) in zip(reversed(access.store.shape), reversed(access.map.rows), strict=True):
+        step += pitch * sum(s for k, s in terms if k == dimension)
+        pitch *= size
+    return step

@@ -60,6 +60,7 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
     Equal meaning, equal description: an access no split moves over the whole store is `Replicated`.
     """
     tiles: list[int] = []
+    turned = {k for k, _ in map.turned}
     offsets, strides, coordinates, extents, bounds = [], [], [], [], []
     for (offset, terms), size in zip(map.rows, store.shape, strict=True):
         low = offset + sum(min(0, step * (shape[k] - 1)) for k, step in terms)
@@ -69,7 +70,8 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
         stride = gcd(*(step for k, step in terms if shape[k] > 1)) or 1
         coordinate, tile, start, extent = Coordinate(0, 0, 0), high - low, low, high - low
         moving = [(d, split) for d, split in enumerate(splits)
-                  if any(k == split.axis for k, _ in terms) and shape[split.axis] > split.tile]
+                  if any(k == split.axis for k, _ in terms) and shape[split.axis] > split.tile
+                  and split.axis not in turned]
         if len(moving) == 1:  # a row moved by two launch dimensions has no tile description: whole, then
             d, split = moving[0]
             step = sum(s for k, s in terms if k == split.axis)
@@ -118,8 +120,9 @@ def covers(access: Access) -> bool:
     True only when the map is onto: one whole, stride-1 run per store dimension, each iteration dimension
     used at most once (a diagonal's bounding box is the store, its elements are not).
     """
-    used = [k for _, terms in access.map.rows for k, _ in terms]
-    if access.map.free or len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in access.map.rows):
+    rows, free, turned = access.map.rows, access.map.free, access.map.turned
+    used = [k for _, terms in rows for k, _ in terms]
+    if free or turned or len(used) != len(set(used)) or any(len(terms) > 1 for _, terms in rows):
         return False
     match access.partition:
         case Replicated():

@@ -1,7 +1,7 @@
-"""Which accesses of one storage may meet: an index of their bounding boxes.
+"""An index of the bounding boxes of accesses to one storage, which finds those that may overlap.
 
-A program that walks over rows, columns or windows of an array looks at many parts of it, of which few meet.
-The index finds these few without comparing each part with all others: for every dimension of a frame, the
+A program that goes over rows, columns or windows of an array has many views of it, of which few overlap.
+The index finds these few without comparing each view with all others: for every dimension of a frame, the
 boxes are sorted by their lower bounds, in one list for each bit length of their extents.
 """
 
@@ -14,7 +14,7 @@ from diffuse.ir.partition import Replicated
 from diffuse.ir.task import Access, Store
 
 FEW = 8
-"""Accesses that are not worth an index."""
+"""The most accesses that are compared one by one, without an index."""
 
 
 class _Frame:
@@ -25,9 +25,10 @@ class _Frame:
     def __init__(self, rank: int) -> None:
         self.numbers: list[int] = []
         self.whole: list[int] = []
-        """Those that are the whole frame."""
+        """The numbers of the boxes that are the whole frame."""
         self.dimensions: list[dict[int, list[tuple[int, int]]]] = [{} for _ in range(rank)]
-        """By the bit length of the extent: lower bounds and numbers, sorted."""
+        """For each dimension and bit length of an extent, the sorted lower bounds with the numbers of their
+        boxes."""
 
     def add(self, number: int, access: Access) -> None:
         self.numbers.append(number)
@@ -38,7 +39,7 @@ class _Frame:
             insort(found.setdefault((high - low).bit_length(), []), (low, number))
 
     def near(self, access: Access) -> Sequence[int]:
-        """The numbers of the boxes that meet this one in the dimension where fewest do."""
+        """Return the numbers of the boxes that overlap this one in the dimension where fewest do."""
         if isinstance(access.partition, Replicated):
             return self.numbers
         fewest: list[tuple[list[tuple[int, int]], int, int]] = []
@@ -63,7 +64,7 @@ class Spans:
     def __init__(self) -> None:
         self.accesses: list[Access] = []
         self._frames: dict[Store, _Frame] = {}
-        """Made when there are many."""
+        """The index of each frame; empty while there are few accesses."""
 
     def add(self, access: Access) -> None:
         """Add an access under the next number."""
@@ -82,8 +83,8 @@ class Spans:
         frame.add(number, access)
 
     def near(self, access: Access) -> Sequence[int]:
-        """The numbers of all accesses that may have elements in common with this one, in order; those of
-        other frames may."""
+        """Return the numbers of all accesses that may have elements in common with this one, in order; these
+        include all accesses through other frames."""
         frame = self._frames.get(access.store)
         if frame is None:
             return range(len(self.accesses))

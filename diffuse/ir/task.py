@@ -89,6 +89,9 @@ class AccessMap:
     free: Point = ()
     """Store dimensions whose coordinate is data, such as the column of a sparse matrix's element: an
     iteration may read any of them.  Their rows are `(offset, ())`, where the numbering of the data begins."""
+    turned: tuple[tuple[int, int], ...] = ()
+    """Iteration dimensions, with their extents, along which a read is cyclically shifted by a number that is
+    data, as `numpy.roll` shifts: an iteration may read any index along them."""
 
     def __call__(self, index: Point) -> Point:
         return tuple(offset + sum(step * index[k] for k, step in terms) for offset, terms in self.rows)

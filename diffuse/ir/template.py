@@ -32,6 +32,14 @@ VARIANTS = 64
 """Decompositions that one template remembers."""
 
 
+SCATTERED = 5000
+"""Elements of a view, on cache lines of their own, from which on a task is worth its recording.  NumPy takes
+some 10 microseconds for so many, while as many side by side take one.  On planes of 4,096 a program was as
+fast in the end, but its first run took three times as long as NumPy's (apps/everyday/vertical_mixing.py)."""
+LINE = 64
+"""Bytes of a cache line."""
+
+
 class Use(NamedTuple):
     """An access but for its store's id."""
 
@@ -53,6 +61,16 @@ class Use(NamedTuple):
         return Access(Store(store, self.frame, self.dtype), *self[2:])
 
 
+def _scattered(uses: tuple[Use, ...]) -> int:
+    """The most elements that a use has on cache lines of their own."""
+    return max([volume(use.map.shape) for use in uses if _step(use.map) >= LINE], default=0)
+
+
+def _step(map: View) -> int:
+    """The bytes between the nearest elements of a view."""
+    return min([abs(step) for step, n in zip(map.strides, map.shape, strict=True) if n > 1], default=0)
+
+
 class Template:
     """An index task but for its stores, its scalar values and its line.  Compared by identity."""
 
@@ -67,8 +85,9 @@ class Template:
         self.shape = shape
         self.elements = volume(shape)
         largest = max(uses, key=lambda use: volume(use.frame), default=None)
-        self.reach = 0 if largest is None else volume(largest.frame)
-        """Elements of the largest store that it uses, or uses a part of."""
+        self.reach = 0 if largest is None or _scattered(uses) >= SCATTERED else volume(largest.frame)
+        """The number of elements of the largest store that the task uses, or uses a part of; 0 where the task
+        is no small step through the store, however few elements it has, since they are scattered."""
         self.begin = 0 if largest is None else largest.map.offset
         """Bytes from the start of that store to the first element that it uses."""
         self.uses = uses
@@ -84,10 +103,10 @@ class Template:
         self.chosen: dict[Any, Template] = Bounded(VARIANTS)
         """What `stream.decompose` chose, by all that this depends on."""
         self.met = False
-        """Did a library note that it recorded such a task?"""
+        """Has a library noted that it recorded a task of this template?"""
         self.alone = 0
-        """How often in a row the program waited for this operation and no other, or a library did it without
-        the stream because of that."""
+        """How often in a row the program waited for this operation and no other, or a library therefore
+        computed it without recording it."""
 
     def under(self, decomposition: Decomposition) -> Template:
         """The same with a decomposition, and with the partitions that follow from it.

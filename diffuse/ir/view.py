@@ -39,17 +39,19 @@ class View(AccessMap):
     _derived: dict[Any, Any]
 
     def __init__(self, rows: tuple[tuple[int, tuple[tuple[int, int], ...]], ...], frame: Point, dtype: str,
-                 shape: Point, offset: int, strides: Point, free: Point = ()) -> None:
+                 shape: Point, offset: int, strides: Point, free: Point = (),
+                 turned: tuple[tuple[int, int], ...] = ()) -> None:
         put = object.__setattr__
         put(self, "rows", rows)
         put(self, "free", free)
+        put(self, "turned", turned)
         put(self, "frame", frame)
         put(self, "dtype", dtype)
         put(self, "shape", shape)
         put(self, "offset", offset)
         put(self, "strides", strides)
         put(self, "token", next(_tokens))
-        put(self, "_hash", hash((rows, free)))
+        put(self, "_hash", hash((rows, free, turned)))
         put(self, "_derived", {})
 
     def __hash__(self) -> int:
@@ -57,10 +59,11 @@ class View(AccessMap):
 
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, AccessMap) and self.rows == other.rows
-                                 and self.free == other.free)
+                                 and self.free == other.free and self.turned == other.turned)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return View, (self.rows, self.frame, self.dtype, self.shape, self.offset, self.strides, self.free)
+        return View, (self.rows, self.frame, self.dtype, self.shape, self.offset, self.strides, self.free,
+                      self.turned)
 
     def broadcast(self, shape: Point) -> View:
         """This view repeated over a larger iteration space, by NumPy's broadcasting rule."""
@@ -90,6 +93,15 @@ class View(AccessMap):
             strides = (0, *self.strides[1:]) if len(self.shape) > 1 else (0,) * len(shape)
             found = self._keep(("gathered", shape),
                                View(rows, self.frame, self.dtype, shape, self.offset, strides, free))
+        return found
+
+    def turned_along(self, axes: tuple[int, ...]) -> View:
+        """This view as it is read by a task that shifts it cyclically along these dimensions."""
+        found: View | None = self._derived.get(("turned", axes))
+        if found is None:
+            turned = tuple([(k, self.shape[k]) for k in axes])
+            found = self._keep(("turned", axes), View(self.rows, self.frame, self.dtype, self.shape,
+                                                      self.offset, self.strides, self.free, turned))
         return found
 
     def partition(self, store: Store, splits: tuple[Split, ...]) -> Partition:
@@ -132,7 +144,7 @@ def located(map: AccessMap, store: Store, shape: Point) -> View:
         offset += start * pitch
         for k, step in terms:
             strides[k] += step * pitch
-    return View(map.rows, store.shape, store.dtype, shape, offset, tuple(strides), map.free)
+    return View(map.rows, store.shape, store.dtype, shape, offset, tuple(strides), map.free, map.turned)
 
 
 _views: dict[tuple[object, ...], View] = Bounded()

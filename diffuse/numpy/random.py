@@ -15,7 +15,7 @@ from diffuse.numpy.arrays.lending import owned as _owned
 from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.bridge.namespace import fill as _fill
-from diffuse.numpy.ops.gates import OPTIONS as _OPTIONS
+from diffuse.numpy.ops.lowering import OPTIONS as _OPTIONS
 from diffuse.numpy.ops.operands import lowered as _lowered
 from diffuse.numpy.ops.operands import shared as _shared
 from diffuse.numpy.ops.operands import wrap as _wrap
@@ -39,7 +39,7 @@ class _Kind(type):
 
 
 def _plain(values: Any) -> bool:
-    """Are these arguments numbers, names and shapes, which NumPy gets as they are?"""
+    """Are these arguments of types that NumPy takes as they are, such as numbers, names and shapes?"""
     for value in values:
         kind = type(value)
         if kind not in _OPTIONS and not (kind is tuple and _plain(value)):

@@ -31,8 +31,10 @@ class FusedTask:
 
     def __str__(self) -> str:
         state = "compiled" if self.compiled else "interpreted"
-        head = (f"{len(self.operations)} operations -> 1 task, {self.loops} loops, "
-                f"{self.vanished} temporaries vanished, ran {self.launches} times, {state}")
+        counts = [_counted(len(self.operations), "operation") + " -> 1 task", _counted(self.loops, "loop"),
+                  _counted(self.vanished, "temporary", "temporaries") + " vanished",
+                  "ran " + _counted(self.launches, "time"), state]
+        head = ", ".join(counts)
         lines = ["  " + line for line in self.text.splitlines()]
         shared = [f"  recorded from: {site}" for site in self.sites if len(self.sites) > 1]
         return "\n".join([head, *shared, f"  ended by: {self.reason}", *lines])
@@ -48,7 +50,7 @@ class Explanation:
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
         plans = [f"plan {i}: {plan}" for i, plan in enumerate(self.plans)]
-        return "\n\n".join([*plans, f"totals: {numbers}"])
+        return "\n\n".join([*plans, f"totals: {numbers or 'nothing was recorded'}"])
 
 
 def explanation(made: Iterable[Any]) -> Explanation:
@@ -59,6 +61,10 @@ def explanation(made: Iterable[Any]) -> Explanation:
                   p.kernel is not None and p.kernel.native is not None, p.text)
         for p in made)
     return Explanation(plans, trace.snapshot())
+
+
+def _counted(n: int, noun: str, plural: str | None = None) -> str:
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def _span(first: Any, last: Any) -> str:

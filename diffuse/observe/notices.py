@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 inside: Callable[[], bool] = bool
-"""Is this thread inside the engine?  The engine says how that is found out."""
+"""Is this thread inside the engine?  The engine sets the function that tells."""
 
 waiting: deque[str] = deque()
 _postponed = 0
@@ -20,7 +20,7 @@ _postponed = 0
 
 @contextmanager
 def postponed() -> Iterator[None]:
-    """Give warnings later: for what is done ahead of its need, which may never come."""
+    """Postpone the warnings of what is done ahead of its need, which may never come."""
     global _postponed
     _postponed += 1
     try:
@@ -38,6 +38,6 @@ def give(text: str) -> None:
 
 
 def report() -> None:
-    """Give the warnings that waited."""
+    """Give the warnings that were postponed."""
     while waiting:
         warnings.warn(waiting.popleft(), RuntimeWarning, stacklevel=2)

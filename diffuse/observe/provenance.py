@@ -45,7 +45,8 @@ def where(depth: int = 2) -> Where:
 
 
 def instruction(depth: int = 2) -> tuple[int, int]:
-    """The user's instruction that led here, starting `depth` frames up: code, by its identity, and offset."""
+    """Return the user's instruction that led here as the identity of its code and its offset; the search
+    starts `depth` frames up."""
     frame: Any = sys._getframe(depth)
     known = _known
     while frame is not None and (known.get(id(frame.f_code)) or _look(frame))[1] is None:

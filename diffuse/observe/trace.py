@@ -29,6 +29,9 @@ COUNTERS = {
     "single": "operations on large arrays done at once, because the program waited for each alone",
     "moving": "operations done at once, because they come with other extents or offsets every turn",
     "walks": "waits that came because small operations in a row are done at once",
+    "uploads": "arrays copied to the device",
+    "downloads": "arrays copied from the device",
+    "on the host": "fused tasks run on the host, because the device has no kernels for them",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""

@@ -84,7 +84,7 @@ class _Request:
         self.message = message
         self.sent = False
         self.weight = self.told = 0.0
-        """How much the program wants the reply, and how much of that the server was told."""
+        """The work that the program did without the reply, and how much of it the server was told."""
         self.deaths = 0
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from diffuse import settings
 from diffuse.observe import trace
 from diffuse.service import BODY as BODY
+from diffuse.service import GRID as GRID
 from diffuse.service import TEXT as TEXT
 from diffuse.service import fingerprint
 from diffuse.service.cache import Cache
@@ -46,7 +47,11 @@ def cached(key: str) -> bool:
     return disk().path(key).is_file()
 
 
-def stored(key: str, names: Sequence[str]) -> Loaded | None:
+Loader = Callable[[bytes, Sequence[str]], Loaded]
+"""What makes callable addresses of an entry: by default, functions of this processor's."""
+
+
+def stored(key: str, names: Sequence[str], load: Loader = load) -> Loaded | None:
     """Load the entry of the cache with this key, if there is a valid one."""
     kept = disk()
     image = kept.get(key)
@@ -102,12 +107,13 @@ def urge(key: str) -> None:
     client.urge(key)
 
 
-def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Loaded | None:
+def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0, load: Loader = load
+            ) -> Loaded | None:
     """Load code that was requested, if it arrives within so many seconds (None: wait without limit).
 
     An exception of the compiler's is raised here.
     """
-    if key in _others and ((found := _from_another(key, names, seconds)) is not None or key in _others):
+    if key in _others and ((found := _from_another(key, names, seconds, load)) is not None or key in _others):
         return found
     answer = client.answer(key) if seconds == 0 else client.wait(key, seconds)
     if answer is None:
@@ -125,12 +131,12 @@ def arrived(key: str, names: Sequence[str], seconds: float | None = 0.0) -> Load
     return found
 
 
-def _from_another(key: str, names: Sequence[str], seconds: float | None) -> Loaded | None:
+def _from_another(key: str, names: Sequence[str], seconds: float | None, load: Loader) -> Loaded | None:
     """Wait for a peer's entry in the cache; after the deadline send the request, and stop following."""
     global _follows
     end = None if seconds is None else time.monotonic() + seconds
     patience, ask_here = _others[key]
-    while (found := stored(key, names)) is None:
+    while (found := stored(key, names, load)) is None:
         now = time.monotonic()
         if now > patience:
             _follows = False

@@ -32,7 +32,7 @@ UNDEFINED, ABSOLUTE, RESERVED = 0, 0xFFF1, 0xFF00
 
 R_64, R_PC32, R_PLT32, R_PC64 = 1, 2, 4, 24
 
-LIBRARIES = ("libm.so.6", "libmvec.so.1")
+LIBRARIES = ("libm.so.6",)
 """Where symbols are looked for that the process itself does not have."""
 
 

@@ -1,17 +1,17 @@
-"""When a task waits for machine code, and when it runs interpreted instead."""
+"""Decides how long a task waits for machine code before it runs interpreted."""
 
 from __future__ import annotations
 
 from diffuse.settings import config
 
 INTERPRETED = 1e-9
-"""Seconds that interpreting takes, at least, per operation and element."""
+"""The least seconds that interpreting takes, per operation and element."""
 WORTH_WAITING = 0.01
-"""Seconds.  What is interpreted faster waits for nothing: the compile server may have to start first."""
+"""Seconds.  A task that is interpreted faster does not wait: the compile server may have to start first."""
 COMPILED = 0.3e-3
-"""Seconds that compiling takes, at least, per operation."""
+"""The least seconds that compiling takes, per operation."""
 SOON = 100
-"""Operations of a kernel that compiles about as soon as a routine."""
+"""The operations of a kernel that takes about as long to compile as a routine."""
 
 
 def patience(work: int, operations: int, interpretable: bool) -> float | None:

@@ -1,4 +1,4 @@
-"""What the analysis of a group has found out about its tasks."""
+"""Holds what the analysis of a group of tasks has found out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from diffuse.stream.outline import Outline
 class Analysis:
     """The canonical numbers, the effects and the kernel's outline of the tasks of a group.
 
-    Of most groups nothing is asked, because the program recorded the same before: it is made when needed.
+    It is made when it is needed: most groups were recorded before, and need none.
     """
 
     __slots__ = ("numbering", "effects", "outline")

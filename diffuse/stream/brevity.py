@@ -1,12 +1,13 @@
-"""Programs that read a value after every few operations, which NumPy does sooner than they can be waited for.
+"""Finds programs that read a value after every few operations, which NumPy computes sooner than a wait takes.
 
-To record a task and to run it again costs some 2 us of the program, each kernel's launch 12 and a wait some
-65; and NumPy takes a microsecond for a call and another for each 80 KB that it reads and writes, of which
-fusion spares all but the largest task of a kernel at best.  So operations between two values that the program
-reads are sooner done at once where they are few and small, or where they fuse so little that their launches
-cost more than that spares.  A library that can do that learns it from here: after a few such
-waits in a row it may read and write so many bytes at once (`allowed`) between two values that the program
-reads.  What exceeds them is recorded, and then the program has to wait so again.
+Recording a task again costs the program some 2 us, launching a kernel 12 and waiting some 65.  NumPy takes 1
+us for a call and another for each 80 KB that it reads and writes; at best, fusion spares all of these bytes
+but those of the largest task of each kernel.  So the operations between two values that the program reads are
+done sooner at once where they are few and small, or where they fuse so little that launches cost more than
+fusion spares.
+
+After a few such waits in a row a library may read and write a number of bytes at once (`allowed`) between two
+values that the program reads.  Operations that exceed it are recorded, and the counting of waits begins anew.
 """
 
 from __future__ import annotations
@@ -19,34 +20,34 @@ from diffuse.stream.waits import MANY, size
 from diffuse.stream.window import Window, opaque
 
 LONGEST = 64
-"""Tasks of a chain that is looked at."""
+"""The most tasks between two values that are weighed; longer chains are recorded."""
 OFTEN = 4
-"""Waits in a row after which operations are done at once."""
+"""The number of such waits in a row after which operations are done at once."""
 MICROSECOND = 80_000
-"""Bytes that NumPy reads and writes meanwhile."""
+"""Bytes that NumPy reads and writes in a microsecond."""
 WAIT, TASK, LAUNCH = 65.0, 0.7, 12.0
-"""Microseconds: of a wait with one launch, on a machine that has other work, too; of a task, beyond what
-NumPy's call takes; of each other launch."""
+"""Microseconds of a wait with one launch, on a machine with other work; of recording a task, beyond what a
+call of NumPy's takes; and of each further launch."""
 RUNNING = ("cumsum", "cumprod")
 ROOM = 1_500_000
-"""Bytes that operations between two values may take more than those did that were waited for."""
+"""The bytes of an allowance beyond five quarters of the most that operations between two values took."""
 
 
 class Brevity:
-    """How often in a row the program waited for few and small operations."""
+    """Counts how often in a row the program waited for few and small operations."""
 
     __slots__ = ("often", "most", "listener")
 
     def __init__(self) -> None:
         self.often = 0
         self.most = 0
-        """Bytes of the longest of these chains, calls included."""
+        """The most bytes between two of these waits, with `MICROSECOND` for each call."""
         self.listener: Callable[[int], bool] | None = None
-        """What a library does when it may read and write so many bytes at once: none, if the number is 0.
-        True if it exceeded what it was given."""
+        """The function by which a library is told how many bytes it may read and write at once, 0 for none.
+        It returns whether the last allowance was exceeded."""
 
     def note(self, window: Window, idle: bool) -> None:
-        """Note that the program waits for what a window holds; `idle`: and for nothing else."""
+        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else."""
         if self.listener is None:
             return
         if not window.held:
@@ -74,8 +75,8 @@ class Brevity:
 
 
 def brief(window: Window) -> int:
-    """What NumPy reads and writes in the time that it takes for the tasks of a window, if it is sooner done
-    with them than these can be waited for; else 0.  Host functions take as long in any case."""
+    """Return the bytes that NumPy would read and write for the tasks of a window, calls included, if it is
+    done sooner than a wait for them; else 0.  Host functions take as long in both cases."""
     tasks = window.held
     if tasks > LONGEST:
         return 0
@@ -93,7 +94,7 @@ def brief(window: Window) -> int:
 
 
 def bytes_of(made: Template) -> int:
-    """Bytes that a task reads and writes, very many if NumPy may not do it (waits.size)."""
+    """Return the bytes that a task reads and writes; very many if NumPy may not compute it (waits.size)."""
     if opaque(made):
         return 0
     if made.operation.startswith(RUNNING) and made.signature[0][0] in "iu":  # NumPy's bits, not so of floats

@@ -20,6 +20,10 @@ from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 
+LONG = 16 * ROWS
+"""Tiles from which on those of all tasks are multiples of leaves, as those of reductions have to be: then a
+reduction fuses with what it reduces, and no point gets more than a sixteenth more than its share."""
+
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
               gaps: bool = False) -> Template:
@@ -81,7 +85,8 @@ def _constraints(template: Template) -> tuple[frozenset[int], int]:
     result = template.uses[-1]
     reduced = [k for k in range(len(template.shape))
                if result.privilege is Privilege.REDUCE and not result.map.follows(k)]
-    return frozenset({int(attribute)}) if attribute else frozenset(), reduced[-1] if reduced else -1
+    scanned = attribute and not operations.find(template.operation).elementwise
+    return frozenset({int(attribute)}) if scanned else frozenset(), reduced[-1] if reduced else -1
 
 
 def leading(decomposition: Decomposition) -> bool:
@@ -135,7 +140,7 @@ def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] 
     tile = -(-shape[axis] // points)
     if axis == last:
         tile = -(-tile // SEGMENT) * SEGMENT
-    elif axis == leaves:
+    elif axis == leaves or tile >= LONG:
         tile = -(-tile // ROWS) * ROWS
     if tile >= shape[axis]:
         return ONE

@@ -18,13 +18,13 @@ from copy import copy
 from typing import Any
 
 from diffuse.ir import Frame, IndexTask, Point, Privilege, Scalar
-from diffuse.ir.check import check
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
 from diffuse.observe import notices, provenance, trace
 from diffuse.observe.provenance import where
 from diffuse.runtime.base import Exchange
 from diffuse.settings import watch
+from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
 from diffuse.stream.stores import Operand, Storage, nbytes
 
@@ -182,6 +182,8 @@ class Engine(Queue):
         Raises TypeError or ValueError for a task that is not well formed (ir/check.py), for an operation that
         nobody declared, and for a store whose handle is not there.
         """
+        from diffuse.ir.check import check
+
         handles = {storage.id: storage for storage in storages}
         check(task)
         for access in task.accesses:
@@ -240,6 +242,10 @@ class Engine(Queue):
                 for storage in shown:
                     self.fetch(storage)
                     self.stores.own(storage)
+
+    def direct(self, made: Template, operands: Sequence[Any], out: Any) -> Direct | None:
+        """Lay out the direct launch of a template's task on operands like these (direct.py)."""
+        return direct(self, made, operands, out)
 
     def use_runtime(self) -> None:
         """Switch to the runtime that the settings name."""

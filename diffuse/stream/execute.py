@@ -7,7 +7,6 @@ from typing import Any
 
 from diffuse.fusion.temporaries import temporaries
 from diffuse.ir import IndexTask, Privilege, volume
-from diffuse.ir.text import window_text
 from diffuse.ir.view import shown
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.compose import alike, compose
@@ -15,7 +14,7 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.base import Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
@@ -28,9 +27,9 @@ from diffuse.stream.window import Group, Window, opaque
 
 READ = Privilege.READ
 MOST_SITES = 16
-"""Places of the program that a plan remembers."""
+"""The most places of the program that a plan names."""
 MOST_PLANS = 4096
-"""Plans that are remembered."""
+"""The most plans that are kept."""
 
 
 class Forwarder:
@@ -149,15 +148,16 @@ class Forwarder:
             plan = trail.node.plans[live] = self._plan(group, live, plan)
             plan.places.append((trail.node.plans, live))
         if plan.kernel is not None and plan.kernel.native is None:
-            self._await(plan, group.tasks)
+            plan.await_code(self.stores.runtime.code, group.tasks)
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)
         return replay
 
     def _regardless(self, group: Group, live: bytes) -> tuple[Plan | None, bytes]:
-        """The plan that a group has if stores that it only reads and that no result can take over count as
-        live, and which are live then: when they die does not matter, and often depends on chance."""
+        """Look up the plan of a group with more stores counted as live: those that it only reads and whose
+        memory no result can reuse.  When these die changes nothing, and often depends on chance.  Returns the
+        plan, if there is one, and the liveness flags."""
         frames, plans, slots = self.stores.storages, group.trail.node.plans, group.slots
         written = {access.store.id for task in group.tasks for access in task.accesses
                    if access.privilege is not READ}
@@ -169,32 +169,17 @@ class Forwarder:
             plans[live] = plan
         return plan, chosen
 
-    def _await(self, plan: Plan, tasks: list[IndexTask]) -> None:
-        """Have a plan's machine code made, and wait for it: until it is there where the runtime needs it,
-        else as long as is worth it (`patience`); then for what the interpreter needs.  An interrupt ends the
-        waiting, while none may cut the interpreter in two."""
-        assert plan.kernel is not None
-        compiler.request(plan.kernel)  # again: `compile` may have been off when the plan was made
-        code = self.stores.runtime.code
-        if code is CodeUse.NEEDED:
-            plan.kernel.wait(None)
-        elif code is CodeUse.PREFERRED:
-            kernel, work = plan.kernel, plan.work(tasks)
-            seconds = patience(work, kernel.operations, kernel.interpretable())
-            if seconds != 0:
-                kernel.wait(seconds)
-            if kernel.native is None:
-                kernel.missed(work)
-                kernel.prepare()
-
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
         """Make a plan.  `before` is one whose equal scalars differ now: the new kernel keeps those apart."""
+        from diffuse.ir.text import window_text
+
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
         composition = compose(group.tasks, gone, equal)
-        kernel = compiler.kernel(composition.body) if composition.body.loops else None
+        body, target = composition.body, self.stores.runtime.target
+        kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
                     equal)
         self.plans.append(plan)
@@ -249,8 +234,11 @@ class Forwarder:
         scratch = [create(n) for n in replay.partials]
         partials = [x.address for x in scratch]
         addresses, used = stores.places([ids[slot] for slot in replay.used], scratch)
-        values = replay.values(group.recorded, addresses, partials)
-        launch = Launch(plan.kernel, values, replay.points, (*used, *scratch), work=replay.work)
+        fine = plan.kernel.native is not None and stores.runtime.host_sees
+        values = replay.values(group.recorded, addresses, partials, fine)
+        watched = () if stores.runtime.host_sees else stores.watched(ids)
+        points = replay.pieces if fine else replay.points
+        launch = Launch(plan.kernel, values, points, (*used, *scratch), work=replay.work, watched=watched)
         self._launch(launch, scratch)
 
     def _distribute(self, replay: Replay, group: Group) -> None:

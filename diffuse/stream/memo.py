@@ -22,10 +22,10 @@ from diffuse.ir.template import Template
 
 FIRST_TRAILS, FIRST_NODES = 1 << 12, 1 << 14
 MOST_NODES = 1 << 18
-"""Edges of each tree before it is known that the program comes back to more (ir/bounded.py), and at most."""
+"""The first limits of the edges of both trees, and the limit that each may grow to (ir/bounded.py)."""
 
 Spilled = tuple["Spilled", tuple[int, ...]] | None
-"""Slots, as a list that shares its beginning with others: those before the last task, and those since it."""
+"""A persistent list of slots: that before the last task, which other nodes share, and the task's own."""
 
 
 class Node:
@@ -39,7 +39,7 @@ class Node:
         self.plans: dict[bytes, Any] = {}
         self.depth = depth
         self.loops = loops
-        """Loops of its kernel (outline.py)."""
+        """The number of loops of the prefix's kernel (outline.py)."""
         self.spilled: Spilled = (before, spilled) if spilled else before
         """The slots that need memory although the prefix makes them."""
         self.name = 0
@@ -68,20 +68,21 @@ class Trail:
         self.domain = domain
         """The launch domain of its tasks, but of those of an epilogue."""
         self.beside = beside
-        """How small tasks that follow are to be cut (decompose.py)."""
+        """The decomposition that small tasks behind this one follow (decompose.py)."""
         self.spilled = spilled
         """Bytes of the slots that need memory although the prefix makes them."""
         self.weight = weight
-        """The same, and something for loops: see `window.Group.room`."""
+        """These bytes with an allowance for loops (`window.Group.room`)."""
         self.name = 0
         """A hash of the operations, views and slots of its tasks."""
 
 
 class Memo:
-    """Both trees.  Those that are full are cleared, which costs time and never a result.
+    """Holds the tree of prefixes and that of trails.  A tree that is full is cleared: that costs time, and
+    changes no result.
 
-    Trails tell extents and offsets apart: a program whose shapes change all the time makes new ones all the
-    time, but few nodes.
+    Trails, unlike prefixes, depend on extents and offsets: a program whose shapes always change makes ever
+    new trails, but few nodes.
     """
 
     def __init__(self) -> None:
@@ -98,13 +99,14 @@ class Memo:
         self.nodes = self.trails = 0
 
     def forget_trails(self) -> None:
-        """Forget the trails, and the replays of plans with them; a group that follows one may go on."""
+        """Forget the trails, and with them the replays of plans.  An open group may go on along its own
+        trail."""
         self.start.edges.clear()
         self.trails = 0
 
     def joined(self, node: Node, row: tuple[Any, ...], loops: int, spilled: tuple[int, ...]) -> Node:
-        """Remember that the task of `row` joins the prefix `node`, how many loops the kernel has then, and
-        which slots need memory since then."""
+        """Remember that the task of `row` joins the prefix `node`, how many loops the kernel then has, and
+        which further slots then need memory."""
         child = Node(node.depth + 1, loops, spilled, node.spilled)
         child.name = hash((node.name, row))
         node.edges[row] = child

@@ -1,4 +1,4 @@
-"""The outline of a group: what its kernel and its memory will be like, known while the group still grows.
+"""Predicts the kernel and the memory of a group while the group still grows.
 
 The kernel compiler fuses the loops of a group (kernels/body/passes.py).  A store that several of the fused
 loops use needs memory until the group has run, even if the program drops it before; all others vanish into
@@ -19,16 +19,17 @@ from diffuse.stream.stores import Stores, nbytes
 
 MOST_LOOPS = 128
 MOST_COST = 2048
-"""Loops of a group's kernel, and the sum of the costs of its operations, at most: that much compiles within
+"""Limits the loops of a group's kernel, and the sum of the costs of its operations: that much compiles within
 half a second."""
 
 
 class Outline:
-    """The fused loops of a growing group, and the stores that it makes and cannot keep in registers."""
+    """Tracks the fused loops of a growing group, and the stores that it makes and cannot keep in
+    registers."""
 
     def __init__(self, numbering: Numbering) -> None:
         self.cost = 0
-        """Operations, weighted by their costs."""
+        """The sum of the costs of the operations."""
         self._numbering = numbering
         self._fusion = LoopFusion(numbering.relations, numbering.near)
         self._homes: dict[int, int] = {}
@@ -39,7 +40,7 @@ class Outline:
         return self._fusion.count
 
     def add(self, task: IndexTask) -> tuple[int, ...]:
-        """Add a task that the numbering knows; returns the slots which need memory from now on."""
+        """Add a task of which the numbering has a row; returns the slots that need memory from now on."""
         known = operations.known(task.operation)
         row = operations.find(task.operation) if known else None
         self.cost += row.cost if row is not None else 1
@@ -63,7 +64,8 @@ class Outline:
 
 
 def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTask) -> int:
-    """Bytes of the stores that need memory in the prefix `node`, and did not `before` its last task."""
+    """Return the bytes of the stores that need memory in the prefix `node`, and did not before its last
+    task."""
     if node.spilled is before.spilled or node.spilled is None:
         return 0
     sizes = {numbering.slots[access.store.id]: nbytes(access.store) for access in task.accesses}
@@ -71,8 +73,8 @@ def spilled_bytes(node: Node, before: Node, numbering: Numbering, task: IndexTas
 
 
 def dropped_bytes(node: Node, ids: Sequence[int], stores: Stores) -> int:
-    """Bytes of the stores that need memory in a prefix although the program has dropped them; `ids` are the
-    stores of its slots."""
+    """Return the bytes of the stores that need memory in a prefix although the program has dropped them;
+    `ids` are the stores of its slots."""
     found, spilled = 0, node.spilled
     while spilled is not None:
         spilled, slots = spilled

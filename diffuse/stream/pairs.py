@@ -64,14 +64,15 @@ class Geometry(NamedTuple):
 
 
 Tasks = Mapping[int, IndexTask]
-"""The index tasks of a group that say how its plan goes through rows (`telling`), by their numbers."""
+"""The index tasks of a group, by number, that determine how its plan is divided into rows (`telling`)."""
 
 _known: dict[tuple[Any, ...], Geometry | None] = Bounded(1 << 10)
 
 
 def telling(plan: Plan) -> set[int]:
-    """The numbers of the tasks that are looked at: the first one, which has the launch domain of all, and
-    those whose iteration spaces and arguments are the kernel's.  Of a long group these are few."""
+    """Return the numbers of the tasks that determine how a plan is divided: the first one, for the launch
+    domain, and those that the kernel takes iteration spaces and arguments from.  Of a long group these are
+    few."""
     return {0, *plan.composition.spaces, *[number for number, _ in plan.composition.arguments]}
 
 
@@ -150,6 +151,8 @@ def _stages(plan: Plan, tasks: Tasks) -> list[Stage]:
 def _row(access: Access) -> int | None:
     """The store row of iteration row 0, when iteration dimension 0 moves down store dimension 0 alone."""
     rows = access.map.rows
+    if any(k == 0 for k, _ in access.map.turned):
+        return None
     if not rows or rows[0][1] != ((0, 1),) or any(k == 0 for _, terms in rows[1:] for k, _ in terms):
         return None
     return rows[0][0]

@@ -1,4 +1,4 @@
-"""What one analysis decided, in slots rather than stores, ready to replay.
+"""Holds what one analysis decided, in slots rather than stores, ready to be replayed.
 
 A plan belongs to a canonical prefix and its liveness bits.  It names no store: a replay (replay.py) looks up
 the stores, views, extents and scalars of the tasks at hand and hands their values to the kernel.
@@ -18,11 +18,12 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition, Source, bits
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import TABLE
-from diffuse.kernels.build.compiler import Kernel
-from diffuse.runtime.base import Layout
+from diffuse.kernels.build.compiler import Kernel, compiler
+from diffuse.runtime.base import CodeUse, Layout
+from diffuse.service.patience import patience
 
 MOST_LAYOUTS = 256
-"""Layouts that one plan remembers."""
+"""The most layouts that one plan keeps."""
 
 
 class Plan:
@@ -50,12 +51,12 @@ class Plan:
         self.used = 0
         """When it ran last, in launches of all plans."""
         self.places: list[tuple[dict[Any, Any], Any]] = []
-        """The dictionaries of nodes that have it, with its key there (memo.py)."""
+        """The tables of nodes that refer to the plan, each with its key there (memo.py)."""
         self.loops = len(composition.body.loops)
         self.rowwise = _rowwise(composition.body)
         arguments = zip(composition.arguments, composition.body.arguments, strict=True)
         self.stored = tuple(source for source, a in arguments if a.privilege is not Privilege.READ)
-        """Where the stores come from that it writes: (task, access)."""
+        """The accesses of the stores that it writes: (task, access)."""
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
@@ -89,10 +90,30 @@ class Plan:
                    for loop in composition.body.loops)
 
     def cost(self, tasks: Sequence[IndexTask]) -> int:
-        """The same, each operation weighted by its cost."""
+        """Operations, weighted by their costs, times elements, over the extents at hand."""
         composition = self.composition
         return sum(sum(TABLE[op.kind].cost if op.kind in TABLE else 1 for op in loop.ops)
                    * prod(tasks[composition.spaces[loop.space]].shape) for loop in composition.body.loops)
+
+    def await_code(self, code: CodeUse, tasks: Sequence[IndexTask]) -> None:
+        """Request the machine code of the kernel and wait for it: until it is there if the runtime needs it,
+        else as long as `patience` allows; then wait for the routines that the interpreter needs.  Interrupts
+        may end these waits, but not the interpreter in the middle of a task."""
+        kernel = self.kernel
+        assert kernel is not None
+        compiler.request(kernel)  # again: `compile` may have been off when the plan was made
+        if code is CodeUse.NEEDED:
+            kernel.wait(None)
+            if kernel.native is None:
+                kernel.prepare()
+        elif code is CodeUse.PREFERRED:
+            work = self.work(tasks)
+            seconds = patience(work, kernel.operations, kernel.interpretable())
+            if seconds != 0:
+                kernel.wait(seconds)
+            if kernel.native is None:
+                kernel.missed(work)
+                kernel.prepare()
 
     def partial_bytes(self, tasks: Sequence[IndexTask]) -> tuple[int, ...]:
         """Bytes of the partials buffer of each reduction, for the extents at hand."""
@@ -114,7 +135,8 @@ def _rowwise(body: Body) -> bool:
     """Are the kernel's loops plain, and all cut into points by rows and nothing else (pipeline.py)?"""
     return bool(body.loops) and all(
         body.spaces[loop.space].axes == (0,) and loop.order == tuple(range(body.spaces[loop.space].rank))
-        and not any(op.kind in ("reduce", "scan", "index") for op in loop.ops)
+        and not any(op.kind in ("reduce", "scan", "index") or (op.kind == "turn" and 0 in op.attribute[1])
+                    for op in loop.ops)
         for loop in body.loops)
 
 

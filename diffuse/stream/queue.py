@@ -1,7 +1,7 @@
-"""The queue: tasks are added to the window, forwarded when it is full, and waited for.
+"""Adds tasks to the window, forwards groups when it is full, and waits for tasks.
 
-An exception may end any step: an interrupt at any moment, a failing task, no memory left.  What was half done
-then is mended before the next step.
+An exception may end any step: an interrupt at any moment, a failing task, no memory left.  Then the next step
+first restores consistency.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from diffuse.ir.check import check
 from diffuse.ir.template import Recorded
 from diffuse.observe import notices, trace
 from diffuse.observe.floaterrors import geterr
@@ -38,13 +37,13 @@ class Queue:
         self.forwarder = Forwarder(self.stores, self.window)
         self.zeros = Zeros(self.stores, self.window)
         self.epoch = 0
-        """Times that the program waited for everything."""
+        """How often the program has waited for all tasks."""
         self.walk = Walk()
         self.waits = Waits()
         self.brevity = Brevity()
         self._lock = threading.RLock()
         self._torn = False
-        """Did an exception end a call at a moment when something was half done?"""
+        """Did an exception end a call that may have left the window or the stores inconsistent?"""
         self.templates = Templates()
         self._modes: dict[str, Any] | None = None
         """NumPy's error modes under which unreported tasks were recorded, once these have changed."""
@@ -68,6 +67,8 @@ class Queue:
         elif made.reach >= self._small:
             self.walk.add(task)
         if self._checks and not opaque(task[0]):
+            from diffuse.ir.check import check
+
             check(task[0].task(task))
         if self._torn:
             self._mend()
@@ -99,7 +100,7 @@ class Queue:
                 self.flush("the window is full")
 
     def _adapt(self) -> None:
-        """Note the settings that every recorded task is subject to: to ask for one takes time."""
+        """Copy the settings that are needed for each recorded task, as looking one up takes time."""
         self._checks = config.check
         self._small = config.small
         self._size = None if config.window == "auto" else int(config.window)
@@ -140,6 +141,8 @@ class Queue:
             if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, idle)
             self.brevity.note(self.window, idle)
+            if self.walk.counts and not self.walk.begun:
+                self.walk.wait()
             self.flush(reason)
             self.runtime.fence()
             if self.runtime.host_sees and not self.stores.lost:
@@ -171,7 +174,8 @@ class Queue:
             self._modes = geterr()
 
     def _report_other_modes(self) -> None:
-        """Before a task is recorded: report what was recorded under other error modes than now."""
+        """Before a task is recorded, report the errors of those that were recorded under other error
+        modes."""
         if self._modes == geterr():
             self._modes = None
         else:

@@ -13,14 +13,15 @@ from diffuse.ir import IndexTask, volume
 from diffuse.ir.template import Recorded
 from diffuse.ir.view import shown
 from diffuse.kernels.body import abi
+from diffuse.stream.blocking import pieces
 from diffuse.stream.plan import Plan
 
 
 class Replay:
     """A plan for the views and extents of one trail."""
 
-    __slots__ = ("plan", "points", "partials", "used", "donations", "work", "_fixed", "_addresses",
-                 "_numbers")
+    __slots__ = ("plan", "points", "partials", "pieces", "used", "donations", "work", "_fixed", "_fine",
+                 "_addresses", "_numbers")
 
     def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -49,15 +50,26 @@ class Replay:
         complexes = [dtype.startswith("complex") for dtype in composition.body.scalars]
         self._fixed += [0] * (len(complexes) + sum(complexes))
         words = abi.words(composition.body)
+        self._fine = self._fixed
+        """The block of a launch in pieces."""
+        found = pieces(composition, tasks)
+        self.pieces = self.points if found is None else found[0]
+        """The points of a launch in which the loops of the kernel take turns on pieces that stay in cache."""
+        if found is not None:
+            self._fine = self._fixed.copy()
+            for word in (0, *[word for word, space in zip(words.spaces, composition.body.spaces, strict=True)
+                              if space.axes[0] >= 0]):
+                self._fine[word] = found[word > 0]
         self._addresses = tuple([(word, self.used.index(slots[access.store.id]))
                                  for word, access in zip(words.arguments, arguments, strict=True)])
         self._numbers = tuple([(word, t, k, two) for word, (t, k), two in
                                zip(words.scalars, composition.scalars, complexes, strict=True)])
 
-    def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int]
-               ) -> tuple[Any, ...]:
-        """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are of `used`."""
-        values = self._fixed.copy()
+    def values(self, recorded: Sequence[Recorded], addresses: Sequence[int], partials: Sequence[int],
+               fine: bool = False) -> tuple[Any, ...]:
+        """The kernel's block for these tasks, in the order of `abi.layout`; `addresses` are of `used`.
+        `fine`: of a launch in pieces."""
+        values = self._fine.copy() if fine else self._fixed.copy()
         for word, store in self._addresses:
             values[word] += addresses[store]
         for word, task, k, two in self._numbers:

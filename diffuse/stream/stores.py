@@ -6,6 +6,7 @@ are not forwarded yet.  A store has memory from the first fused task that writes
 
 from __future__ import annotations
 
+import gc
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from copy import copy
@@ -33,18 +34,19 @@ class Storage:
     id: int
     frame: Frame
     touched: int
-    """The epoch of the last task on it; older than the engine's: nothing pending or running.  Never older
-    while it is `shared`: nobody tells when another library writes."""
+    """The epoch of the last task that uses it.  Where it is older than the engine's, no task on it is pending
+    or running.  Of a `shared` store it is never older, as nobody tells when another library writes."""
     written: int
-    """The epoch of the last task that writes it, likewise."""
+    """The epoch of the last task that writes it, as `touched`."""
     version: int
-    """Grows with every write that is recorded, and whenever the host asks to write: equal versions of a
-    store that is not `exported`, equal elements."""
+    """Counts the writes that are recorded, and those that the host may do.  While the version of a store that
+    is not `exported` stays the same, so do its elements."""
     exported: bool
-    """Somebody outside sees the memory, or holds the store (`shared`): tasks on it are run before the
-    recording call returns."""
+    """Does other code see the memory, or hold the store (`shared`)?  Then tasks on it run before the call
+    returns that records them."""
     _shown: tuple[Callable[[], object], ...]
-    """Who sees it: set once it was `exported`."""
+    """Functions that tell whether code that was given the memory still holds it; set when it is
+    `exported`."""
     _stores: Stores
 
     @property
@@ -75,6 +77,7 @@ class Storage:
         """Mark the memory as exported until `held` first returns false."""
         self._shown = (*self._holders(), held)
         self.exported = True
+        self._stores.shown[self.id] = weakref.ref(self)
 
     def shown(self) -> bool:
         """Is the host memory still exported?"""
@@ -92,21 +95,23 @@ class Storage:
             return
         store = self.id
         stores.alive.discard(store)
+        stores.shown.pop(store, None)
         if stores.users.get(store, 0) <= stores.taken and store not in stores.running:
             stores.release(store)
 
 
 TOGETHER = 1 << 20
-"""Bytes of a store within one launch that shares an allocation with others, at most."""
+"""The most bytes of a temporary that shares an allocation with other temporaries of its launch."""
 MOST_TOGETHER = 64 << 20
-"""Bytes of an allocation that no other store is added to."""
+"""The bytes of a shared allocation from which on no further store is added."""
 LINE, STAGGER = 64, 320
-"""Bytes of a cache line, and between two such stores, which would else meet in the same sets of a cache."""
+"""Bytes of a cache line, and between two stores in an allocation, so that they do not map to the same cache
+sets."""
 
 Operand = tuple[Storage, View]
 
 _making = RLock()
-"""Held while the runtime is made: two threads with a runtime each would not wait for each other."""
+"""The lock under which the runtime is made, so that two threads do not make one each."""
 
 
 def nbytes(store: Store | Frame) -> int:
@@ -117,8 +122,8 @@ def nbytes(store: Store | Frame) -> int:
 class Stores:
     """All stores of one engine."""
 
-    __slots__ = ("alive", "users", "taken", "instances", "storages", "lost", "running", "given", "_next",
-                 "_runtime", "__dict__")
+    __slots__ = ("alive", "users", "taken", "instances", "storages", "lost", "running", "given", "shown",
+                 "_next", "_runtime", "__dict__")
 
     def __init__(self) -> None:
         self.alive: set[int] = set()
@@ -136,6 +141,8 @@ class Stores:
         """Stores of what is being forwarded: Python may drop a handle at any moment, not these."""
         self.given: dict[int, Instance] = {}
         """Memory of stores that ended, now another store's: what still reads them finds it here."""
+        self.shown: dict[int, weakref.ref[Storage]] = {}
+        """The handles of stores that were exported once."""
         self._next = 0
         self._runtime: Runtime | None = None
 
@@ -152,8 +159,14 @@ class Stores:
         changed = self._runtime is not None and self._runtime.name != config.runtime
         if self._runtime is not None and changed:
             old, new = self._runtime, make(config.runtime)
-            moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
-                     for store, instance in self.instances.items()}
+            collects = gc.isenabled()
+            gc.disable()  # it may end stores, and they leave `instances`
+            try:
+                moved = {store: new.attach(old.host(instance, True), Store(store, *self.storages[store]))
+                         for store, instance in self.instances.items()}
+            finally:
+                if collects:
+                    gc.enable()
             before = self.instances
             self.instances, self._runtime = moved, new  # at once: an interrupt finds all moved or none
             for instance in before.values():
@@ -165,7 +178,7 @@ class Stores:
         return self.new(Frame(shape, dtype))
 
     def new(self, frame: Frame, epoch: int = -1, version: int = 0) -> Storage:
-        """Create a store of this frame, which a task of this epoch writes, if one does."""
+        """Create a store of this frame; `epoch` is that of the task that writes it, if there is one."""
         self._next = id = self._next + 1
         self.storages[id] = frame
         made = Storage()
@@ -192,15 +205,15 @@ class Stores:
 
     @property
     def exchange(self) -> Exchange:
-        """How the runtime shares stores with other libraries."""
+        """The runtime's interface for sharing stores with other libraries."""
         found = self.runtime.exchange
         if found is None:
             raise RuntimeError(f"the runtime {self.runtime.name!r} shares no stores with other libraries")
         return found
 
     def own(self, storage: Storage) -> None:
-        """The host may write to the memory that it fetched of a store.  Where that is a copy, it is the copy
-        that counts from now on, until a task writes the store."""
+        """Let the host write to the memory that it fetched of a store.  If that is a copy, it has the store's
+        elements from now on, until a task writes the store."""
         if not self.runtime.host_sees and not storage.shared:
             self.runtime.host(self.instance(storage.id), True)
 
@@ -225,7 +238,8 @@ class Stores:
         return self.instance(store).address
 
     def places(self, ids: Sequence[int], scratch: list[Instance]) -> tuple[list[int], list[Instance]]:
-        """The addresses of the stores of a launch, and the instances of those that have one for themselves.
+        """Return the addresses of the stores of a launch, and the instances of those that have one for
+        themselves.
 
         Small stores that nobody sees before or after the launch share one allocation, which joins `scratch`:
         one for each would take as long as recording the operation.
@@ -252,6 +266,15 @@ class Stores:
             for place in shared:
                 addresses[place] += memory.address
         return addresses, used
+
+    def watched(self, ids: Iterable[int]) -> tuple[Instance, ...]:
+        """The instances of those of these stores whose memory code outside sees."""
+        found = []
+        for store in self.shown.keys() & ids:
+            handle = self.shown[store]()
+            if handle is not None and handle.shown():
+                found.append(self.instance(store))
+        return tuple(found)
 
     def held_bytes(self) -> int:
         """Bytes of all stores that the application holds."""

@@ -1,4 +1,4 @@
-"""Templates of the operations that a program records, found by what they depend on, and checked once."""
+"""Memoises the templates of the operations that a program records, and checks each once."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Templates:
 
     def __init__(self) -> None:
         self.known: dict[tuple[Any, ...], Template] = Bounded()
-        """By all that they depend on; views by their tokens."""
+        """The templates, keyed by all that they depend on, views by their tokens."""
         self._verified: set[tuple[str, tuple[str, ...]]] = set()
         """Operations and element types whose bodies were found to be well formed."""
         self._places: dict[Any, Any] = Bounded()
-        """The places in the program that tasks were submitted with."""
+        """The program's lines that tasks were submitted with: one object for equal ones."""
         self._overlaps: dict[tuple[int, int], str] = Bounded()
-        """How two views of one store meet, by their tokens."""
+        """What `overlap` found for two views of one store, by their tokens."""
 
     def make(self, key: tuple[Any, ...], operation: str, signature: tuple[str, ...], shape: Point,
              inputs: Sequence[Operand | Scalar], outputs: Sequence[Operand], operator: str | None = None

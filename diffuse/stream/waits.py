@@ -1,9 +1,9 @@
-"""What the program waits for: a single operation or call of a library, a short chain of them, or more.
+"""Counts how often the program waits for a single operation, a single call of a library, or a short chain.
 
-A library that does at once what the program waits for alone (numpy/ops/single.py) learns it from the counts
-that are kept here: `Template.alone`, and `alone` of the places of the program that it names.  The operations
-of a chain count as waited for alone, too, where the chain is so short and light that to record it and to wait
-for it takes longer than NumPy takes for all of it, and where nothing in it has to be recorded.
+A library computes at once what the program waits for alone (numpy/ops/single.py), by the counts that are kept
+here: `Template.alone`, and `alone` of the lines of the program that it names.  The operations of a chain
+count as waited for alone, too, if NumPy takes less time for the whole chain than recording and waiting take,
+and if nothing in it has to be recorded.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from diffuse.observe import trace
 from diffuse.stream.window import CHAIN, Window
 
 LIGHT = 600_000
-"""Bytes that each task of a short chain reads and writes, at most."""
+"""The most bytes that each task of a short chain may read and write."""
 BRIEF = 5_000_000
-"""Bytes that all of them read and write, for each group that they make, where one task has more: NumPy is
-done with these before a group is launched and waited for."""
+"""The most bytes, for each group, that all tasks may read and write where one has more than `LIGHT`: NumPy
+takes less time for these than launching a group and waiting for it."""
 MOST = 64
-"""Calls that are noted between two waits."""
+"""The most calls that are noted between two waits."""
 
 
 class Waits:
-    """The first calls of libraries since the program last waited."""
+    """Notes the first calls of libraries since the program last waited."""
 
     __slots__ = ("calls",)
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, int, int]] = []
-        """Where each was made, the tasks that it recorded, and all that were recorded by then."""
+        """For each call its place, the number of tasks that it recorded, and how many were recorded in all by
+        then."""
 
     def called(self, place: Any, tasks: int, begun: int) -> None:
         """Note that a call at this place recorded so many tasks; calls from number `begun` on were part of
@@ -44,7 +45,7 @@ class Waits:
             self.calls.append((place, tasks, trace.counters["recorded"]))
 
     def note(self, window: Window, idle: bool) -> None:
-        """Note that the program waits for what a window holds; `idle`: and for nothing else."""
+        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else."""
         calls, self.calls = self.calls, []
         now = window.held, trace.counters["recorded"]
         for place, *seen in calls:
@@ -62,18 +63,20 @@ class Waits:
 
 
 def light(chain: list[Template], groups: int) -> bool:
-    """Would NumPy have done all tasks of a short chain sooner than its groups can be waited for?"""
+    """Would NumPy compute all tasks of a short chain sooner than waiting for its groups takes?"""
     sizes = [size(made) for made in chain]
     return max(sizes) <= LIGHT or sum(sizes) <= BRIEF * groups
 
 
 def size(made: Template) -> int:
-    """Bytes that a task reads and writes, if NumPy may do it, and soon; else very many.  Reductions at hand
-    are done at once in any case."""
+    """Return the bytes that a task reads and writes if NumPy may compute it without a slow routine; else very
+    many. Reductions at hand are computed at once in any case."""
     found = _sizes.get(made)
     if found is None:
         name, types = made.operation, made.signature[:-1]
-        exact = name in operations.TABLE and operations.exact(name, types)
+        row = operations.find(name) if operations.known(name) else None
+        exact = (row is not None and (row.name == name or row.elementwise)
+                 and operations.exact(row.name, types))
         reduces = any([use.operator is not None for use in made.uses])
         found = made.elements * sum([ITEMSIZE[use.dtype] for use in made.uses])
         if not (exact or reduces or name in STRUCTURAL) or operations.lengthy(name, types, made.elements):

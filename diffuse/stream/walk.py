@@ -1,11 +1,12 @@
-"""Loops over slices: is the program going through arrays in small steps?
+"""Detects loops over slices, in which the program goes through arrays in small steps.
 
 A program that goes through an array in small steps (rows one after another, windows, single elements) is best
 served by NumPy on the array's memory: recording a step costs more than doing it.  But small operations also
 stand between large ones, as the boundary conditions of a simulation do; these are recorded, for a wait would
 part large tasks that are fused, and recording from computing.  What tells a loop over slices from borders is
 how often the same operation of the same line comes back before the next large task, or that it goes through a
-store in equal steps.
+store in equal steps.  Small operations between a large task and a wait of the program, turn after turn, might
+as well wait themselves: nothing large is parted, and the wait comes in any case.
 
 The rule decides when work is done, and never by which routine: operations whose kernels differ from NumPy in
 the last place go to NumPy for all small arrays.
@@ -19,34 +20,42 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded
 
 TURNS = 24
-"""Times that an operation of a line is recorded on small arrays, with no large task between, before the loop
-around it counts as one over slices: more than the faces of three fields, or a formula for a few borders."""
+"""How often an operation of a line is recorded on small arrays, without a large task between, before the loop
+around it counts as one over slices: more often than for the faces of three fields, or a formula for
+borders."""
 EVEN = 6
-"""Equal steps through a store, from one turn to the next, after which it counts as one at once."""
+"""The number of equal steps through a store, from one iteration to the next, after which a loop counts as one
+over slices at once; and of waits of the program between an operation and the next large task, after which it
+counts as part of such a loop."""
 TRUSTED = 8
-"""Times that a loop, once found, counts as one from its first turn, until it has to take all turns again.
-Each time that it is found again, it is trusted twice as often."""
+"""How often a loop that was found counts as one over slices from its first iteration, before it has to be
+found anew.  Each time that it is found again this number doubles."""
 MOST_TRUSTED = 512
-"""Such times, at most."""
+"""The most that this number grows to."""
 
 
 class Walk:
-    """The small tasks since the last large one, and the loops over slices that were found."""
+    """Counts the small tasks since the last large one, and remembers the loops over slices that were
+    found."""
 
-    __slots__ = ("begun", "counts", "_steps", "_found", "_trusted")
+    __slots__ = ("begun", "counts", "_steps", "_waits", "_waited", "_found", "_trusted")
 
     def __init__(self) -> None:
         self.begun = False
         """Are small operations to be done at once, after one wait, until a large task comes?"""
         self.counts: dict[tuple[str, Any], int] = {}
-        """The small tasks since the last large one, by operation and line of the program."""
+        """The number of small tasks since the last large one, by operation and line of the program."""
         self._steps: dict[tuple[str, Any], tuple[int, int, int]] = {}
-        """Where each of them was in its store last, in bytes, the step that led there, and how often in a row
-        it was the same."""
+        """For each of these, its last offset in its store in bytes, the last step, and how often in a row
+        that step was the same."""
+        self._waits: dict[tuple[str, Any], int] = Bounded(1 << 10)
+        """For each operation, how often in a row the program waited between it and the next large task."""
+        self._waited = False
+        """Did the program wait since the last large task?"""
         self._found: dict[tuple[str, Any], int] = Bounded(1 << 10)
-        """How often operations of loops over slices are still trusted to be in one."""
+        """How often each operation is still taken to be in a loop over slices."""
         self._trusted: dict[tuple[str, Any], int] = Bounded(1 << 10)
-        """How often they were trusted when they were found last."""
+        """How often each operation was to be taken so when its loop was last found."""
 
     def add(self, task: Recorded) -> None:
         """Note a task over few elements of a large store."""
@@ -59,9 +68,21 @@ class Walk:
                 self._found[name] = trusted - 1
                 self.begun = True
         elif not self.begun and (self._even(name, task[0].begin) or count >= TURNS):
-            trusted = self._trusted[name] = min(2 * self._trusted.get(name, TRUSTED // 2), MOST_TRUSTED)
-            self._found[name] = trusted
+            self._find(name)
             self.begun = True
+
+    def _find(self, name: tuple[str, Any]) -> None:
+        """Trust an operation to be in a loop over slices, twice as often as the last time."""
+        trusted = self._trusted[name] = min(2 * self._trusted.get(name, TRUSTED // 2), MOST_TRUSTED)
+        self._found[name] = trusted
+
+    def wait(self) -> None:
+        """Note that the program waits for small tasks since the last large one."""
+        self._waited = True
+        for name in self.counts:
+            times = self._waits[name] = self._waits.get(name, 0) + 1
+            if times >= EVEN and not self._found.get(name, 0):
+                self._find(name)
 
     def _even(self, name: tuple[str, Any], begin: int) -> bool:
         """Did an operation take equal steps up to this place in its store?"""
@@ -72,6 +93,10 @@ class Walk:
 
     def end(self) -> None:
         """Note that a task over many elements came."""
+        if not self._waited:
+            for name in self.counts:
+                self._waits.pop(name, None)
+        self._waited = False
         self.counts.clear()
         self._steps.clear()
         self.begun = False

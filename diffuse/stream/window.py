@@ -13,9 +13,7 @@ from typing import Any
 
 from diffuse.fusion.constraints import Refusal, admit, prefix
 from diffuse.ir import ONE, Decomposition, IndexTask, Point, volume
-from diffuse.ir.check import check
 from diffuse.ir.template import Recorded, Template
-from diffuse.ir.text import task_text
 from diffuse.kernels.body import operations
 from diffuse.observe import trace
 from diffuse.observe.provenance import calls
@@ -30,9 +28,9 @@ FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
 LARGEST_SIZE = 2048
 MOST_WORK = 5_000_000_000
-"""Operations times elements of a group that makes the window grow, at most."""
+"""The most work (operations times elements) of a group that lets the window grow."""
 BORDER = 64
-"""Tasks before a large one that are cut like it, at most."""
+"""The most tasks before a large one that are cut like it."""
 LOOP = 64
 """A group at least this long is closed when the stream comes back to the call that began it, through the same
 calls of the user's functions, so that every turn of the user's loop makes the same groups."""
@@ -43,10 +41,8 @@ SPARE = 16 << 20
 """Bytes.  A group is closed when the stores that the program dropped, but that need memory until the group
 has run, are more than this and more than half of what the program holds.  When they are half of that, it is
 closed where the stream comes back to the call that began it."""
-
-
 CHAIN = 16
-"""Tasks of a short chain, at most, which the program may wait for as a whole (waits.py)."""
+"""The most tasks of a short chain that the program may wait for as a whole (waits.py)."""
 
 
 class Group:
@@ -269,6 +265,8 @@ class Window:
         template = self._decomposed(recorded[0], group.trail.beside)
         tasks, task = group.tasks, template.task(recorded)
         if config.check and not opaque(template):
+            from diffuse.ir.check import check
+
             check(task)
         analysis = group.analysis or group.begin()
         for earlier in tasks[group.numbered:]:
@@ -319,8 +317,10 @@ class Window:
         tasks = [each.task(one) for each, one in zip(templates, everything, strict=True)]
         if any(each.domain != template.domain for each in tasks) or prefix(tasks, opaque)[1] is not None:
             return None
-        trace.event("decompose", lambda: f"{len(tasks) - 1} tasks are cut like the one behind them, "
-                                         f"{task_text(tasks[-1])}")
+        from diffuse.ir.text import task_text
+
+        trace.event("decompose",
+                    lambda: f"{len(tasks) - 1} tasks are cut like the one after them, {task_text(tasks[-1])}")
         analysis = group.begin()
         node = self.memo.root
         chain: Chain = None

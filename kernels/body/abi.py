@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import ROWS, SEGMENT
-from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import INDEXED
 
 if TYPE_CHECKING:
@@ -103,6 +103,27 @@ def reductions(body: Body) -> tuple[Reduction, ...]:
     )
 
 
+def order_of(body: Body, loop: Loop) -> tuple[int, ...]:
+    """Dimensions from the outermost loop to the innermost.
+
+    A loop's iterations are independent, so one with reductions may take the order of their tree: the last
+    dimension innermost, and outermost what a column reduction keeps, so that its leaves are finished one
+    after another.
+    """
+    rank = body.spaces[loop.space].rank
+    folds = [op.attribute[1] for op in loop.ops if op.kind == "reduce"]
+    if not folds:
+        return loop.order
+    columns = [body.arguments[a].classes for a in folds if rank and body.arguments[a].classes[-1] != "0"]
+    outer = sorted(range(rank - 1), key=lambda d: (columns[0][d] == "0") if columns else False)
+    return (*outer, rank - 1) if rank else ()
+
+
+def first_reduction(body: Body, loop: int) -> int:
+    """The number of the first reduction in this loop or behind it."""
+    return sum(r.loop < loop for r in reductions(body))
+
+
 def finishes(body: Body) -> bool:
     """Is there something to do when all points are done?"""
     return bool(body.epilogue or reductions(body))
@@ -167,7 +188,7 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     """
     if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
         return None
-    if any(op.kind in ("reduce", "scan", "index") for op in body.loops[0].ops):
+    if any(op.kind in ("reduce", "scan", "index", "turn") for op in body.loops[0].ops):
         return None
     (rank, axes, _), many = body.spaces[0], body.launch_rank
     if -1 in axes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from diffuse.ir import ITEMSIZE, Privilege
+from diffuse.ir.loops import NEAR
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import STRUCTURAL, Argument, Body, Loop, Op
 
@@ -39,9 +40,9 @@ def _spaces(body: Body) -> Iterator[str]:
             yield f"argument {number} is in space {argument.space}: there are {len(body.spaces)}"
             continue
         rank = body.spaces[argument.space].rank
-        if len(argument.classes) != rank or not set(argument.classes) <= set("01sc"):
+        if len(argument.classes) != rank or not set(argument.classes) <= {*"01sc", *NEAR}:
             yield (f"argument {number} has the classes {argument.classes!r}: expected 0, 1, s or c for "
-                   f"each of {rank} dimensions")
+                   f"each of {rank} dimensions, or for the last one of {NEAR}")
     for number, loop in enumerate(body.loops):
         if not 0 <= loop.space < len(body.spaces):
             yield f"loop {number} is over space {loop.space}: there are {len(body.spaces)}"
@@ -73,7 +74,7 @@ def _value(loop: Loop, i: int, a: int) -> str:
 
 def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
     """The element type of an op's result, for inputs of these; TypeError where something of it is wrong."""
-    if op.kind in STRUCTURAL and len(inputs) != STRUCTURAL[op.kind]:
+    if op.kind in STRUCTURAL and len(inputs) != STRUCTURAL[op.kind] != -1:
         raise TypeError(f"it has {len(inputs)} inputs: expected {STRUCTURAL[op.kind]}")
     match op.kind, op.attribute:
         case "load", int(number):
@@ -105,6 +106,12 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
                 if dtype[0] not in "iu":
                     raise TypeError(f"its positions are {dtype}: expected integers")
             return op.dtype
+        case "turn", (int(number), tuple(along)) if len(along) == len(inputs) == len(set(along)) > 0:
+            if any(dtype != "int64" for dtype in inputs):
+                raise TypeError(f"its shifts are {', '.join(inputs)}: expected int64")
+            if not set(along) <= set(range(body.spaces[loop.space].rank)):
+                raise TypeError(f"it shifts along {along}: expected dimensions of its space")
+            return _argument(body, loop, number).dtype
         case kind, None if kind not in STRUCTURAL:
             return operations.result(kind, inputs)
     raise TypeError(f"its attribute is {op.attribute!r}: expected what expr.py says, within this body")

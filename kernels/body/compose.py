@@ -15,7 +15,6 @@ from diffuse.ir import IndexTask, Point, Privilege, Relation, Split, relation, v
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
 from diffuse.kernels.body import operations, passes
-from diffuse.kernels.body.check import check
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.settings import config
 
@@ -81,7 +80,8 @@ class _Names:
         privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
         if found == len(self.arguments):
             self.sources.append((number, position))
-            classes = letters(access, task.shape, _flat(task))
+            assert task.decomposition is not None
+            classes = letters(access, task.shape, _flat(task), task.decomposition.gaps)
             self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
         elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
             self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
@@ -134,19 +134,23 @@ def compose(tasks: Sequence[IndexTask], temporaries: Collection[int],
     Scalars that are `equal` (see `alike`) become one scalar of the body.
     """
     names = _Names(tasks)
-    body = _written(names, equal)
+    body = _checked(_written(names, equal), "composition")
     gone = frozenset([names.slots[i] for i in temporaries if i in names.slots])
     facts = passes.Facts(names.relation, names.near, gone)
-    if config.check:
-        check(body, "composition")
     for name, step in passes.PASSES.items():
-        body = step(body, facts)
-        if config.check:
-            check(body, name)
+        body = _checked(step(body, facts), name)
     found = _numbered(body, names, gone)
-    if config.check:
-        check(found.body, "numbering", numbered=True)
+    _checked(found.body, "numbering", numbered=True)
     return found
+
+
+def _checked(body: Body, stage: str, numbered: bool = False) -> Body:
+    """Type-check what a stage made of a body, if the setting `check` is on."""
+    if config.check:
+        from diffuse.kernels.body.check import check
+
+        check(body, stage, numbered)
+    return body
 
 
 def _space(task: IndexTask, domain: Point) -> Space:
@@ -163,6 +167,8 @@ def _flat(task: IndexTask) -> int:
 
 def verify(task: IndexTask) -> None:
     """Raise TypeError unless a task's operation writes a well-formed body for its element types."""
+    from diffuse.kernels.body.check import check
+
     try:
         body = _written(_Names([task]), {})
         check(body, "declaration")
@@ -233,6 +239,8 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
                 named = tuple([argument(k, read) for k in named])
             elif kind == "reduce":
                 named = named[0], argument(named[1], written)
+            elif kind == "turn":
+                named = argument(named[0], read), named[1]
             found.append(op if named is op.attribute else op._replace(attribute=named))
         loops.append(Loop(spaces.setdefault(space, len(spaces)), order, tuple(found)))
 

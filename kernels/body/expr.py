@@ -23,6 +23,9 @@ Kinds of `Op`:
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
+    turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
+              this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
+              0 <= shift < n
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """
@@ -36,8 +39,9 @@ from typing import Any, NamedTuple
 from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
-              "spmv": 2}
-"""The kinds of ops that are not in the table of operations, with the number of their inputs."""
+              "spmv": 2, "turn": -1}
+"""The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
+the attribute says."""
 
 
 class Literal(float):
@@ -68,6 +72,8 @@ class Op(NamedTuple):
                 return (self.attribute,)
             case "reduce":
                 return (self.attribute[1],)
+            case "turn":
+                return (self.attribute[0],)
             case "spmv":
                 return tuple(self.attribute)
         return ()
@@ -83,7 +89,8 @@ class Argument(NamedTuple):
     space: int
     classes: str
     """One letter per iteration dimension: 0 not followed (broadcast or reduced), 1 neighbouring elements
-    are neighbours in memory, s any other stride, c the stride of rows that lie one behind the other."""
+    are neighbours in memory, s any other stride, c the stride of rows that lie one behind the other; of the
+    last dimension also 2, 3 or 4, a stride of so many elements."""
     privilege: Privilege
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
@@ -30,6 +31,9 @@ Generator = Callable[[Builder], None]
 
 ALL, REAL, INTEGER, NONE = "biufc", "biuf", "biu", ""
 """Element types by their first letters: b(ool) i(nt) u(int) f(loat) c(omplex)."""
+FUSED = REAL + "z"
+"""The real ones, and complex128 where NumPy's products of these are fused multiply-adds, as the kernels' are
+(`products_fused`).  Those of complex64 NumPy rounds in another way where they run backwards in memory."""
 
 RANGE = OVERFLOW | UNDERFLOW
 
@@ -133,18 +137,37 @@ def result(name: str, inputs: tuple[str, ...]) -> str:
 
 def exact(name: str, types: tuple[str, ...]) -> bool:
     """Are NumPy's bits the specification of this op on inputs of these element types?"""
-    return name in STRUCTURAL or all(t[0] in TABLE[name].exact for t in types)
+    if name in STRUCTURAL:
+        return True
+    letters = TABLE[name].exact
+    return all(t[0] in letters or t == "complex128" and letters is FUSED and products_fused() for t in types)
+
+
+@cache
+def products_fused() -> bool:
+    """Does NumPy compute products of complex128 by fused multiply-adds on this processor, in whole vectors
+    and in what is left over?"""
+    import numpy
+
+    a = 1 + 2.0**-30  # a * a - 1 keeps its last bit, 2**-60, only if a * a is not rounded
+    x = numpy.full(33, complex(a, 1.0))
+    expected = complex(2.0**-29 + 2.0**-60, 2 * a)
+    for n in (1, 2, 3, 32, 33):
+        y, z = x[:n], x[n - 1::-1]
+        if not all((found == expected).all() for found in (y * y, z * z, y[::3] * y[::3], numpy.square(y))):
+            return False
+    return True
 
 
 SLOW = {"floor_divide": 20.0, "remainder": 9.0, "fmod": 12.0, "nextafter": 7.0, "sqrt": 1.1, "power0.5": 1.1,
         "logical_and": 0.8, "logical_or": 0.8, "logical_xor": 0.8, "logical_not": 0.6}
-"""Nanoseconds an element that NumPy takes for operations on floats that it computes one by one."""
+"""Operations on floats that NumPy computes one element at a time, and the nanoseconds that each takes."""
 WAIT = 60_000
 """Nanoseconds from recording a task to the end of waiting for it, on a machine that has other work, too."""
 
 
 def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
-    """Does NumPy take so long for an operation that a task is sooner, even if the program waits for it?"""
+    """Does NumPy take longer for an operation than a task, even if the program waits for the task?"""
     return name in SLOW and types[0][0] == "f" and SLOW[name] * elements > WAIT
 
 
@@ -215,6 +238,13 @@ def _rows(b: Builder) -> None:
     b.store(b.emit("spmv", b.signature[-1], *bounds, attribute=operands))
 
 
+def _roll(b: Builder) -> None:
+    """The input, cyclically shifted along the dimensions that the operation's name ends with: `roll:1`."""
+    along = tuple([int(d) for d in b.attribute.split(",")])
+    shifts = [b.input(k + 1) for k in range(len(along))]
+    b.store(b.emit("turn", b.inputs[0].dtype, *shifts, attribute=(b.argument(0), along)))
+
+
 def _dot(b: Builder) -> None:
     """Sum of products, in the computing type of the signature."""
     b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
@@ -246,7 +276,7 @@ _AS_NUMPY = {"power-1", "power0.5", "power2"}
 _ROWS = [
     # names, arity, and what differs from the defaults
     Operation("add subtract", 2, errors=RANGE | INVALID),
-    Operation("multiply", 2, exact=REAL, errors=RANGE | INVALID),
+    Operation("multiply", 2, exact=FUSED, errors=RANGE | INVALID),
     Operation("divide", 2, exact=REAL, errors=DIVIDE | RANGE | INVALID),
     Operation("floor_divide", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE | OVERFLOW),
     Operation("remainder fmod", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE),
@@ -254,7 +284,7 @@ _ROWS = [
     Operation("power float_power", 2, exact=INTEGER, errors=DIVIDE | RANGE | INVALID, cost=16),
     *[Operation(name, exact=REAL if name in _AS_NUMPY else NONE, errors=DIVIDE | RANGE | INVALID,
                 cost=1 if name in _AS_NUMPY else 8, word="power") for name in EXPONENTS],
-    Operation("square", exact=REAL, errors=RANGE | INVALID),
+    Operation("square", exact=FUSED, errors=RANGE | INVALID),
     Operation("sqrt", exact=REAL, errors=INVALID),
     Operation("negative positive conjugate", rounded=False),
     Operation("fabs sign rint floor ceil trunc", exact=REAL, rounded=False),
@@ -288,6 +318,8 @@ _ROWS = [
 
     Operation("copy", body=_copy, errors=RANGE | INVALID, word="cast"),
     Operation("arange", 2, body=_arange),
+    Operation("roll", 2, body=_roll),
+    Operation("roll2", 3, body=_roll),
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),

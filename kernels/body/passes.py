@@ -23,7 +23,7 @@ Touched = dict[int, set[tuple[int, str]]]
 """By slot: the views that are touched, each with "load", "store" or "reduce"."""
 
 FEW = 4
-"""Views of a slot that are looked at one by one, rather than through an index."""
+"""The most views of a slot that are compared one by one, without an index."""
 
 _op = tuple.__new__
 # Ops are made by their base's constructor: half the cost of calling the class.
@@ -41,8 +41,8 @@ class Facts(NamedTuple):
 
 
 class LoopFusion:
-    """Which loops fuse: each one joins the last loop before it that it may, but moves past none that it
-    depends on.
+    """Decides which loops fuse: each joins the last earlier loop that it may join, without moving past one
+    that it depends on.
 
     The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
     """
@@ -54,13 +54,13 @@ class LoopFusion:
         self._relation, self._near = relation, near
         """As in `Facts`."""
         self._last: dict[Any, int] = {}
-        """The last fused loop over each space that others may join."""
+        """The last fused loop over each space, if others may join it."""
         self._users: dict[str, dict[int, dict[int, int]]] = {"load": {}, "store": {}, "reduce": {}}
-        """By kind of access and slot: the last fused loop that accesses each view so."""
+        """For each kind of access and slot, the last fused loop that accesses each view in that way."""
 
     def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
-        """The number of the fused loop that a loop over this space joins; the next number if it is a new
-        one.  Nothing fuses with a loop that is `alone`."""
+        """Add a loop over this space; returns the number of the fused loop that it joins or begins.  Nothing
+        fuses with a loop that is `alone`."""
         barrier, same = self._barrier(touched)
         home = self._last.get(space, -1)
         if alone or home < 0 or home < barrier or (home == barrier and not same):
@@ -75,7 +75,8 @@ class LoopFusion:
         return home
 
     def _barrier(self, touched: Touched) -> tuple[int, bool]:
-        """The last fused loop that a loop depends on, or -1; and is that dependence within an iteration?"""
+        """Return the last fused loop that a loop depends on, or -1, and whether the dependence is within an
+        iteration."""
         barrier, same = -1, True
         for slot, accesses in touched.items():
             for earlier, users in self._users.items():
@@ -117,7 +118,7 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     for op in ops:
         for number in op.arguments:
             slot, view, *_ = arguments[number]
-            found.setdefault(slot, set()).add((view, "load" if op.kind == "spmv" else op.kind))
+            found.setdefault(slot, set()).add((view, "load" if op.kind in ("spmv", "turn") else op.kind))
     return found
 
 
@@ -215,7 +216,7 @@ def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...
             inner = op.attribute[1]
             break
     else:
-        used = [arguments[op.attribute].classes for op in ops if op.kind in ("load", "store")]
+        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in ("load", "store", "turn")]
         if rank > 1:
             inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
     return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()

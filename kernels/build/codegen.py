@@ -12,7 +12,6 @@ from typing import Any
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.build import llvm_c
 from diffuse.kernels.llvm import nest as emitter
-from diffuse.kernels.targets import vectormath
 from diffuse.kernels.targets.host import host
 
 SPEED = 2
@@ -22,12 +21,13 @@ SPEED = 2
 def target_name() -> str:
     """The processor compiled for, in a few words."""
     machine = host()
-    vectors = {"e": "AVX-512", "d": "AVX2"}[machine.sets[0]] if machine.sets else "no AVX2"
+    features = machine.features.split(",")
+    vectors = "AVX-512" if "+avx512vl" in features else "AVX2" if "+avx2" in features else "no AVX2"
     return f"{machine.cpu} ({machine.triple}, {vectors})"
 
 
 def start() -> None:
-    """Make ready for the first request."""
+    """Prepare for the first request."""
     here = host()
     _machine(here.triple, here.cpu, here.features, SPEED)
 
@@ -39,8 +39,6 @@ def _package() -> Any:
 
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
-    if host().symbols:
-        llvm.load_library_permanently(vectormath.LIBRARY)
     return llvm
 
 
@@ -77,6 +75,23 @@ def object_code(body: Body) -> bytes:
     if scans:
         _promote(module, compiler)
     return bytes(compiler.emit_object(module))
+
+
+def grid_code(body: Body, target: str) -> bytes:
+    """Compile a body's grid kernels for a target: "simt", or the architecture of a GPU, such as "sm_90"."""
+    from diffuse.kernels.build import ptx
+    from diffuse.kernels.grid import emit
+    from diffuse.kernels.targets import nvptx, simt
+
+    if target != "simt":
+        return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(target)), target).encode()
+    here = host()
+    plain = _machine(here.triple, here.cpu, here.features, 0)  # to be compiled takes longer than to run
+    source = emit.for_host(body, simt.simt())
+    if plain is not None:
+        return plain.object_code(source)
+    compiler = machine()
+    return bytes(compiler.emit_object(_module(source, compiler)))
 
 
 def common_code(source: str) -> bytes:

@@ -30,25 +30,38 @@ FLAGS = {kind.words: flag for flag, kind in KINDS.items()}
 """Floating-point errors by NumPy's names."""
 
 
+def _for_device(body: Body, target: str) -> jit.Compilation:
+    """The compilation of a body for another target than the processor."""
+    from diffuse.kernels.build import grids  # few programs run on a device
+
+    return grids.Compilation(body, target)
+
+
 class Kernel:
     """The code of one body."""
 
     __slots__ = ("body", "native", "layout", "failed", "compilation", "operations", "_prepared",
                  "__weakref__")
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Body, target: str = "host") -> None:
         self.body = body
         self.native: Any = None
         """Address and finish address, once compiled."""
         self.layout: struct.Struct = abi.layout(body)
         self.failed = False
-        self.compilation = jit.Compilation(body)
+        self.compilation = jit.Compilation(body) if target == "host" else _for_device(body, target)
         self.operations = sum(len(loop.ops) for loop in body.loops)
         self._prepared = False
-        """Is there all that the interpreter needs?"""
+        """Has `prepare` made ready all that the interpreter needs?"""
+
+    @property
+    def address_words(self) -> tuple[int, ...]:
+        """The words of the block that hold addresses."""
+        begins = abi.words(self.body)
+        return (*begins.arguments, *begins.partials)
 
     def interpretable(self) -> bool:
-        """Can it be interpreted at once, with no routine to compile first?"""
+        """Can the kernel be interpreted now, without waiting for a routine to be compiled?"""
         if not self._prepared:
             from diffuse.kernels.meaning import interpret
 
@@ -112,7 +125,8 @@ class Kernel:
                          "it runs interpreted, with the same results")
 
     def missed(self, work: int) -> None:
-        """Note that so much work (operations times elements) is interpreted for want of machine code."""
+        """Note that this much work (operations times elements) is interpreted because machine code is
+        missing."""
         if self.compilation.asked:
             code.missed(self.compilation.key, work)
 
@@ -134,20 +148,21 @@ class Compiler:
     """Kernels by body."""
 
     def __init__(self) -> None:
-        self.kernels: dict[Body, Kernel] = {}
+        self.kernels: dict[tuple[Body, str], Kernel] = {}
         """At most `MOST`, the least recently asked for first."""
         self._all: weakref.WeakSet[Kernel] = weakref.WeakSet()
         """These, and those that plans still use."""
         self._lock = threading.Lock()
 
-    def kernel(self, body: Body) -> Kernel:
-        """The kernel of a body; compilation starts here, as the setting `compile` says."""
+    def kernel(self, body: Body, target: str = "host") -> Kernel:
+        """The kernel of a body for a target: "host", or one of `grids.compilation`.  Compilation starts here,
+        as the setting `compile` says."""
         with self._lock:
-            found = self.kernels.pop(body, None)
+            found = self.kernels.pop((body, target), None)
             if found is None:
-                found = Kernel(body)
+                found = Kernel(body, target)
                 self._all.add(found)
-            self.kernels[body] = found
+            self.kernels[body, target] = found
             while len(self.kernels) > MOST:
                 del self.kernels[next(iter(self.kernels))]
         self.request(found)

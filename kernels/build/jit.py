@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from diffuse.ir.loops import ROWS, SEGMENT
-from diffuse.kernels.body import abi, user
+from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.service import code, fingerprint, loader
 
-EMITTERS = ("body", "llvm", "targets", "build")
+EMITTERS = ("body", "llvm", "grid", "targets", "build")
 """The folders of `kernels` whose sources decide a kernel's machine code."""
 
 
@@ -31,11 +31,15 @@ class Native(NamedTuple):
 
 
 class Compilation:
-    """The compilation of one body."""
+    """The compilation of one body for this processor."""
 
-    __slots__ = ("asked", "_body", "_key")
+    __slots__ = ("asked", "loads", "_body", "_key")
 
-    def __init__(self, body: Body) -> None:
+    kind = code.BODY
+
+    def __init__(self, body: Body, loads: code.Loader = loader.load) -> None:
+        self.loads = loads
+        """What makes functions of the machine code."""
         self._body = body
         self._key = ""
         self.asked = False
@@ -45,28 +49,48 @@ class Compilation:
     def key(self) -> str:
         """The key of the body in the cache, computed once: that takes a while for large bodies."""
         if not self._key:
-            self._key = key_of(self._body)
+            self._key = self.digest()
         return self._key
 
-    def compile(self) -> Native | None:
-        """Load the machine code from the cache, or request it and return None."""
-        found = code.stored(self.key, _names(self._body))
-        if found is None:
-            code.ask(self.key, code.BODY, lambda: request(self._body))
-            self.asked = True
-        return _native(found) if found else None
+    def digest(self) -> str:
+        return key_of(self._body)
 
-    def look(self, seconds: float | None = 0.0) -> Native | None:
+    def names(self) -> tuple[str, ...]:
+        """The functions of the machine code."""
+        return _names(self._body)
+
+    def content(self) -> tuple[Any, ...]:
+        """The content of a request."""
+        return request(self._body)
+
+    def made(self, found: loader.Loaded) -> Any:
+        """What runs the machine code."""
+        return _native(found)
+
+    def compile(self) -> Any:
+        """Load the machine code from the cache, or request it and return None."""
+        found = code.stored(self.key, self.names(), self.loads)
+        if found is None:
+            code.ask(self.key, self.kind, self.content)
+            self.asked = True
+        return self.made(found) if found else None
+
+    def look(self, seconds: float | None = 0.0) -> Any:
         """Load what was requested, if it arrives within so many seconds (None: wait without limit)."""
-        found = code.arrived(self.key, _names(self._body), seconds)
+        found = code.arrived(self.key, self.names(), seconds, self.loads)
         if found is None and not code.asked(self.key):
             return self.compile()  # another caller took the reply, or this is a forked child
-        return _native(found) if found else None
+        return self.made(found) if found else None
 
 
 def compile(body: Body) -> Native:
     """Compile a body, and wait for it."""
-    way = Compilation(body)
+    found: Native = awaited(Compilation(body))
+    return found
+
+
+def awaited(way: Compilation) -> Any:
+    """What a compilation makes, once it is there."""
     found = way.compile()
     while found is None:
         found = way.look(None)
@@ -85,6 +109,8 @@ def link(body: Body, image: bytes) -> Native:
 
 def request(body: Body) -> tuple[Any, ...]:
     """The content of a request: the body, and the user-defined functions that it applies."""
+    from diffuse.kernels.body import user
+
     kinds = {op.kind for loop in body.loops for op in loop.ops}
     return body, [user.FUNCTIONS[kind] for kind in sorted(kinds) if kind in user.FUNCTIONS]
 

@@ -1,4 +1,4 @@
-"""LLVM as the compile server uses it: the C functions of llvmlite's library, without llvmlite's package.
+"""Calls LLVM through the C functions of llvmlite's library, without llvmlite's package.
 
 The first kernels of a program wait for the server to start, and to import the package takes 25 ms, as long as
 all else that the server imports.  The functions below have had these signatures since the oldest version of
@@ -18,7 +18,7 @@ VERSIONS = ("0.48.", "0.49.", "0.50.")
 
 POINTER, TEXT, NUMBER = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int
 OUT = ctypes.POINTER(ctypes.c_char_p)
-"""Where a function puts a string."""
+"""The type of an argument where a function puts a string."""
 
 SIGNATURES: dict[str, tuple[Any, ...]] = {
     "InitializeNativeTarget": (None,),
@@ -49,7 +49,7 @@ SIGNATURES: dict[str, tuple[Any, ...]] = {
     "DisposeMemoryBuffer": (None, POINTER),
     "DisposeString": (None, POINTER),
 }
-"""Result and parameters of each function that is used, by its name without LLVMPY_."""
+"""The result and parameters of each function that is used, by its name without LLVMPY_."""
 
 
 class Library:
@@ -69,13 +69,14 @@ class Library:
         return self._functions[name](*arguments)
 
     def string(self, name: str, *arguments: Any) -> bytes:
-        """Call a function that returns nothing but a string."""
+        """Call a function whose only result is a string."""
         out = ctypes.c_char_p()
         self.call(name, *arguments, ctypes.byref(out))
         return self._taken(out)
 
     def checked(self, name: str, *arguments: Any) -> int:
-        """Call a function that returns a pointer, or none and a message; raises RuntimeError with that."""
+        """Call a function that returns a pointer, or a null pointer and a message; raises RuntimeError with
+        the message."""
         out = ctypes.c_char_p()
         found: int | None = self.call(name, *arguments, ctypes.byref(out))
         said = self._taken(out)
@@ -128,7 +129,8 @@ class Machine:
         data = llvm.call("CreateTargetMachineData", self._machine)
         self._layout = llvm.string("CopyStringRepOfTargetData", data)
         self._promotion: tuple[int, int] | None = None
-        """A pass manager that promotes memory to registers, and its pass builder, once they are needed."""
+        """The pass manager that promotes memory to registers and its pass builder, made when they are first
+        needed."""
 
     def object_code(self, source: str, verify: bool = False, promote: bool = False) -> bytes:
         """Compile LLVM IR to relocatable object code; `promote` keeps local variables in registers."""

@@ -19,7 +19,6 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.kernels.build import jit
-from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array
 from diffuse.memory import address
 from diffuse.observe import notices
@@ -117,6 +116,8 @@ def _build(name: str, dtypes: tuple[str, ...], result: str) -> Any:
             notices.give(f"{name} on {', '.join(dtypes)} is computed by NumPy and may differ in the last "
                          f"place from compiled code: {type(error).__name__}: {error}")
         if operations.find(name).body is None:
+            from diffuse.kernels.meaning import functions
+
             return functions.function(name)
         return Interpreted(body(name, dtypes, result))
 

@@ -1,8 +1,8 @@
 """The compile server: a process that compiles kernels for one program, writes them to the cache, and replies.
 
-It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  What the program wants most for
-the time that it takes to compile is served first, and in order of arrival what is equal.  The server says
-what it begins, so that the program knows which request crashed LLVM.
+It imports the emitter and LLVM, but neither NumPy nor the rest of Diffuse.  It serves the request first that
+has the largest weight for the time that it takes to compile, and equal ones in order of arrival.  It tells
+the program which request it begins, so that the program knows which one crashed LLVM.
 
 When the program has exited, the requests that it sent are still served for a few seconds: its next run finds
 them in the cache.  The server exits as well after a while without requests.
@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any
 
-from diffuse.service import TEXT, channel
+from diffuse.service import GRID, TEXT, channel
 from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
@@ -36,9 +36,9 @@ class Server:
         self._end = end
         self._requests: dict[str, tuple[Any, ...]] = {}
         self._costs: dict[str, int] = {}
-        """About how long each of them takes to compile: the bytes of the request."""
+        """For each request its length in bytes, which is about proportional to the time to compile it."""
         self._weights: dict[str, float] = {}
-        """How much the program wants each of them, where it said so."""
+        """The weight of each request for which the program sent one."""
         self._said: deque[bytes] = deque()
         """Packed messages that wait for room in the socket's queue."""
         self._over = 0.0
@@ -124,10 +124,10 @@ def compiled(kind: str, content: Any) -> bytes:
 
     if kind == TEXT:
         return codegen.common_code(content)
-    body, functions = content
+    body, functions, *target = content
     for function in functions:
         user.declare(function)
-    return codegen.object_code(body)
+    return codegen.grid_code(body, *target) if kind == GRID else codegen.object_code(body)
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""Reductions of arrays at hand, computed at once by compiled code: the bits of `meaning.reduce`.
+"""Computes reductions of arrays at hand at once by compiled code, with the bits of `meaning.reduce`.
 
-To record, plan and launch a reduction takes longer than to add up some 100,000 elements that are in the
-cache of the processor.  Where a reduction is to be computed at once, its body (load and reduce) is compiled
-for arrays of one rank and element type, and called by the program's thread; while the compile server works
-on it, NumPy's functions compute the same tree.
+Recording, planning and launching a reduction takes longer than adding up some 100,000 elements that are in
+the cache of the processor.  Where a reduction is to be computed at once, its body (load and reduce) is
+compiled for arrays of one rank and element type, and called by the program's thread; while the compile server
+works on it, NumPy's functions compute the same tree.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from diffuse.kernels.meaning.reduce import Array, Fold, combine, rows, stepping
 from diffuse.memory import address
 
 TYPES = {"sum": "fdFD", "prod": "fd", "dot": "fd", "spread": "fd"}
-"""Reductions that have a tree here (the order of integers' steps cannot be seen), with the characters of
-their element types.  "dot" is the sum of the products of two arrays, "spread" that of the squares of their
-differences."""
+"""Reductions that are computed by a tree here, with the characters of their element types.  Integers are not
+among them: their result does not depend on the order.  "dot" is the sum of the products of two arrays,
+"spread" that of the squares of their differences."""
 
 FEW = 32
 """Elements up to which Python's own arithmetic is done as soon (`interpreted`)."""
@@ -35,7 +35,7 @@ FEW = 32
 CALL = ctypes.PYFUNCTYPE(None, ctypes.c_char_p, ctypes.c_int64)
 """A call keeps Python's lock, so that all calls can share the memory of partials."""
 SHAPES = 1 << 12
-"""Shapes and strides that are remembered."""
+"""The most shapes and strides whose calls are kept."""
 
 Key = tuple[str, str, tuple[int, ...], tuple[str, ...]]
 
@@ -78,7 +78,7 @@ class SmallFold:
         self.source = source
 
     def ready(self) -> bool:
-        """Is there machine code by now?"""
+        """Has the machine code arrived?"""
         compiler.request(self.kernel)
         return self.kernel.native is not None
 
@@ -98,20 +98,20 @@ class SmallFold:
 
 
 class LaidOut(NamedTuple):
-    """A compiled reduction with all that it is called with but addresses."""
+    """A compiled reduction with all its arguments but the addresses."""
 
     run: Callable[[bytes, int], None]
     pack: Callable[..., bytes]
     shape: tuple[int, ...]
-    """Of the result."""
+    """The shape of the result."""
     dtype: Any
     odd: int
     """Bits that are not set in the address of an aligned array."""
     words: list[int]
     places: tuple[int, ...]
-    """Where in the words the addresses of the arrays stand."""
+    """The positions among the argument words at which the addresses of the arrays stand."""
     target: int
-    """And that of the result."""
+    """The position at which the address of the result stands."""
     kernel: Any
 
 
@@ -131,7 +131,7 @@ _laid_out: dict[tuple[Any, ...], LaidOut] = Bounded(SHAPES)
 
 
 def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Array:
-    """A reduction over `axes` of an array, computed at once in the element type `dtype`; warns never."""
+    """Reduce `axes` of an array at once, in the element type `dtype`, without warnings."""
     if array.size > FEW and axes:
         wanted = _dtype(dtype)
         found = fold(operator, axes, array if array.dtype is wanted else array.astype(wanted))
@@ -142,8 +142,8 @@ def reduce(operator: str, array: Array, axes: tuple[int, ...], dtype: str) -> Ar
 
 
 def of_two(operator: str, one: Array, other: Array, axes: tuple[int, ...]) -> Array:
-    """A "dot" or "spread" over `axes` of two arrays of one shape and element type, computed at once; warns
-    never."""
+    """Compute a "dot" or "spread" over `axes` of two arrays of one shape and element type at once, without
+    warnings."""
     found = fold(operator, axes, one, other)
     if found is not None:
         return found
@@ -156,7 +156,7 @@ _dtype = cache(np.dtype)
 
 
 def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
-    """A reduction over `axes` of arrays of one shape and element type; None where it is not compiled."""
+    """Reduce `axes` of arrays of one shape and element type by compiled code; None where there is none."""
     first = arrays[0]
     key = (operator, axes, first.dtype.char, first.shape, *[array.strides for array in arrays])
     known = _laid_out.get(key)
@@ -178,12 +178,12 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
 
 
 def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:
-    """The same of copies, which are aligned."""
+    """Reduce copies of the arrays, which are aligned; as `fold`."""
     return fold(operator, axes, *[array.copy() for array in arrays])
 
 
 def _fold(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> SmallFold | None:
-    """The compiled reduction of such arrays, if there is one by now."""
+    """Return the compiled reduction of such arrays, if it has arrived; requests it the first time."""
     first = arrays[0]
     if first.dtype.char not in TYPES.get(operator, "") or not first.size:
         return None

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from diffuse.kernels.targets.host import Target
+    from diffuse.kernels.targets.base import Target
 
 Value = str | tuple[str, str]
 """An LLVM value: a name or a literal.  A complex value is its (real, imaginary) parts."""
@@ -44,6 +44,8 @@ class Module:
         self.target = target
         self.declarations: dict[str, None] = {}
         self.functions: list[str] = []
+        self.written: set[str] = set()
+        """Names of the functions among the declarations that are written where they are first called."""
 
     def __str__(self) -> str:
         return "\n".join([*self.declarations, *self.functions]) + "\n"
@@ -162,6 +164,18 @@ def _single(number: float) -> float:
 @contextmanager
 def counted(code: Code, low: str, high: str, step: int = 1) -> Iterator[str]:
     """A loop over `low, low + step, ...` below `high` (none if `low >= high`); yields the index, an i64."""
+    with carrying(code, low, high, step, []) as (index, _):
+        yield index
+
+
+@contextmanager
+def carrying(code: Code, low: str, high: str, step: int, begin: list[tuple[str, str]]
+             ) -> Iterator[tuple[str, list[str]]]:
+    """The same with values that each turn takes over from the one before it, in registers.
+
+    `begin` has the LLVM type and the first value of each.  Yields the index and the values at the beginning
+    of a turn, which those at its end are to replace; after the loop the list has the last ones.
+    """
     stems = ("before", "head", "inside", "latch", "after", "i", "i")
     before, head, inside, latch, after, index, following = (code.name(stem) for stem in stems)
     index, following = "%" + index, "%" + following
@@ -170,15 +184,21 @@ def counted(code: Code, low: str, high: str, step: int = 1) -> Iterator[str]:
     code.do(f"br label %{head}")
     code.label(head)
     code.do(f"{index} = phi i64 [ {low}, %{before} ], [ {following}, %{latch} ]")
+    lines, first = code.lines, len(code.lines)
+    names = ["%" + code.name("c") for _ in begin]
+    values = names.copy()
     more = code.let(f"icmp slt i64 {index}, {high}")
     code.do(f"br i1 {more}, label %{inside}, label %{after}")
     code.label(inside)
-    yield index
+    yield index, values
     code.do(f"br label %{latch}")
     code.label(latch)
     code.do(f"{following} = add nsw i64 {index}, {step}")
     code.do(f"br label %{head}")
     code.label(after)
+    lines[first:first] = [f"  {name} = phi {kind} [ {value}, %{before} ], [ {turned}, %{latch} ]"
+                          for name, (kind, value), turned in zip(names, begin, values, strict=True)]
+    values[:] = names
 
 
 @contextmanager

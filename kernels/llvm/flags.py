@@ -14,7 +14,9 @@ from contextlib import contextmanager
 
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, guarded
-from diffuse.kernels.targets.vectormath import MXCSR_INVALID, MXCSR_OVERFLOW, MXCSR_UNDERFLOW
+
+MXCSR_INVALID, MXCSR_OVERFLOW, MXCSR_UNDERFLOW = 1, 8, 16
+"""Bits of the status register of SSE."""
 
 
 @contextmanager

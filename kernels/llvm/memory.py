@@ -1,10 +1,10 @@
 """Elements between memory and values: loads and stores of the lanes of one step of an innermost loop.
 
 The letter of an access (see `expr.Argument`) says how the lanes lie: "1" side by side, "0" all at one place,
-"s" a run-time number of bytes apart, "r" and "d" as the tables of flat.py say.  In the last, partial
-step of a loop only the first `active` lanes are in use: the others are neither read nor written, and a load
-fills them with the first lane's value, so that computing on them raises no floating-point flag that an
-element does not raise.
+"s" a run-time number of bytes apart, "2", "3" or "4" so many elements, "r" and "d" as the tables of flat.py
+say.  In the last, partial step of a loop only the first `active` lanes are in use: the others are neither
+read nor written, and a load fills them with the first lane's value, so that computing on them raises no
+floating-point flag that an element does not raise.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
+from diffuse.ir.loops import NEAR
 from diffuse.kernels.llvm.code import COMPONENT, MEMORY, Code, Value
 
 
@@ -41,6 +42,10 @@ class Place(NamedTuple):
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
+    if place.letter in (*NEAR,):
+        if code.lanes > 1 and step.mask is None and place.dtype not in COMPONENT:
+            return _load_near(code, place, step)
+        place = place._replace(letter="s")
     if place.letter == "0":
         return splat(code, place.dtype, load_one(code, place.dtype, place.base))
     at = _address(code, place, step)
@@ -61,6 +66,8 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
             end = code.let(f"sub i64 {step.active}, 1")
         store_one(code, place.dtype, place.base, lane(code, place.dtype, value, end))
         return
+    if place.letter in (*NEAR,):
+        place = place._replace(letter="s")
     at = _address(code, place, step)
     if code.lanes == 1:
         store_one(code, place.dtype, at, value)
@@ -97,6 +104,22 @@ def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
     elif dtype == "float16":
         value = code.let(f"fptrunc float {value} to half")
     code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {ITEMSIZE[dtype]}")
+
+
+def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") -> str:
+    """The lanes under a mask, as they are in memory, among the others of such a vector."""
+    part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
+    kind, bits = f"<{lanes} x {MEMORY[part]}>", mask if lanes == code.lanes else _twice(code, mask)
+    name = f"llvm.masked.load.{_suffix(MEMORY[part], lanes)}.p0"
+    code.declare(f"declare {kind} @{name}(ptr, <{lanes} x i1>, {kind})")
+    where = f"ptr align {ITEMSIZE[part]} {at}"
+    return code.let(f"call {kind} @{name}({where}, <{lanes} x i1> {bits}, {kind} {others})")
+
+
+def store_merged(code: Code, dtype: str, at: str, value: str) -> None:
+    """Store what `merge` gives."""
+    part, lanes = COMPONENT.get(dtype, dtype), code.lanes * (2 if dtype in COMPONENT else 1)
+    code.do(f"store <{lanes} x {MEMORY[part]}> {value}, ptr {at}, align {ITEMSIZE[part]}")
 
 
 def splat(code: Code, dtype: str, value: Value) -> Value:
@@ -207,6 +230,23 @@ def _store_pairs(code: Code, part: str, at: str, step: Step, value: tuple[str, s
     n = code.lanes
     raw = _shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
     _write(code, MEMORY[part], part, 2 * n, at, _twice(code, step.mask), raw)
+
+
+def _load_near(code: Code, place: Place, step: Step) -> str:
+    """A few whole vectors, of which the elements are picked; none reaches beyond the first and the last."""
+    stride, lanes, kind = int(place.letter), code.lanes, code.memory(place.dtype)
+    index = code.let(f"mul nsw i64 {step.at}, {stride}")
+    at = element(code, place.dtype, place.base, index)
+    found, done = "poison", 0
+    while done < lanes:
+        start = min(done * stride, (lanes - 1) * (stride - 1))
+        there = element(code, place.dtype, at, str(start))
+        raw = code.let(f"load {kind}, ptr {there}, align {ITEMSIZE[place.dtype]}")
+        reached = min(lanes, (start + lanes - 1) // stride + 1)
+        picked = [k if k < done else lanes + k * stride - start if k < reached else 0 for k in range(lanes)]
+        found = _shuffled(code, kind, found, raw, picked)
+        done = reached
+    return _from_memory(code, place.dtype, found)
 
 
 def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:

@@ -46,8 +46,8 @@ _drivers: list[Driver] = []
 
 
 def driver(seconds: float | None) -> Driver | None:
-    """The driver, loaded once a process; None if it does not arrive within so many seconds.  `Unavailable` if
-    it cannot be compiled."""
+    """Load the driver, once a process; None if it does not arrive within so many seconds.  Raises
+    `Unavailable` if it cannot be compiled."""
     if not _drivers:
         key, source = _source()
         found = code.within(seconds, key, ("drive", "finish"), code.TEXT, lambda: source)
@@ -59,7 +59,7 @@ def driver(seconds: float | None) -> Driver | None:
 
 @cache
 def _source() -> tuple[str, str]:
-    """The key and the text of the driver."""
+    """Return the key and the text of the driver."""
     source = text()
     return code.text_key(source), source
 

@@ -1,14 +1,16 @@
 """Reductions: accumulators, leaves and the tree over them, as `abi` fixes them.
 
-While a loop runs, a row reduction folds its elements into 32 accumulators in scratch memory (eight at a time,
-so that four steps are under way at once) and writes a leaf for every segment; a column reduction folds whole
+While a loop runs, a row reduction folds its elements into 32 accumulators (eight at a time, so that four
+steps are under way at once), which are in registers where the loop's body is short, else in scratch memory,
+and writes a leaf for every segment; a column reduction folds whole
 rows into the partials themselves.  `combine` then writes the function that folds the leaves and stores the
 result.  What is folded is a *state*: a value, or for argmin and argmax a value and an index.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from diffuse.ir import ITEMSIZE
@@ -17,13 +19,14 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED, identity
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import COMPONENT, Code, Module, Value, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import COMPONENT, Code, Module, Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, load, store
 from diffuse.kernels.llvm.ops.instructions import compare, either
 from diffuse.kernels.llvm.ops.rules import cast, fold
 
 WIDTH = 8
-"""Accumulators are folded in vectors of so many."""
+ROUND = abi.ACCUMULATORS // WIDTH
+"""Accumulators are folded in vectors of so many, and so many steps go through all of them."""
 
 State = tuple[Value, ...]
 
@@ -166,6 +169,11 @@ def store_state(code: Code, places: list[Place], step: Step, state: State) -> No
         store(code, place, step, value)
 
 
+def parts_of(state: State) -> list[str]:
+    """The values of a state, a complex one as two."""
+    return [part for value in state for part in (value if isinstance(value, tuple) else (value,))]
+
+
 class Fold:
     """One reduction inside the loop that feeds it."""
 
@@ -174,6 +182,8 @@ class Fold:
         reduction = abi.reductions(body)[number]
         space = body.spaces[body.loops[reduction.loop].space]
         self.by_rows = abi.by_rows(space.rank, abi.kept(body, reduction))
+        self.held: list[State] = []
+        """The accumulators, in the order in which steps take them, where a loop has them in registers."""
 
     def prepare(self, block: Block, bounds: dict[int, tuple[str, str]]) -> None:
         """At the head of the loop nest."""
@@ -209,9 +219,34 @@ class Fold:
             for k in range(0, abi.ACCUMULATORS, WIDTH):
                 store_state(self.code, self.accumulators, Step(str(k)), start)
 
+    def start(self) -> list[tuple[str, str]]:
+        """The LLVM type and the first value of each part of each accumulator."""
+        state = zip(self.operator.dtypes, self.operator.identity(self.code), strict=True)
+        return [(self.code.type(COMPONENT.get(dtype, dtype)), part)
+                for dtype, value in state for part in parts_of((value,))] * ROUND
+
+    def take(self, parts: Iterator[str]) -> None:
+        """Fold into these accumulators from now on, not into those in memory."""
+        self.held = [tuple([(next(parts), next(parts)) if dtype in COMPONENT else next(parts)
+                            for dtype in self.operator.dtypes]) for _ in range(ROUND)]
+
+    def given(self) -> list[str]:
+        """The parts of these accumulators, into which nothing is folded any more."""
+        held, self.held = self.held, []
+        return [part for state in held for part in parts_of(state)]
+
+    def put(self) -> None:
+        """Write these accumulators to memory, and fold into that again."""
+        for k, state in enumerate(self.held):
+            store_state(self.code, self.accumulators, Step(str(k * WIDTH)), state)
+        self.held = []
+
     def element(self, value: Value, step: Step) -> None:
         """Fold the lanes of one step."""
         code, state = self.code, self._state(value, step)
+        if self.held:  # the steps take them in turn
+            self.held = [*self.held[1:], self.operator.fold(code, self.held[0], state)]
+            return
         if self.by_rows:
             slot = Step(code.let(f"and i64 {step.at}, {abi.ACCUMULATORS - 1}"))
             before = load_state(code, self.accumulators, slot)
@@ -278,10 +313,27 @@ class Fold:
         )
 
 
+@contextmanager
+def in_registers(code: Code, low: str, high: str, folds: list[Fold]) -> Iterator[str]:
+    """A loop whose turns go once through all accumulators of these reductions, which are in registers until
+    it ends; yields the index."""
+    begin = [first for fold in folds for first in fold.start()]
+    with carrying(code, low, high, abi.ACCUMULATORS, begin) as (index, values):
+        taken = iter(values.copy())
+        for fold in folds:
+            fold.take(taken)
+        yield index
+        values[:] = [part for fold in folds for part in fold.given()]
+    taken = iter(values)
+    for fold in folds:
+        fold.take(taken)
+        fold.put()
+
+
 def of_loop(body: Body, number: int) -> list[tuple[int, Fold]]:
     """(op index, fold) for each reduction of one loop."""
     ops = [i for i, op in enumerate(body.loops[number].ops) if op.kind == "reduce"]
-    first = sum(r.loop < number for r in abi.reductions(body))
+    first = abi.first_reduction(body, number)
     return [(i, Fold(body, first + k)) for k, i in enumerate(ops)]
 
 
@@ -295,9 +347,9 @@ def combine(module: Module, body: Body, number: int) -> str:
     with guarded(code, some):
         if p.by_rows:
             with counted(code, "0", p.outputs) as output:
-                _tree(code, p, output)
+                tree(code, p, output)
         else:
-            _tree(code, p, None)
+            tree(code, p, None)
         _results(code, block, p, abi.reductions(body)[number].argument)
     code.do("ret void")
     name = f"combine{number}"
@@ -306,7 +358,7 @@ def combine(module: Module, body: Body, number: int) -> str:
     return name
 
 
-def _tree(code: Code, p: Partials, output: str | None) -> None:
+def tree(code: Code, p: Partials, output: str | None) -> None:
     """p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; of one output, or of all in turn."""
     count = code.let(f"sub i64 64, {_leading_zeros(code, p.leaves)}")
     with counted(code, "0", count) as level:

@@ -146,7 +146,7 @@ def prepare(body: Body) -> None:
 
 @lru_cache(maxsize=256)
 def _recipes(body: Body) -> tuple[Recipe, ...]:
-    """How each loop of a body is interpreted, looked up once a point: to hash a body takes long."""
+    """Return how each loop of a body is interpreted; looked up once a point, as hashing a body takes long."""
     return tuple([recipe_of(body, number) for number in range(len(body.loops))])
 
 
@@ -218,6 +218,22 @@ class Scan:
         carry[...] = rows[-1]
 
 
+class Turned:
+    """Reads of an argument that are shifted cyclically; `ranges` are the iterations of the block at hand."""
+
+    def __init__(self, whole: Array, along: Sequence[int], box: Ranges) -> None:
+        self.whole = whole
+        self.along = along
+        self.ranges = box
+
+    def __call__(self, *shifts: Array, out: Array) -> None:
+        by = dict(zip(self.along, [int(s) for s in shifts], strict=True))
+        indices = [(np.arange(*r) + by.get(d, 0)) % n
+                   for d, (r, n) in enumerate(zip(self.ranges, self.whole.shape, strict=True))]
+        found = self.whole[np.ix_(*indices)]
+        np.copyto(out, found != 0 if out.dtype == "bool" else found)
+
+
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
@@ -229,6 +245,7 @@ class Frame:
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
         self.sparse: list[tuple[int, Rows]] = []
+        self.turned: list[tuple[int, Turned]] = []
         self.buffers: list[Array] = []
         for i, op in enumerate(loop.ops):
             if op.kind == "scalar":
@@ -242,6 +259,12 @@ class Frame:
                 self.sparse.append((i, Rows(memory, [
                     (launch.arguments[a][0], launch.body.arguments[a].dtype) for a in op.attribute], self.box,
                     launch.spaces[loop.space][1][1] if len(self.box) > 1 else None)))
+            elif op.kind == "turn":
+                argument, along = op.attribute
+                whole = launch.view(argument, self.order)
+                raw = whole.view("uint8") if whole.dtype == "bool" else whole
+                places = [self.order.index(d) for d in along]
+                self.turned.append((i, Turned(raw, places, [self.box[d] for d in self.order])))
         for i in recipe.constant:
             self.env[i] = np.empty((), loop.ops[i].dtype)
 
@@ -294,6 +317,8 @@ class Frame:
             scan.ranges = block
         for _, rows in self.sparse:
             rows.ranges = block
+        for _, turned in self.turned:
+            turned.ranges = block
         for _, feed in folds:
             feed.ranges = block
 
@@ -329,7 +354,7 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
     busy = all(a < b for a, b in frame.box)
     if busy:
         _execute(recipe.prologue, frame.env, watch)
-        steps = recipe.bind(dict([*frame.scans, *frame.sparse, *folds]))
+        steps = recipe.bind(dict([*frame.scans, *frame.sparse, *frame.turned, *folds]))
         shape: list[int] | None = None
         for block, extents in frame.blocks():
             if extents != shape:

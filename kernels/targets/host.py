@@ -1,61 +1,33 @@
-"""What the emitter asks of the machine it writes for.
-
-`Target` is the question, `Host` the answer for the processor this process runs on.  A target is a value:
-its `repr` is part of the key that compiled code is kept under.
-"""
+"""The processor that this process runs on, as a target of the emitter."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
 
 from diffuse.kernels.build import llvm_c
 from diffuse.kernels.llvm.code import Code
-from diffuse.kernels.targets import vectormath
-
-
-class Target(Protocol):
-    @property
-    def lanes(self) -> int:
-        """Elements that a loop without scans computes at once."""
-
-    @property
-    def masks_bytes(self) -> bool:
-        """Does it load and store vectors of bytes under a mask?"""
-
-    @property
-    def quiet(self) -> bool:
-        """Has it orderings of vectors of floats that are false for NaN and raise no flag?"""
-
-    @property
-    def sse(self) -> bool:
-        """Does SSE's control and status register keep the flags of its arithmetic?"""
-
-    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
-        """Write a call of a transcendental function of float32 or float64 values."""
+from diffuse.kernels.llvm.math import table
 
 
 @dataclass(frozen=True)
 class Host:
-    """The processor of this process: LLVM's names for it, and its vector math library."""
+    """The processor of this process, by LLVM's names for it."""
 
     triple: str
     cpu: str
     features: str
-    sets: tuple[str, ...]
-    """Instruction sets of libmvec that it can run: "e" AVX-512, "d" AVX2."""
-    symbols: frozenset[str]
-    """What libmvec has."""
     halves: bool
     """Does it convert to and from float16?"""
     lanes: int = 8
+    flags: bool = True
+    library: bool = True
+    fma: bool = True
     quiet: bool = True
     """Such as AVX's `vcmplt_oq`; SSE's `cmplt` takes any NaN for an invalid operand."""
 
     def __repr__(self) -> str:
-        described = (self.triple, self.cpu, self.features, self.sets, sorted(self.symbols), self.lanes,
-                     self.quiet)
+        described = self.triple, self.cpu, self.features, self.lanes, self.quiet
         return f"Host{described}"
 
     @property
@@ -67,24 +39,21 @@ class Host:
         return "+avx512bw" in self.features.split(",")
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
-        return vectormath.call(code, self.sets, self.symbols, name, dtype, values)
+        return table.call(code, name, dtype, values)
 
 
 @cache
 def host() -> Host:
     """Look at this machine, once."""
     triple, cpu, features = _asked()
-    sets = [name for name, needs in (("e", ("avx512f", "avx512dq", "avx512vl")), ("d", ("avx2", "fma")))
-            if all(features.get(f) for f in needs)]
     x86 = triple.startswith("x86_64")
-    symbols = vectormath.probe(tuple(sets)) if x86 else frozenset()
     named = ",".join([f"{'+' if has else '-'}{name}" for name, has in sorted(features.items())])
-    return Host(triple, cpu, named, tuple(sets), symbols, not x86 or bool(features.get("f16c")),
-                quiet=x86 and bool(features.get("avx")))
+    return Host(triple, cpu, named, not x86 or bool(features.get("f16c")),
+                quiet=x86 and bool(features.get("avx")), fma=not x86 or bool(features.get("fma")))
 
 
 def _asked() -> tuple[str, str, dict[str, bool]]:
-    """LLVM's names for this machine, its processor, and the features of that."""
+    """Return LLVM's names for this machine and its processor, and the processor's features."""
     llvm = llvm_c.library()
     if llvm is not None:
         return (llvm.string("GetProcessTriple").decode(), llvm.string("GetHostCPUName").decode(),

@@ -24,9 +24,13 @@ if TYPE_CHECKING:
     from diffuse.runtime.legate.runtime import Legate
 
 
+INTERFACE = "__legate_data_interface__"
+
+
 class LegateExchange:
     """Shares the stores of one runtime (see `base.Exchange`)."""
 
+    attribute = INTERFACE
     dimensions = DIMENSIONS
 
     def __init__(self, runtime: Legate) -> None:
@@ -35,6 +39,9 @@ class LegateExchange:
         self.fenced = runtime.alone
         """On one rank a task of Legate's has ended when its launch was queued on the thread pool."""
         self.room = int(prepare.memory_given() / prepare.SHARE)
+
+    def shows(self, thing: Any) -> bool:
+        return hasattr(type(thing), INTERFACE)
 
     def share(self, instance: LegateInstance) -> Any:
         place = self._place

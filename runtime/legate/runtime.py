@@ -60,6 +60,7 @@ class Legate:
     name = "legate"
     addressed = host_sees = False
     code = CodeUse.NEEDED
+    target = "host"
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()

@@ -21,6 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import cache
+from sys import is_finalizing
 from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
@@ -59,6 +60,40 @@ class Still:
         pass
 
 
+class System(Protocol):
+    """Where blocks come from and go back to."""
+
+    lazy: bool
+    """Does memory count as taken only once it is touched, and does the program need some for itself?"""
+
+    def available(self) -> int:
+        """Bytes that can still be taken."""
+
+    def take(self, size: int) -> int:
+        """The address of so many bytes; 0 if they are refused."""
+
+    def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        """The function that gives memory back, and its arguments."""
+
+
+class Host:
+    """The memory of this process."""
+
+    lazy = True
+
+    def __init__(self, available: Callable[[], int] = machine.memory_available) -> None:
+        self.available = available
+
+    def take(self, size: int) -> int:
+        if size < MAPPED:
+            return _allocate(size)
+        heap.trim()
+        return _map(size)
+
+    def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        return (_libc().munmap, (address, size)) if size >= MAPPED else (_libc().free, (address,))
+
+
 class MemoryBlock:
     """Memory at `address`.  `stamp`: launches submitted when the block was last allocated or freed."""
 
@@ -92,11 +127,11 @@ def size_class(nbytes: int) -> int:
 class Allocator:
     """The memory blocks of one runtime."""
 
-    def __init__(self, progress: Progress | None = None, kept: int = KEPT,
-                 available: Callable[[], int] = machine.memory_available) -> None:
+    def __init__(self, progress: Progress | None = None, kept: int = KEPT, system: System | None = None
+                 ) -> None:
         self._progress = progress or Still()
         self._kept = kept
-        self._available = available
+        self._system = system or Host()
         self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
         self._order: dict[int, MemoryBlock] = {}          # free blocks by address, oldest first
         self._returned: deque[MemoryBlock] = deque()      # given back, not yet sorted into the two above
@@ -110,7 +145,8 @@ class Allocator:
         """Did an exception, such as an interrupt, cut an update short?"""
         self._lock = threading.Lock()
         _allocators.add(self)
-        last = weakref.finalize(self, _give_back_all, self._progress, self._order, self._returned)
+        last = weakref.finalize(self, _give_back_all, self._progress, self._system, self._order,
+                                self._returned)
         last.atexit = False  # launches may still run then, and the process gives everything back anyway
 
     def take(self, nbytes: int, owner: Any = None, zero: bool = False) -> MemoryBlock:
@@ -214,8 +250,6 @@ class Allocator:
         """Allocate a block from the system; MemoryError if even an empty cache leaves no room for it."""
         self._unchecked += size
         checked = size >= MAPPED or self._unchecked >= KEPT // 4
-        if size >= MAPPED:
-            heap.trim()
         for attempt in range(3):
             if attempt == 1:
                 self._trim(0)
@@ -224,12 +258,12 @@ class Allocator:
                 self._untouched.clear()
                 self._trim(0)
             if not checked or self._room() >= self._unchecked:
-                if address := _map(size) if size >= MAPPED else _allocate(size):
+                if address := self._system.take(size):
                     if checked:
                         self._unchecked = 0
                     block = MemoryBlock(address, size, size >= MAPPED)
                     self._moving, self._total = block, self._total + size
-                    if size >= MAPPED:
+                    if size >= MAPPED and self._system.lazy:
                         self._untouched.append((self._progress.submitted, size))
                     return block
         room = self._room()
@@ -242,14 +276,16 @@ class Allocator:
         done, untouched = self._progress.completed, self._untouched
         while untouched and untouched[0][0] < done:
             untouched.popleft()
-        return self._available() - RESERVE - sum(size for _, size in untouched)
+        left = RESERVE if self._system.lazy else 0
+        return self._system.available() - left - sum(size for _, size in untouched)
 
     def _trim(self, keep: int) -> int:
-        done, before, libc, torn = self._progress.completed, self._cached, _libc(), self._torn
+        done, before, system, torn = self._progress.completed, self._cached, self._system, self._torn
         while self._order and self._cached > keep:
             block = next(iter(self._order.values()))
             if block.stamp > done:  # and so are all that follow
                 break
+            give, arguments = system.giving(block.address, block.size)
             self._torn = True
             self._moving = block
             del self._order[block.address]
@@ -257,12 +293,33 @@ class Allocator:
             self._cached -= block.size
             self._total, self._moving = self._total - block.size, None
             # An interrupt finds the block with us or gone: the call is the next step.
-            if block.mapped:
-                libc.munmap(block.address, block.size)
-            else:
-                libc.free(block.address)
+            give(*arguments)
             self._torn = torn
         return before - self._cached
+
+
+class Lease:
+    """Owns a memory block, and frees it when the last instance or array that refers to it is gone."""
+
+    __slots__ = ("_allocator", "_block", "nbytes")
+
+    def __init__(self, allocator: Allocator, nbytes: int, zero: bool = False) -> None:
+        self.nbytes = nbytes
+        self._allocator = allocator
+        self._block: MemoryBlock
+        allocator.take(nbytes, self, zero)
+
+    @property
+    def address(self) -> int:
+        return self._block.address
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return {"data": (self.address, False), "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
+
+    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
+        if hasattr(self, "_block") and not ending():
+            self._allocator.give(self._block)
 
 
 _allocators: weakref.WeakSet[Allocator] = weakref.WeakSet()
@@ -313,16 +370,11 @@ def _map(size: int) -> int:
     return address
 
 
-def _give_back(block: MemoryBlock) -> None:
-    if block.mapped:
-        _libc().munmap(block.address, block.size)
-    else:
-        _libc().free(block.address)
-
-
-def _give_back_all(progress: Progress, order: dict[int, MemoryBlock], returned: deque[MemoryBlock]) -> None:
+def _give_back_all(progress: Progress, system: System, order: dict[int, MemoryBlock],
+                   returned: deque[MemoryBlock]) -> None:
     progress.fence()
     for block in [*order.values(), *returned]:
-        _give_back(block)
+        give, arguments = system.giving(block.address, block.size)
+        give(*arguments)
     order.clear()
     returned.clear()

@@ -1,14 +1,14 @@
 """The machine code of the thread pool: the layout of its memory, and its LLVM IR text for this machine.
 
 What differs between machines is here (the system call, the floating-point state, the pause instruction);
-the functions themselves are in `driver`.
+the functions themselves are in `driver` and `calls`.
 """
 
 from __future__ import annotations
 
 import platform
 
-from diffuse.runtime.local import driver
+from diffuse.runtime.local import calls, driver
 
 LINE = 128
 """Bytes between words that different threads write: two cache lines, which are prefetched together."""
@@ -54,8 +54,8 @@ def text(portable: bool = False) -> str:
                            f"expected one of {', '.join(FUTEX)}; use DIFFUSE_RUNTIME=reference")
     parts = [_DECLARE, _FLOAT_X86 if x86 and not portable else _FLOAT_PORTABLE,
              _PAUSE_X86 if x86 else _PAUSE_OTHER,
-             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.WORKER, driver.SUBMIT,
-             driver.WAIT, driver.STOP]
+             driver.SYSTEM, driver.CLAIM, driver.RUN, driver.FINISH, driver.WORKER, calls.SUBMIT,
+             calls.WAIT, calls.STOP]
     names = {"@FUTEX": str(number), "@BITS": str(POINT_BITS), "@MOST": str(MOST_POINTS), "@WAIT": str(WAIT),
              "@WAKE": str(WAKE), "@BIG": str(BIG_BLOCK), "@COMPANY": str(COMPANY),
              "@SLOT_BYTES": str(SLOT_BYTES)}

@@ -35,11 +35,11 @@ SLICE = 50_000_000
 
 
 NAMES = "submit", "submit_light", "wait", "stop", "empty", "pauses", "worker"
-"""The entry points of the pool's machine code."""
+"""The names of the entry points of the pool's machine code."""
 
 
 class Entry:
-    """The entry points of the pool's machine code, which is never unloaded: threads may execute it until the
+    """The entry points of the pool's machine code.  It is never unloaded, as threads may execute it until the
     process ends."""
 
     def __init__(self, loaded: Loaded) -> None:
@@ -65,14 +65,14 @@ _entries: dict[bool, Entry] = {}
 
 @cache
 def _text(portable: bool) -> tuple[str, str]:
-    """The key and the text of the machine code."""
+    """Return the cache key and the LLVM IR of the machine code."""
     text = native.text(portable)
     return code.text_key(text), text
 
 
 def entry(portable: bool = False) -> Entry:
-    """Load the entry points, once a process, and wait for them; `Unavailable` if they are not cached and
-    cannot be compiled."""
+    """Load the entry points, once a process, and wait for them; raises `Unavailable` if they are not cached
+    and cannot be compiled."""
     while not ready(portable, None):
         pass
     return _entries[portable]
@@ -208,7 +208,7 @@ class Pool:
         self.threads = threads = Threads(count, depth, spin, portable)
         self.address = threads.address
         self._submit: Any = None
-        """The entry points to submit a launch, by whether it is light."""
+        """The entry points that submit a launch: one for heavy ones, one for light ones."""
         self._depth = depth
         self._finalizer = weakref.finalize(self, threads.shutdown)  # also at exit
         _pools.add(threads)
@@ -225,7 +225,8 @@ class Pool:
         """Queue a launch and return its number, counted from 1.
 
         `block` is copied; `keep` is kept alive until the launch has run.  Waits only if the queue is full.
-        For a `light` launch no sleeping thread is woken: whoever waits for it is sooner done with it.
+        For a `light` launch no sleeping thread is woken: the thread that waits for it runs it sooner by
+        itself.
         """
         threads = self.threads
         if not threads.started:

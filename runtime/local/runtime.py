@@ -7,7 +7,7 @@ interpreted on the calling thread, after everything submitted before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from sys import getrefcount, is_finalizing
+from sys import getrefcount
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -19,7 +19,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Divisible, Fate, Instance, Kernel, Launch
 from diffuse.runtime.local import pool
 from diffuse.runtime.local.ahead import Ahead
-from diffuse.runtime.local.allocator import MAPPED, Allocator, MemoryBlock, Usage
+from diffuse.runtime.local.allocator import MAPPED, Allocator, Lease, Usage
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import attached
 from diffuse.service.client import Unavailable
@@ -31,32 +31,9 @@ if TYPE_CHECKING:
 
 
 LIGHT = 5_000_000
-"""Work (operations times elements) that is worth the wake of a sleeping processor.  One thread does as much
-in some 0.3 ms, and a wake takes 0.05 to 0.5 ms of the program's time, the more the busier the machine is."""
-
-
-class Lease:
-    """Owns a memory block, and frees it when the last instance or array that refers to it is gone."""
-
-    __slots__ = ("_allocator", "_block", "nbytes")
-
-    def __init__(self, allocator: Allocator, nbytes: int, zero: bool = False) -> None:
-        self.nbytes = nbytes
-        self._allocator = allocator
-        self._block: MemoryBlock
-        allocator.take(nbytes, self, zero)
-
-    @property
-    def address(self) -> int:
-        return self._block.address
-
-    @property
-    def __array_interface__(self) -> dict[str, Any]:
-        return {"data": (self.address, False), "shape": (self.nbytes,), "typestr": "|u1", "version": 3}
-
-    def __del__(self, ending: Callable[[], bool] = is_finalizing) -> None:
-        if hasattr(self, "_block") and not ending():
-            self._allocator.give(self._block)
+"""The work (operations times elements) from which on waking a sleeping processor pays.  One thread does as
+much in some 0.3 ms, and a wake takes 0.05 to 0.5 ms of the program's time, the more the busier the machine
+is."""
 
 
 class LocalInstance:
@@ -102,6 +79,7 @@ class Local:
     name = "local"
     addressed = host_sees = True
     code = CodeUse.PREFERRED
+    target = "host"
     ranks = 1
     exchange = None
 
@@ -113,11 +91,11 @@ class Local:
         self._pool = Pool(self.points - 1, spin=spin)
         self._allocator = Allocator(self._pool)
         self._submit: Callable[..., int] | None = None
-        """The pool's, once its code is there."""
+        """The pool's function of this name, once its code is there."""
         self._submitted = self._pool.threads.submitted
         self._ahead = Ahead(self._pool)
         self._asleep = 0
-        """Work that was submitted since the program last waited, or a sleeping processor was last woken."""
+        """The work that was submitted since the program last waited, or last woke a sleeping processor."""
         self._flags = 0
         self._turns = 0
         """How many launches were interpreted and how many host functions called."""
@@ -152,10 +130,11 @@ class Local:
         return instance.array
 
     def launch(self, launch: Launch) -> None:
-        kernel, values, points, keep, _, _, work = launch
+        kernel, values, points, keep, _, _, work, _ = launch
         native, submit = kernel.native, self._submit
-        if native is not None and submit is None and self._starts(_patience(kernel, work)):
-            submit = self._submit
+        if native is not None and submit is None:  # the patience needs the interpreter, so look at once first
+            if self._starts(0.0) or self._starts(_patience(kernel, work)):
+                submit = self._submit
         if native is None or submit is None:
             self._interpret(launch)
             return
@@ -260,6 +239,7 @@ class Local:
 
 
 def _patience(kernel: Kernel, work: int) -> float | None:
-    """How long a launch waits for the thread pool's code; as long as it takes if it cannot be interpreted."""
+    """Return how many seconds a launch waits for the thread pool's code; None, without limit, if the kernel
+    cannot be interpreted."""
     interpretable = hasattr(kernel, "divide") and cast(Divisible, kernel).interpretable()
     return patience(work, 0, interpretable)

@@ -18,41 +18,34 @@ from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Mirror, address
 
 
 def lend(x: Array, found: Mirror) -> bool:
-    """May the program get this view of the memory of `x` as NumPy's array?  It may if the view has few
-    elements, as results that stay NumPy's have, and the array is small and has no store yet.
+    """May code outside get this view of the memory of `x` as NumPy's array?  It may if the array is small and
+    has no store yet.
 
     From then on tasks read a snapshot of the array, and operations that write to it run at once, as long as
     somebody holds such a view.
     """
     root = x if x.owner is None else x.owner
-    if found.size >= core.TINY or root.storage is not None:
-        return False
-    if root.meta.size >= core.SMALL or found.base is not root.meta:
+    if root.storage is not None or root.meta.size >= core.SMALL or found.base is not root.meta:
         return False
     root.lent = True
     return True
 
 
 def lending(x: Array) -> Mirror | None:
-    """A view of the memory of a small array without a store, lent to code outside; None of other arrays."""
-    root = x if x.owner is None else x.owner
-    if root.storage is not None or root.meta.size >= core.SMALL or root.meta.base is not None:
-        return None
+    """Return a view of the memory of a small array that has no store, for code outside of Diffuse; else
+    None."""
     memory = x.meta.view()
-    if memory.base is not root.meta:
-        return None
-    root.lent = True
-    return memory
+    return memory if lend(x, memory) else None
 
 
 def seen(memory: Mirror) -> Callable[[], bool]:
-    """What tells whether anybody holds views of this memory: references beside the two fields of the array,
-    the store's view, the function's own and that of the call."""
+    """Return a function that tells whether anybody holds views of this memory: whether it has more references
+    than the two fields of the array, the store's view, the function and the call have."""
     return lambda: getrefcount(memory) > 5
 
 
 def lent(root: Array) -> bool:
-    """Does the program hold views of the memory of a hosted array without a store, as NumPy's arrays?"""
+    """Does the program hold NumPy arrays that are views of the memory of a hosted array without a store?"""
     if not root.lent:
         return False
     memory = root.meta
@@ -63,17 +56,18 @@ def lent(root: Array) -> bool:
 
 
 _snapshots: dict[Any, tuple[Any, bytes, Any]] = Bounded(64)
-"""Snapshots of small arrays of NumPy's: the array that owns the memory, its elements at that time, and our
-array.  By the identity of the owner, and what is read of its memory."""
+"""Snapshots of small NumPy arrays: the array that owns the memory, its elements at that time, and our array.
+The key is the identity of the owner, with the address and layout of what is read."""
 _constants: dict[Any, Any] = Bounded(256)
-"""Those of the smallest: our array by its elements, for programs that make the same ones in every turn."""
+"""Snapshots of the smallest arrays, keyed by their elements: a loop may make the same ones each iteration."""
 LITTLE = 1 << 10
-"""Bytes of an array whose elements are compared sooner than it is told whether they are the same."""
+"""The most bytes of an array whose snapshot is looked up by its elements."""
 
 
 def snapshot(array: Mirror, owner: Any = None) -> Any:
-    """An array with the elements that a small array of NumPy's has now, for tasks to read: the program may
-    change its own before they run.  The same array as long as the elements are."""
+    """Return an array with the elements that a small NumPy array has now, for tasks to read: the program may
+    change its own array before they run.  As long as the elements stay the same, so does the returned
+    array."""
     elements = array.tobytes()
     if len(elements) <= LITTLE:
         key: Any = elements, array.shape, array.strides, array.dtype.char
@@ -96,46 +90,47 @@ def snapshot(array: Mirror, owner: Any = None) -> Any:
 
 
 def steady(x: Array) -> Any:
-    """An array as tasks read it: a snapshot if the program holds views of its memory as NumPy's arrays."""
+    """Return the array that tasks read for `x`: a snapshot if the program holds NumPy views of its memory."""
     root = x if x.owner is None else x.owner
     if x.storage is None and root.storage is None and root.lent and lent(root):
         return snapshot(x.meta, root.meta)
     return x
 
 
-latest: tuple[int, Any] = 0, None
-"""The identity of the memory of the last large result that NumPy made at once, and what counts how often the
-program waited for that operation alone (ops/single.py)."""
+latest: tuple[Callable[[], Any], Any] = (lambda: None), None
+"""A weak reference to the memory of the last large result that NumPy computed at once, and the template or
+place that counts how often the program waited for that operation alone (ops/single.py)."""
 DOUBTED = 1 << 40
-"""A count that has the next call recorded."""
+"""A value of that count with which the next call is recorded again."""
 
 
 def made_at_once(memory: Mirror, counted: Any) -> Any:
-    """A large result of NumPy's, which a task may use next: then the operation was not waited for alone."""
+    """Return an array over a large result of NumPy's.  If a task uses it next, its operation was not waited
+    for alone, and is recorded again (`doubt`)."""
     global latest
-    latest = id(memory), counted
+    latest = ref(memory), counted
     return hosted(memory)
 
 
 def doubt(x: Array) -> None:
     """Note that a task uses an array for the first time."""
     memory = x.meta if x.owner is None else x.owner.meta
-    if id(memory) == latest[0]:
+    if memory is latest[0]():
         latest[1].alone = DOUBTED
 
 
 _attaching = RLock()
-"""Held while an array gets its store: one each for two threads would not wait for each other."""
+"""The lock under which an array gets its store, so that two threads do not give it one each."""
 
 
 def storage_of(x: Array) -> Any:
-    """The store of an array, attached now if no task has touched it before."""
+    """Return the store of an array; attaches one if no task has touched the array before."""
     storage = x.storage
     if storage is None:
         root = x if x.owner is None else x.owner
         with _attaching:
             if root.storage is None:
-                memory, held = root.meta.view(), lent(root)
+                held, memory = lent(root), root.meta.view()  # the view would count as somebody's
                 if not memory.flags.c_contiguous:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
@@ -149,7 +144,7 @@ def storage_of(x: Array) -> Any:
 
 
 def offset_of(x: Array, meta: Mirror) -> int:
-    """Bytes from the beginning of the store of `x` to the first element of a view of that."""
+    """Return the offset in bytes of a view, given by its meta, in the store of `x`."""
     place = address(meta)
     if BASE <= place < BASE + EXTENT:
         return place - BASE
@@ -185,7 +180,8 @@ def host(x: Array) -> Mirror:
 
 
 def remember(x: Array, memory: Mirror) -> Mirror:
-    """Note where the elements of an array are in `memory` (a store's bytes), and first those of its owner."""
+    """Set the memory of an array, and first that of its owner, to views of `memory`, the bytes of their
+    store."""
     core.see(library.current().runtime.host_sees)
     root = x.owner
     if root is not None and root.memory is None:
@@ -195,7 +191,7 @@ def remember(x: Array, memory: Mirror) -> Mirror:
 
 
 def over(x: Array, memory: Mirror) -> Mirror:
-    """NumPy's view of `memory` (a store's bytes) as the elements of `x`."""
+    """Return a NumPy view of `memory`, the bytes of a store, with the layout of `x`."""
     f = x.form
     if f.size == 0:
         real = numpy.ndarray(f.shape, f.dtype)

@@ -19,12 +19,12 @@ from diffuse.numpy.arrays.core import NDARRAY, Array, given, slow
 from diffuse.numpy.small import native
 
 MOVING: set[Any] = set()
-"""NumPy's ufuncs that some place of the program calls on other views every turn (ops/moving.py): these look
-there first."""
+"""NumPy's ufuncs that some place of the program calls on other views each time (ops/moving.py), which is
+therefore asked first."""
 GRANTS: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 10)
-"""By NumPy's ufunc and an instruction of the program (its code's identity and its offset): how many calls on
-the same views the extension may do at once there, and of operands of which types; nothing where all calls are
-recorded."""
+"""What the extension may do without Python code for a ufunc that moves: how many calls on the same views, and
+for which operand types; an empty tuple where all calls are recorded.  The key is NumPy's ufunc, and the
+program's instruction as the identity of its code and the offset there."""
 
 
 def spreads(left: Any, right: Any) -> bool:
@@ -40,8 +40,8 @@ def spreads(left: Any, right: Any) -> bool:
 
 
 def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
-    """NumPy's function on two operands, if both are small and at hand; else the same operation recorded, if
-    it was recorded on these views before; else None."""
+    """Call NumPy's function on two operands that are small and at hand, or record the operation again if it
+    was recorded on these views before; None if neither."""
     if type(a) is not core.array_class or a.meta.size < core.SMALL:
         left = number_or_near(a)
         if left is not None:
@@ -53,7 +53,7 @@ def binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
 
 
 def product(a: Any, b: Any) -> Any:
-    """NumPy's matrix product of two operands; None unless both, and what they make, are small."""
+    """Compute a matrix product by NumPy; None unless both operands and the result are small."""
     left = number_or_near(a)
     if left is None:
         return None
@@ -74,11 +74,11 @@ def product(a: Any, b: Any) -> Any:
 
 UFUNCS: set[Any] = {found for found in vars(numpy).values()
                     if isinstance(found, numpy.ufunc) and found.nout == 1 and found.signature is None}
-"""NumPy's ufuncs that go element by element."""
+"""NumPy's ufuncs that are elementwise and have one result."""
 
 
 def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """NumPy's ufunc, called by NumPy's arrays and scalars, with arrays of ours among the operands.
+    """Compute a ufunc that NumPy's arrays or scalars called with Diffuse arrays among the operands.
 
     None unless all are small and at hand.
     """
@@ -97,18 +97,18 @@ def called(function: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> A
 
 
 def unary(function: Callable[[Any], Any], a: Any) -> Any:
-    """NumPy's function on one operand, likewise."""
+    """Call NumPy's function on one operand, under the conditions of `binary`."""
     if type(a) is not core.array_class or a.meta.size < core.SMALL:
         memory = number_or_near(a)
         if memory is not None:
             found = function(memory)
             return given(found) if type(found) is NDARRAY else found
-    return slow.known_unary(function, a)
+    return None if function in MOVING else slow.known_unary(function, a)
 
 
 def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
-    """`a op= b` by NumPy's ufunc, if both are small and at hand and nobody else knows of `a`; else recorded,
-    if it was recorded on these views before; else False."""
+    """Compute `a op= b` by NumPy's ufunc if both are small and at hand and no other library has a copy of
+    `a`, or record it again if it was recorded on these views before; False if neither."""
     memory = near_to_write(a)
     if memory is not None:
         right = number_or_near(b)
@@ -119,7 +119,7 @@ def inplace(function: Callable[[Any, Any, Any], Any], a: Any, b: Any) -> bool:
 
 
 def into(function: Any, operands: tuple[Any, ...], target: Any) -> bool:
-    """NumPy's ufunc with an output array, if all are small and at hand; else False."""
+    """Call NumPy's ufunc with an output array if all arrays are small and at hand; else return False."""
     memory = near_to_write(target)
     if memory is None:
         return False

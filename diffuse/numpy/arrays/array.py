@@ -23,14 +23,14 @@ from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import scalar
-from diffuse.numpy.bridge import legate, overrides
+from diffuse.numpy.bridge import overrides
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
 class Kind(type):
-    """The metaclass of `ndarray`: arrays of NumPy itself count as instances, as those of few elements are."""
+    """The metaclass of `ndarray`.  NumPy's own arrays are instances, too: small results are such arrays."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any], **options: Any) -> Any:
         """Derive a program's subclass from NumPy's array, which alone calls the hooks of subclasses."""
@@ -53,7 +53,8 @@ class Kind(type):
 
 
 def of_either(name: str, theirs: Callable[..., Any]) -> property:
-    """A method called by the class (`np.ndarray.sum(x)`): NumPy's where the array is one of NumPy's.
+    """Return a method for calls by the class (`np.ndarray.sum(x)`), which takes NumPy's for NumPy's own
+    arrays.
 
     A property of the metaclass, which leaves all other attributes of the class to Python: NumPy looks for
     `__array_ufunc__` there at each call.
@@ -208,6 +209,11 @@ class ndarray(Methods, metaclass=Kind):
         found = numpy.empty(0).__array_wrap__(lowered(array), *options)
         return shared(found) if isinstance(found, numpy.ndarray) else found
 
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        """The array's memory on the GPU, for CuPy, torch and Numba; with the runtime cuda only."""
+        return importlib.import_module("diffuse.numpy.bridge.device").interface(self)
+
     def __dlpack__(self, **options: Any) -> Any:
         return exported(self).__dlpack__(**options)
 
@@ -226,6 +232,7 @@ class ndarray(Methods, metaclass=Kind):
     @property
     def __legate_data_interface__(self) -> Any:
         """Legate's store of the array; where Legate has no name for it (steps, another frame), a copy's."""
+        legate = importlib.import_module("diffuse.numpy.bridge.legate")
         return legate.interface(self) or legate.interface(elementwise.duplicate(self))
 
     @property
@@ -272,7 +279,7 @@ class ndarray(Methods, metaclass=Kind):
 
 
 def set_shape(x: Any, shape: Any) -> None:
-    """`x.shape = shape`: the same elements under other indices."""
+    """Do `x.shape = shape`, which keeps the elements in place."""
     meta = x.meta.view()
     meta.shape = shape
     x._become(viewing(x, meta))

@@ -13,10 +13,10 @@ from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
-from diffuse.numpy.ops import elementwise, known
+from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
 
-NUMBERS = {*elementwise.WEAK, *elementwise.STRONG}
+NUMBERS = {*rules.WEAK, *rules.STRONG}
 
 
 def setitem(x: Array, index: Any, value: Any) -> None:
@@ -54,7 +54,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
 
 
 def keep(x: Array, index: Any, value: Any, template: Any) -> None:
-    """Keep an assignment to a slice as known, if all like it are recorded and say nothing."""
+    """Keep an assignment to a slice as a known call, if every one on these views is recorded, without a
+    warning."""
     key = elements.sliced(base.view_of(x).token, index)
     dtype = x.form.dtype
     if key is None:
@@ -75,8 +76,8 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         source = host(source)[()]  # NaN and infinity are errors, which only the value shows
     if (
         type(source) not in ARRAYS
-        and type(source) not in elementwise.WEAK
-        and type(source) not in elementwise.STRONG
+        and type(source) not in rules.WEAK
+        and type(source) not in rules.STRONG
     ):
         base.put(core.viewing(x, meta), ..., readable(value))
         return None
@@ -127,7 +128,7 @@ def scatter(x: Array, index: Any, value: Any) -> None:
     source = adopt(value)
     kind = type(source)
     if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
-            and (kind in elementwise.WEAK or kind in elementwise.STRONG) and not elementwise.eager_errors
+            and (kind in rules.WEAK or kind in rules.STRONG) and not elementwise.eager_errors
             and x.form.size >= max(core.SMALL, 1) and not x.form.folded):
         number = cast(source, x.form.dtype)
         try:

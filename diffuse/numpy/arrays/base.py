@@ -1,7 +1,6 @@
-"""From arrays to views of stores, and to memory for other code.
+"""Finds the view of a store that an array shows, and gives other code the memory of arrays.
 
-Here is what goes from an array to the views, the memory and the stores that tasks, NumPy and other libraries
-work on; the array itself is in core.py.
+Tasks work on views of stores, NumPy and other libraries on memory; the array itself is in core.py.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ def view_of(x: Array) -> view.View:
 
 
 def locate(x: Array) -> bool:
-    """Find the part of its store that an array shows; False if no view describes it."""
+    """Set `x.part`, the view of its store that an array shows; False if no view describes it."""
     try:
         view_of(x)
     except Unaddressable:
@@ -181,11 +180,11 @@ def unboxed(x: Any) -> Any:
 
 
 _postponed: tuple[Any, BaseException] | None = None
-"""The array that failed last to give a buffer, as a weak reference, and why."""
+"""A weak reference to the array that last failed to give a buffer, and the exception."""
 
 
 def buffer(x: Array) -> Mirror:
-    """The same memory for the buffer protocol.
+    """Return the memory of an array for the buffer protocol.
 
     NumPy ignores any error there, an interrupt too, and asks for `__array__` next, which raises it again.
     """

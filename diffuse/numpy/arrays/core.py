@@ -53,7 +53,7 @@ class Array:
     owner: Array | None
     """The array whose store this is a view of."""
     lent: bool
-    """Of a hosted array: did the program get views of it as arrays of NumPy's (`lend`)?"""
+    """Did the program get NumPy arrays that are views of this hosted array (`lend`)?"""
 
     @property
     def form(self) -> Form:
@@ -70,14 +70,14 @@ class Array:
 
 array_class: Any = Array
 scalar_class: Any = Array
-"""The classes that results get (`set_classes`)."""
+"""The classes of arrays and lazy scalars that operations return (`set_classes`)."""
 
 ARRAYS: set[type] = set()
-"""Both classes, for a test of an operand's type that costs one look-up."""
+"""Both classes as a set: testing the type of an operand costs one look-up."""
 
 
 def set_classes(array: Any, scalar: Any) -> None:
-    """Say of which classes arrays and lazy scalars are."""
+    """Set the classes of arrays and lazy scalars."""
     global array_class, scalar_class
     array_class, scalar_class = array, scalar
     ARRAYS.update((array, scalar))
@@ -85,11 +85,11 @@ def set_classes(array: Any, scalar: Any) -> None:
         native.set_classes(array, scalar)
 
 SMALL = config.small
-"""Elements of an array below which it behaves as NumPy's: what is at hand is computed at once, by NumPy."""
+"""Arrays of fewer elements behave as NumPy's: if they are at hand, NumPy computes on them at once."""
 
 TINY = min(128, SMALL)
-"""Elements of an array below which a result that NumPy computed stays NumPy's array: Python's operators and
-methods on it are NumPy's own.  Two such arrays never broadcast to a large one, which NumPy would keep."""
+"""Results of NumPy of fewer elements stay NumPy's arrays, whose operators and methods are NumPy's own.  Two
+such arrays never broadcast to a large one, which would stay NumPy's, too."""
 
 
 def set_small(elements: int) -> None:
@@ -103,7 +103,7 @@ def set_small(elements: int) -> None:
 watch("small", set_small)
 
 SEES = False
-"""Is the memory of arrays that is known the stores' own, not a copy?  Then views are made of it."""
+"""Is known memory of arrays the memory of their stores, not a copy?  Then views of arrays are views of it."""
 
 
 def _look_again(_: Any) -> None:
@@ -132,7 +132,7 @@ def recorded(shape_form: Form) -> Any:
 
 
 def hosted(array: Mirror, known: Form | None = None) -> Any:
-    """A Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
+    """Return a Diffuse array over the memory of a NumPy array that is packed and owns its elements."""
     x = Array.__new__(array_class)
     x.meta = x.memory = array
     x._form = known
@@ -142,12 +142,13 @@ def hosted(array: Mirror, known: Form | None = None) -> Any:
 
 
 def given(found: Mirror) -> Any:
-    """What the program gets of a new array of NumPy's that is packed and owns its elements."""
+    """Return what the program gets for a new packed NumPy array: a Diffuse array, or that array if it is
+    tiny."""
     return found if found.size < TINY or found.dtype not in NATIVE else hosted(found)
 
 
 def viewing(parent: Array, meta: Mirror) -> Any:
-    """A view of `parent`'s store, described by a view of its meta."""
+    """Return a view of `parent` that a view of its meta describes."""
     x = Array.__new__(array_class)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
@@ -159,7 +160,7 @@ def viewing(parent: Array, meta: Mirror) -> Any:
 
 
 def looking(parent: Array, memory: Mirror) -> Any:
-    """A view of `parent`'s store, given by a view of its memory, which is known."""
+    """Return a view of `parent`, whose memory is known, given as a view of that memory."""
     x = Array.__new__(array_class)
     owner = parent if parent.owner is None else parent.owner
     x.owner = owner
@@ -170,8 +171,8 @@ def looking(parent: Array, memory: Mirror) -> Any:
 
 
 class Slow:
-    """What operators and attributes do with arrays that are not small and at hand, filled in by the modules
-    that know."""
+    """The functions that operators and attributes call for arrays that are not small or not at hand; later
+    modules set them."""
 
     known: Callable[[Any, Any, Any], Any]
     known_unary: Callable[[Any, Any], Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import Bounded, trace
+from diffuse.library import Bounded, operations, trace
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.access import at_hand, lend, mine, near, near_to_write, number_or_near
 from diffuse.numpy.arrays.arithmetic import GRANTS, MOVING, UFUNCS, Operators, inplace
@@ -32,18 +32,19 @@ def simple(index: Any) -> bool:
 
 
 def _raise(x: Any, y: Any, out: Any) -> None:
-    """`x **= y` of NumPy's arrays, which knows simpler functions for some exponents."""
+    """Do `x **= y` by the operator of NumPy's arrays, which takes simpler functions for some exponents."""
     x **= y
 
 
 SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
-"""Large slices of views, and small ones of busy arrays: form, view and mirror of the slice, and the mirror
-that was sliced; nothing for one that was seen once.  By the token of the view, and the bounds."""
+"""Slices that were taken before, of large arrays and small ones of busy arrays: form, view and mirror of the
+slice, and the mirror that was sliced; an empty tuple for one that was seen once.  The key is the token of the
+view with the bounds."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
-    """What tells a slice from others: the bounds in all dimensions, integers and new dimensions; None for
-    other indices, and for those of elements."""
+    """Return the key in `SLICES` of an index of a view: all bounds, integers and new dimensions.  None for an
+    index that selects an element, and for indices of other types."""
     if type(index) is slice:
         start, stop, step = index.start, index.stop, index.step
         if ((start is None or type(start) is int) and (stop is None or type(stop) is int)
@@ -75,9 +76,9 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
 
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
-    """A slice of an array; looked up if the same view was sliced before (twice if it is small, or the program
-    moves its views: many of these never come again).  `memory` is the same slice of its memory, if that is
-    known."""
+    """Return a slice of an array, looked up if the same view was sliced before.  A slice that is small, or of
+    a program that moves its views, is kept from its second time on: many never come again.  `memory` is the
+    same slice of the array's memory, if that is known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
     if known and (hosted_there or known[3] is x.meta):
@@ -271,7 +272,7 @@ class Described(Operators):
 
 if native is not None:
     native.connect(slow, ENGINE, near, near_to_write, NUMBERS, MOVING, UFUNCS)
-    native.connect_soon(at_hand, trace.counters, "single")
+    native.connect_soon(at_hand, trace.counters, "single", "fallbacks", operations.products_fused())
     native.connect_moving(GRANTS, trace.counters, BASE, EXTENT)
     core.set_small(config.small)
     globals()["Described"] = native.Described

@@ -13,7 +13,6 @@ import numpy
 from diffuse.numpy.arrays import access, assign, base, core, elements, inplace, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import viewing
-from diffuse.numpy.arrays.flat import Flat
 from diffuse.numpy.arrays.forms import NATIVE, memory_order
 from diffuse.numpy.arrays.operators import Protocols
 from diffuse.numpy.bridge import fallback, namespace
@@ -67,6 +66,8 @@ class Methods(Protocols, elements.Described):
 
     @property
     def flat(self) -> Any:
+        from diffuse.numpy.arrays.flat import Flat
+
         return Flat(self)
 
     @flat.setter

@@ -151,7 +151,7 @@ def _interop() -> Any:
 REFLECTED: dict[Any, Callable[[Any, Any], Any]] = {
     numpy.add: arithmetic.Operators.__radd__, numpy.subtract: arithmetic.Operators.__rsub__,
     numpy.multiply: arithmetic.Operators.__rmul__, numpy.divide: arithmetic.Operators.__rtruediv__}
-"""What computes `number op array`, by NumPy's ufunc."""
+"""What computes `number op array`, and the same of NumPy's arrays, by NumPy's ufunc."""
 
 
 class Protocols:
@@ -170,8 +170,9 @@ class Protocols:
     def __array_ufunc__(self, ufunc: numpy.ufunc, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         """Compute one of NumPy's ufuncs that NumPy's arrays or scalars, or a library, called."""
         if method == "__call__":
-            if not kwargs and len(inputs) == 2 and type(inputs[0]) in core.NUMBERS:
-                reflected = REFLECTED.get(ufunc)  # Python's operator on a number of NumPy's and an array
+            first: Any = type(inputs[0])
+            if not kwargs and len(inputs) == 2 and (first is core.NDARRAY or first in core.NUMBERS):
+                reflected = REFLECTED.get(ufunc)  # Python's operator on NumPy's array or number and ours
                 if reflected is not None:
                     return reflected(inputs[1], inputs[0])
             if ufunc is numpy.matmul and not kwargs:

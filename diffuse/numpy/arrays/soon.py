@@ -1,9 +1,10 @@
-"""Operations on large arrays at hand that are done at once, while the program reads a value after every few.
+"""Lets NumPy compute at once on large arrays at hand, in programs that read a value after every few
+operations.
 
-Which programs those are the engine finds (stream/brevity.py): it allows a number of bytes that operations may
-read and write between two values that the program reads.  Only operations that have NumPy's bits are done so,
-and no bit depends on the rule.  The extension does it (small/soon.c); without that such operations are
-recorded, or done one by one (ops/single.py).
+The engine finds such programs (stream/brevity.py) and allows them a number of bytes that operations may read
+and write at once between two values that the program reads.  Only operations that have NumPy's bits are done
+at once, so that no bit depends on the rule.  The extension does it (small/soon.c); without the extension such
+operations are recorded, or done one by one (ops/single.py).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ def _no(_: int) -> bool:
 looked: Callable[[], None] = _nothing
 """Note that the program reads a value."""
 spend: Callable[[int], bool] = _no
-"""May an operation that reads and writes so many bytes be done at once?  If so, they are counted."""
+"""May an operation that reads and writes so many bytes be done at once?  If so, counts them."""
 
 
 def allow(allowance: int) -> bool:
-    """Let operations read and write so many bytes between two values; -1 asks whether they exceeded what they
-    were allowed last."""
+    """Set how many bytes operations may read and write at once between two values.  -1 sets nothing; returns
+    whether the last allowance was exceeded."""
     if allowance < 0:
         return bool(native.allowance() == 0)
     native.set_allowance(allowance if config.small else 0)

@@ -1,4 +1,5 @@
-"""Small operations whose operands are not at hand: to record them, or to wait and do them at once?"""
+"""Decides whether a small operation whose operands are not at hand is recorded, or waited for and done at
+once."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from diffuse.library import trace
 
 
 def begun() -> bool:
-    """Does the program go through arrays in small steps (stream/walk.py)?  Then it is brought up to date, so
-    that this small operation and all that follow find their operands at hand."""
+    """Does the program go through arrays in small steps (stream/walk.py)?  If so, waits for all pending
+    tasks, so that this small operation and those that follow find their operands at hand."""
     engine = library.current()
     if not engine.walk.begun or not engine.runtime.host_sees:
         return False

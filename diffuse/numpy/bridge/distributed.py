@@ -19,7 +19,7 @@ from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE
-from diffuse.numpy.bridge import legate
+from diffuse.numpy.bridge import legate, sharing
 from diffuse.numpy.ops import elementwise
 from diffuse.settings import config
 
@@ -35,7 +35,7 @@ NAMED = {"eig": "EigResult", "eigh": "EighResult", "qr": "QRResult", "slogdet": 
 
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """What NumPy's function `name` gives, by cuPyNumeric, in a tuple; None where NumPy should compute."""
-    if library.current().runtime.ranks == 1 or not name.startswith("numpy.") or name in WRITERS:
+    if not name.startswith("numpy.") or name in WRITERS:
         return None
     if kwargs.get("out") is not None:
         return None
@@ -120,12 +120,12 @@ class Loan:
             if kind is not None and type(value) is tuple:
                 return getattr(import_module("numpy.linalg._linalg"), kind)(*items)
             return type(value)(items)
-        if not legate.shares(value):
+        if not sharing.shares(value):
             return value
         if value.size < max(core.SMALL, 1) or value.dtype not in NATIVE:
             found = numpy.array(value)
             return found if found.dtype not in NATIVE else hosted(found) if found.ndim else found[()]
-        found = legate.adopt(value)
+        found = sharing.adopt(value)
         meeting = [x for x in self._lent if elementwise.meets(x.storage, found.storage)]
         if meeting:  # part of an argument: it and the argument stay in the order of the program
             self._lent = [x for x in self._lent if not any(x is y for y in meeting)]

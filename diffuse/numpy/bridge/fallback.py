@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy
 
-from diffuse import library
+from diffuse import library, settings
 from diffuse.library import floaterrors, provenance, trace
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
-from diffuse.numpy.bridge import distributed, overrides
+from diffuse.numpy.bridge import overrides
 from diffuse.numpy.ops.operands import answering, refused, shared, wrap
-from diffuse.numpy.ops.readers import reads
+from diffuse.numpy.ops.readers import READERS, reads
 from diffuse.settings import config
 
 SILENT = {
@@ -42,6 +42,8 @@ KEEPERS = (numpy.nditer, numpy.broadcast, numpy.flatiter, numpy.ndenumerate, mem
 
 _warned: set[tuple[Any, str]] = set()
 """Call sites that were told, each with the function that it called."""
+_told: list[set[Any]] = []
+"""Those of each function that only reads its arguments, if that is to be said."""
 
 
 class Conversion:
@@ -146,7 +148,9 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
     """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
-    if silent in BULK:
+    if silent in BULK and library.current().runtime.ranks > 1:
+        from diffuse.numpy.bridge import distributed
+
         found = distributed.call(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
@@ -200,13 +204,36 @@ def _report(name: str) -> None:
 def forget_warnings() -> None:
     """Let every call site warn once more."""
     _warned.clear()
+    for found in _told:
+        found.clear()
+
+
+settings.watch("fallback", lambda _: forget_warnings())
+
+
+def lines() -> set[Any]:
+    """A set for the lines of the program that know that NumPy computes a function."""
+    found: set[Any] = set()
+    _told.append(found)
+    return found
 
 
 def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) -> Callable[..., Any]:
-    """The NumPy function as Diffuse offers it: same name and documentation, Diffuse arrays in and out."""
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return call(function, args, kwargs, name, silent)
+    """The NumPy function as Diffuse offers it: same name and documentation, Diffuse arrays in and out.
 
+    `told` holds the lines of the program that know it: from there a gate of the extension calls NumPy; from
+    any line, if it holds None.
+    """
+    told: set[Any] = lines() if silent is None else {None}
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        found = call(function, args, kwargs, name, silent)
+        if silent is None:
+            told.add(provenance.where(2))
+        return found
+
+    if name.removeprefix("numpy.") in READERS:
+        vars(run)["told"] = told
     return dressed(run, function, name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
 
 

@@ -9,7 +9,6 @@ one while it writes the other copies first (`elementwise.meets`).
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,7 +16,7 @@ from weakref import WeakValueDictionary
 import numpy
 
 from diffuse import library
-from diffuse.library import Storage, start
+from diffuse.library import Storage
 from diffuse.numpy.arrays import access, base
 from diffuse.numpy.arrays.core import Array, hosted
 from diffuse.numpy.arrays.forms import Mirror, row_major
@@ -26,22 +25,9 @@ from diffuse.settings import config
 VERSION = 1
 """Of the interface."""
 INTERFACE = "__legate_data_interface__"
-PROTOCOL = "__diffuse__"
-"""What an object shows a store of the stream's by (library.py)."""
 
 _known: WeakValueDictionary[str, Storage] = WeakValueDictionary()
 """Stores that others hold, by Legate's name for them: the same store twice is one store of ours."""
-
-
-class _Starter:
-    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
-
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
-        if fullname == "cupynumeric":
-            start(config.runtime)
-
-
-sys.meta_path.insert(0, _Starter())
 
 
 def interface(x: Array) -> dict[str, Any] | None:
@@ -62,7 +48,7 @@ def share(x: Array) -> Any:
     a part of a store that Legate cannot name."""
     running = library.current()
     exchange = running.runtime.exchange
-    if exchange is None:
+    if exchange is None or exchange.attribute != INTERFACE:
         raise AttributeError(f"{INTERFACE}: the runtime {config.runtime!r} has no stores of Legate's; "
                              "expected DIFFUSE_RUNTIME=legate")
     if not x.form.size or x.form.ndim > exchange.dimensions:
@@ -99,21 +85,12 @@ def unshare(x: Array) -> None:
     storage.shown()
 
 
-def shares(x: Any) -> bool:
-    """Is this an object of another library that shows a store, one of the stream's or of Legate's?"""
-    kind = type(x)
-    return not isinstance(x, Array) and (hasattr(kind, PROTOCOL) or (
-        hasattr(kind, INTERFACE) and library.current().runtime.exchange is not None))
-
-
 def adopt(x: Any) -> Any:
     """The Diffuse array over the store that an object of another library shows, not copied.
 
     What is no store with memory (results of reductions), has no elements, or elements of a type that Diffuse
     does not compute in, is copied.
     """
-    if hasattr(type(x), PROTOCOL):
-        return base.showing(*x.__diffuse__())
     exchange = library.current().exchange
     array = import_module("legate.core.data_interface").as_logical_array(x)
     if array.nested or array.nullable:

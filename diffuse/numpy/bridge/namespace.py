@@ -111,7 +111,8 @@ def native(name: str) -> Any:
 
 
 def gated(ours: Any, real: Any, module: str) -> Any:
-    """Our function with NumPy's before it for small arrays (ops/gates.py), and NumPy's documentation."""
+    """Put a gate to NumPy's function before ours, for small arrays (ops/gates.py), with NumPy's
+    documentation."""
     gate: Any = _module("gates").function(real, ours)
     if gate is not ours:
         gate.__name__, gate.__qualname__, gate.__module__ = ours.__name__, ours.__name__, module

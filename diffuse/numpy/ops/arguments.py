@@ -13,7 +13,7 @@ from diffuse.library import FOLDS, Point
 from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import Array
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import rules
 
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -93,7 +93,7 @@ def into(target: Any, result: Any, out: Any) -> Any:
 def number(initial: Any, wanted: numpy.dtype[Any]) -> Any:
     """`initial=` in the type of the fold; None for all but numbers."""
     value = host(initial)[()] if isinstance(initial, Array) and not initial.form.ndim else initial
-    if type(value) not in elementwise.WEAK and type(value) not in elementwise.STRONG:
+    if type(value) not in rules.WEAK and type(value) not in rules.STRONG:
         return None
     cell = numpy.empty((), wanted)
     cell[()] = value

@@ -9,11 +9,12 @@ import numpy
 
 from diffuse.library import operations, routines
 from diffuse.numpy.arrays.forms import NATIVE, like
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import rules
 
 
 def compute(routine: Callable[..., Any], values: Sequence[Any], types: Sequence[Any], out: Any = None) -> Any:
-    """A compiled operation on arrays and numbers, cast to its types; its result lies as a ufunc's would."""
+    """Call a compiled operation on arrays and numbers, cast to its types; the result has a ufunc's memory
+    layout."""
     arrays = [numpy.asarray(v, t) for v, t in zip(values, types, strict=False)]
     shape, result = arrays[0].shape, types[len(arrays)]
     for a in arrays:
@@ -35,7 +36,8 @@ def compute(routine: Callable[..., Any], values: Sequence[Any], types: Sequence[
 
 
 def host_function(ufunc: Any) -> Callable[..., Any]:
-    """What computes a ufunc at once: its compiled operation, or NumPy's function where it has the same bits.
+    """Return what computes a ufunc at once: its compiled operation, or NumPy's function where that has its
+    bits.
 
     NumPy's function repeats what is not finite, for its warnings; an own formula gives none.
     """
@@ -45,7 +47,7 @@ def host_function(ufunc: Any) -> Callable[..., Any]:
         key = tuple([v.dtype if type(v) is numpy.ndarray else type(v) for v in values])
         found = known.get(key)
         if found is None:
-            types = ufunc.numpy.resolve_dtypes((*map(elementwise.type_of, values), *[None] * ufunc.nout))
+            types = ufunc.numpy.resolve_dtypes((*map(rules.type_of, values), *[None] * ufunc.nout))
             names = tuple([t.name for t in types])
             plain = (ufunc.nout > 1 or any(t not in NATIVE for t in types)
                      or not ufunc.formula and operations.exact(ufunc.operation, names[:-1]))

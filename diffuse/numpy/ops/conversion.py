@@ -12,7 +12,7 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import element_type, exported
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror, memory_order
-from diffuse.numpy.bridge import fallback, legate
+from diffuse.numpy.bridge import fallback, sharing
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.operands import PLAIN, Answer, answering, foreign, lowered, refused, shared, wrap
 
@@ -33,8 +33,8 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
     if type(a) is numpy.ndarray and not copy:
         found = numpy.asarray(a, dtype, order, copy=copy)
         return shared(found) if numpy.may_share_memory(found, a) else wrap(found)
-    if legate.shares(a):
-        return asarray(legate.adopt(a), dtype, order, copy=copy)
+    if sharing.shares(a):
+        return asarray(sharing.adopt(a), dtype, order, copy=copy)
     found, given = _asked(a, dtype, copy=copy, order=order or "K")
     if given is not None:
         return given
@@ -42,7 +42,7 @@ def asarray(a: Any, dtype: Any = None, order: Any = None, *, copy: bool | None =
 
 
 def _lent(array: Any) -> Any:
-    """What the program gets of memory that somebody else holds: few elements stay NumPy's array."""
+    """Return an array over memory that other code holds; a NumPy array if it has few elements."""
     return array if type(array) is numpy.ndarray and array.size < core.TINY else shared(array)
 
 
@@ -127,8 +127,8 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: An
     if like is not None and elsewhere(None, like):
         return fallback.asked(numpy.array, object, dtype, copy=copy, order=order, subok=subok, ndmin=ndmin,
                               ndmax=ndmax, like=like)
-    if legate.shares(object):
-        object = legate.adopt(object)
+    if sharing.shares(object):
+        object = sharing.adopt(object)
     depth: dict[str, Any] = {} if ndmax == 64 and ndmin <= 64 else {"ndmin": ndmin, "ndmax": ndmax}
     if isinstance(object, Array):
         if depth:  # may be an error
@@ -164,7 +164,7 @@ def _contains(value: Any, depth: int = 64) -> bool:
     if NUMBERS.issuperset(map(type, value)):
         return False
     kinds = dict(zip(map(type, value), value, strict=True))  # one element of each type will do
-    if any([isinstance(v, Array) or legate.shares(v) for v in kinds.values()]):
+    if any([isinstance(v, Array) or sharing.shares(v) for v in kinds.values()]):
         return True
     nested = depth > 0 and (list in kinds or tuple in kinds)
     return nested and any([_contains(v, depth - 1) for v in value if type(v) is list or type(v) is tuple])

@@ -87,6 +87,8 @@ def _number(value: int, dtype: numpy.dtype[Any]) -> Any:
 def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = None, like: Any = None) -> Any:
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
+    if not core.SEES:  # else the extension's gate need not ask whether NumPy's memory would do
+        core.see(library.current().runtime.host_sees)
     if dtype is float and order == "C" and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
     kind = element_type(dtype)

@@ -1,81 +1,32 @@
 """Elementwise operations: from a call on arrays and numbers to a task, or to NumPy at once when small.
 
-Everything that depends only on types, shapes and strides is decided once and kept in a `Rule`.
+What depends only on types, shapes and strides is decided once (rules.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy
 
 from diffuse import library
-from diffuse.library import Bounded, Point, Scalar, floaterrors, provenance
+from diffuse.library import Point, Scalar, floaterrors, provenance
 from diffuse.numpy.arrays import access, arithmetic, base, core
 from diffuse.numpy.arrays.access import at_hand, host, ready
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, recorded
-from diffuse.numpy.arrays.forms import NATIVE, Form, like, replica, row_major
+from diffuse.numpy.arrays.forms import like, replica, row_major
 from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
+from diffuse.numpy.ops.rules import RULES, Rule, cast_for, shape_of, turned
 from diffuse.numpy.ops.single import OFTEN
-from diffuse.settings import watch
 
 eager_errors = False
 """True while floating-point errors raise or call: then NumPy computes everything, at once."""
 
-WEAK: dict[type, type] = {float: float, int: int, complex: complex}
-STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
-STRONG.update({dtype.type: dtype for dtype in NATIVE})
-"""Types of values that enter an operation as a scalar: Python's adapt, NumPy's (and bool) keep theirs."""
-
-RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
-"""The rules of calls that were seen before, by the function and the forms or types of its operands."""
-_POINT = numpy.zeros(())
-"""Stands for a scalar operand in NumPy's messages."""
 _tuple = tuple.__new__
 # Named tuples are made by their base's constructor on the hot path: half the cost of calling the class.
-
-
-class Rule:
-    """The memoised part of a call: the result's form, the element types and the conversions of scalars."""
-
-    __slots__ = ("form", "signature", "waits", "casts", "turned", "template")
-
-    def __init__(self, form: Form, signature: tuple[str, ...], waits: bool,
-                 casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
-        self.form = form
-        self.signature = signature
-        self.waits = waits
-        """Does NumPy compute it, because the bits of small arrays are NumPy's and no kernel has them?"""
-        self.casts = casts
-        """For each operand given by value the conversion to its computing type, else None."""
-        self.turned = turned(form.shape, form.strides) is not None
-        self.template: Any = None
-        """Of the last task that was recorded by this rule."""
-
-
-
-def forget(_: Any) -> None:
-    """Forget what was decided, because arrays of another size are small."""
-    RULES.clear()
-    KNOWN.clear()
-
-
-watch("small", forget)
-
-
-@lru_cache(maxsize=1 << 11)
-def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
-    """Return the iteration space permuted to memory order, and the permutation; None for the identity."""
-    long = [d for d, n in enumerate(shape) if n > 1]
-    order = sorted(long, key=lambda d: -abs(strides[d]))
-    if order == long:
-        return None
-    order = [d for d, n in enumerate(shape) if n <= 1] + order
-    return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
 
 
 def record(operation: str, signature: tuple[str, ...], shape: Point,
@@ -87,96 +38,6 @@ def record(operation: str, signature: tuple[str, ...], shape: Point,
         inputs = tuple([x if isinstance(x, Scalar) else (x[0], x[1].kept(shape, axes)) for x in inputs])
         outputs = tuple([(storage, part.kept(shape, axes)) for storage, part in outputs])
     return library.record(operation, signature, shape, inputs, outputs)
-
-
-def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
-    """The conversion of a Python or NumPy scalar of type `kind` to a Python value of `dtype`."""
-    if dtype == numpy.float64 and kind in (float, int):
-        return float
-    if dtype == numpy.complex128 and kind in (float, int, complex):
-        return complex
-    if kind in STRONG and STRONG[kind] == dtype:
-        return bool if kind is bool else lambda value: value.item()
-    if kind in WEAK:
-        return lambda value: dtype.type(value).item()
-    return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
-
-
-def type_of(x: Any) -> Any:
-    """What type resolution looks at: an element type, or float, int, complex for Python's own."""
-    if isinstance(x, Array):
-        return x.form.dtype
-    kind = type(x)
-    return x.dtype if kind is numpy.ndarray else WEAK.get(kind) or STRONG[kind]
-
-
-def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dtype: Any = None,
-            casting: str = "same_kind", signature: Any = None) -> tuple[numpy.dtype[Any], ...]:
-    """NumPy's computing types, or NumPy's exception."""
-    types = tuple([type_of(x) for x in operands]) + tuple([None if o is None else o.form.dtype for o in outs])
-    if dtype is not None:
-        signature = (None,) * function.nin + (dtype,) * function.nout
-    options = {"casting": casting} if signature is None else {"casting": casting, "signature": signature}
-    found: tuple[numpy.dtype[Any], ...] = function.numpy.resolve_dtypes(types, **options)
-    return found
-
-
-def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any = None) -> tuple[int, ...]:
-    """The broadcast shape; errors are NumPy's own, raised by its iterator on the mirrors."""
-    shapes = [x.form.shape for x in operands if isinstance(x, Array)]
-    extra = [where.form.shape] if isinstance(where, Array) else []
-    first = shapes[0] if shapes else ()
-    if (
-        all(s == first for s in shapes)
-        and not extra
-        and all(o is None or o.form.shape == first for o in outs)
-    ):
-        return first
-    mirrors = [x.meta if isinstance(x, Array) else _POINT for x in operands] + [where.meta for _ in extra]
-    targets = [o.meta for o in outs if o is not None]
-    flags: list[Any] = [["readonly"]] * len(mirrors) + [["writeonly", "no_broadcast"]] * len(targets)
-    numpy.nditer([*mirrors, *targets], ["zerosize_ok", "multi_index"], flags)
-    return numpy.broadcast_shapes(*[m.shape for m in mirrors], *[t.shape for t in targets])
-
-
-def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
-    """The rule of a plain call, or None if NumPy must compute it (types without kernels)."""
-    types = resolve(function, operands, (None,) * function.nout)
-    if any(t not in NATIVE for t in types) or not function.recordable:
-        return None
-    arrays = [x for x in operands if isinstance(x, Array)]
-    casts = _casts(function, operands, types)
-    if casts is None:
-        return None
-    for x, convert in zip(operands, casts, strict=True):
-        if convert is not None:  # out of range: an error, and before that of a wrong shape
-            convert(x)
-    shape = shape_of(operands)
-    form = like([x.meta for x in arrays], shape, types[function.nin])
-    sizes = [x.form.size for x in arrays]
-    largest = max(form.size, max(sizes, default=0))
-    names = tuple([NATIVE[t] for t in types])
-    waits = largest < core.SMALL and not function.exact(types)
-    return Rule(form, names, waits, casts)
-
-
-def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...]
-           ) -> tuple[Callable[[Any], Any] | None, ...] | None:
-    """For each operand given by value the conversion to its computing type; None where NumPy must compute."""
-    casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
-                   for x, t in zip(operands, types, strict=False)])
-    if function.operation != "power" or types[0].kind not in "iu":
-        return casts
-    if casts[1] is None:  # negative exponents are an error that only the values show
-        return None
-    return casts[0], lambda value: exponent(value, types[1])
-
-
-def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
-    """An integer exponent given by value, or NumPy's error."""
-    if value < 0 and dtype.kind == "i":
-        raise ValueError("Integers to negative integer powers are not allowed.")
-    return cast_for(dtype, type(value))(value)
 
 
 def spread(x: Array, position: int, name: str, shape: Point) -> Any:
@@ -212,7 +73,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     if rule.waits:
         return function.at_once((a, b), (), (), {})
     if rule.template is not None and rule.template.alone >= OFTEN:
-        found = single.done(rule.template, function.numpy, (a, b))
+        found = single.done(rule.template, function.numpy, (a, b), form)
         if found is not None:
             return found
     a, b = access.steady(a) if ka in ARRAYS else a, access.steady(b) if kb in ARRAYS else b
@@ -253,6 +114,8 @@ def first_unary(function: Any, a: Any) -> Any:
     """A one-input operation on a view that it was not called with."""
     if function.moving:
         found = moving.done(function, (a,))
+        if found is None:
+            found = known.unary(function.numpy, a)
         if found is not None:
             return found
     rule = RULES.get((function.numpy, a.form)) if type(a) in ARRAYS else None
@@ -264,7 +127,7 @@ def first_unary(function: Any, a: Any) -> Any:
     if rule.waits:
         return function.at_once((a,), (), (), {})
     if rule.template is not None and rule.template.alone >= OFTEN:
-        found = single.done(rule.template, function.numpy, (a,))
+        found = single.done(rule.template, function.numpy, (a,), form)
         if found is not None:
             return found
     try:
@@ -324,22 +187,6 @@ def remember_into(key: tuple[Any, ...], operands: tuple[Any, ...], out: Any, inp
         if cast is None and (type(source) is Scalar or source[0] is not x.storage):
             return
     known.keep(key, operands, out, template, casts)
-
-
-def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
-    """The rule of `a op= b`, where it needs no conversion of `b` and no broadcast of `a`."""
-    types = resolve(function, (a, b), (a,))
-    if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
-        return None
-    if shape_of((a, b), (a,)) != a.form.shape:
-        return None
-    casts = _casts(function, (a, b), types)
-    if casts is None:
-        return None
-    size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
-    names = tuple([NATIVE[t] for t in types])
-    waits = size < core.SMALL and not function.exact(types)
-    return Rule(a.form, names, waits, casts)
 
 
 def apart(source: base.Operand, target: base.Operand) -> base.Operand:

@@ -31,16 +31,16 @@ _FLAT = 16
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
 
 AT_ONCE = 13
-"""Times DIFFUSE_SMALL.  An array of fewer elements that no pending task writes is reduced by the calling
-thread: measured, that takes no longer than it takes to record, launch and await a task."""
+"""A multiple of DIFFUSE_SMALL.  The calling thread reduces arrays of fewer elements that no pending task
+writes: as measured, it takes no longer than recording, launching and awaiting a task."""
 GLANCE = 4096
-"""Elements that `any` and `all` look at before the others: most searches that end early end there.  Bools,
-which NumPy tests by whole vectors, it searches to the end."""
+"""The first elements, in which `any` and `all` search before they search all: most searches that end early
+end there.  NumPy searches bools whole, a vector at a time."""
 
 
 def numpys(operator: str, x: Array) -> bool:
-    """Does NumPy compute this reduction?  Of small arrays all that are at hand, and sums and products whose
-    order shows in the bits, which no kernel has."""
+    """Does NumPy compute this reduction?  It does those of small arrays that are at hand, and those sums and
+    products of small arrays whose bits depend on the order, which no kernel has."""
     return x.form.size < core.SMALL and (ready(x) or operator in FUNCTIONS and x.form.name[0] in "fc")
 
 
@@ -111,7 +111,7 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
 
 
 def total(operator: str, memory: Any) -> Any:
-    """The reduction of all elements in memory, or None where NumPy may have to warn."""
+    """Reduce all elements of an array of NumPy's; None where NumPy may have to warn."""
     char = memory.dtype.char
     if elementwise.eager_errors or char in "FDe":
         return None
@@ -133,7 +133,7 @@ def total(operator: str, memory: Any) -> Any:
 
 
 def along(operator: str, memory: Any, axis: int) -> Any:
-    """The reduction over one axis of an array in C's order, likewise."""
+    """Reduce one axis of a C-contiguous array of NumPy's; None where NumPy may have to warn."""
     rank, char = memory.ndim, memory.dtype.char
     if not -rank <= axis < rank or char in "FDe" or not memory.flags.c_contiguous:
         return None
@@ -164,7 +164,7 @@ _ALL = [tuple(range(rank)) for rank in range(65)]
 """All axes of an array, by its rank."""
 
 _NUMPYS: dict[str, Any] = {operator: getattr(numpy, name).reduce for operator, name in FOLDS.items()}
-"""NumPy's reductions."""
+"""NumPy's reduction for each operator."""
 
 
 def glance(operator: str, x: Array) -> Any:
@@ -281,7 +281,7 @@ def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dt
 
 
 def spread(x: Array, centre: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], keepdims: bool) -> Any:
-    """The sum of the squared distances of real elements from their means, computed at once; None where a task
+    """Compute at once the sum of the squared distances of real elements from their means; None where a task
     is to be recorded, or where NumPy has to warn."""
     if wanted.name not in ("float32", "float64") or not (x.form.ordered or len(axes) == x.form.ndim):
         return None

@@ -16,7 +16,7 @@ from diffuse.numpy.arrays.access import ready
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise, known
+from diffuse.numpy.ops import elementwise, folds, known, rules
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
@@ -77,7 +77,7 @@ def fix(x: Any, out: Any = None) -> Any:
 
 def recordable(*values: Any) -> bool:
     """Are these operands that a task can take: arrays and scalars of types with kernels?"""
-    known = (core.ARRAYS, elementwise.WEAK, elementwise.STRONG)
+    known = (core.ARRAYS, rules.WEAK, rules.STRONG)
     return not elementwise.eager_errors and not [x for x in values if not [k for k in known if type(x) in k]]
 
 
@@ -236,6 +236,11 @@ def _without_nans(a: Any, value: Any) -> Any:
     x = asanyarray(a)
     if x.dtype.kind == "O":
         return where(UFUNCS["not_equal"](x, x), value, x)
+    memory = folds.immediate(x) if type(x) is core.array_class and x.meta.size >= core.SMALL else None
+    if memory is not None and x.dtype.kind == "f":  # what is reduced at once, too
+        found = memory.copy(order="K")
+        numpy.copyto(found, value, where=numpy.isnan(memory))
+        return core.hosted(found)
     return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
 
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import access, assign, base, core, forms
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import known
+from diffuse.numpy.ops import known, rules
 from diffuse.numpy.ops.conversion import array, asanyarray
 from diffuse.numpy.ops.creation import empty, empty_like, fresh
 from diffuse.numpy.ops.manipulation import (
@@ -27,6 +28,8 @@ from diffuse.numpy.ops.operands import lowered
 from diffuse.settings import config
 
 WEAK = frozenset({int, float, complex})
+TURNS = {1: "roll", 2: "roll2"}
+"""The operations that shift an array cyclically, by the number of dimensions along which they do."""
 
 
 def _at_once(arrays: list[Any]) -> bool:
@@ -181,16 +184,46 @@ def _roll(a: Any, shift: Any, axis: Any) -> Any:
     for s, d in zip(shifts.ravel().tolist(), axes.ravel().tolist(), strict=True):
         d = numpy.lib.array_utils.normalize_axis_index(d, a.ndim)
         amounts[d] = amounts.get(d, 0) + s
+    rolled = empty_like(a)
+    found = _turned(a, rolled, {d: -s % a.shape[d] for d, s in amounts.items() if s % a.shape[d]})
+    templates, values = found or (_moved_apart(a, rolled, amounts), ())
+    if None not in templates and a.size >= core.SMALL and type(shift) is int and base.locate(a):
+        name = "roll", base.view_of(a).token, shift, asked
+        known.KNOWN[name] = known.Known(templates, rolled.form, (), values)
+    return rolled
+
+
+def _turned(a: Any, rolled: Any, shifts: dict[int, int]) -> tuple[list[Any], tuple[int, ...]] | None:
+    """Record one task that reads an array shifted cyclically by so much along these dimensions; returns the
+    template and its numbers.  None where there is no such task, and where ranks would be sent all of the
+    array for it."""
+    if not library.current().runtime.addressed or len(shifts) not in TURNS:
+        return None
+    try:
+        (storage, part), (fresh_storage, target) = base.operand(a, a.shape), base.operand(rolled, a.shape)
+    except base.Unaddressable:
+        return None
+    permuted = rules.turned(a.shape, target.strides)
+    shape, axes = permuted or (a.shape, tuple(range(a.ndim)))
+    if permuted is not None:
+        part, target = part.kept(shape, axes), target.kept(shape, axes)
+    along, by = tuple([axes[d] for d in shifts]), tuple(shifts.values())
+    name = NATIVE[rolled.dtype]
+    template = library.record(
+        f"{TURNS[len(by)]}:{','.join(map(str, along))}", (name, *["int64"] * len(by), name), shape,
+        ((storage, part.turned_along(along)), *[library.Scalar(k + 1, "int64", s) for k, s in enumerate(by)]),
+        ((fresh_storage, target),))
+    return [template], by
+
+
+def _moved_apart(a: Any, rolled: Any, amounts: dict[int, int]) -> list[Any]:
+    """Record a copy of each part of an array that a shift keeps together; returns their templates."""
     pieces: list[list[tuple[slice, slice]]] = []
     for d in range(a.ndim):
         s = amounts.get(d, 0) % a.shape[d]
         moved = [(slice(s, None), slice(None, -s)), (slice(None, s), slice(-s, None))]
         pieces.append(moved if s else [(slice(None), slice(None))])
-    rolled = empty_like(a)
-    templates = [_moved(a, rolled, places) for places in itertools.product(*pieces)]
-    if None not in templates and a.size >= core.SMALL and type(shift) is int and base.locate(a):
-        known.KNOWN["roll", base.view_of(a).token, shift, asked] = known.Known(templates, rolled.form)
-    return rolled
+    return [_moved(a, rolled, places) for places in itertools.product(*pieces)]
 
 
 def _moved(a: Any, rolled: Any, places: tuple[tuple[slice, slice], ...]) -> Any:

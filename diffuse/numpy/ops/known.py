@@ -1,8 +1,9 @@
-"""Calls that were recorded before, on the same views: one look-up finds them, one call records them.
+"""Memoises calls that were recorded on the same views: one look-up finds them, one call records them again.
 
-Whatever a call depends on but the stores and the numbers (types, shapes, layouts, the rule, the template) is
-in its `Known`, which is found by the function and the views or, of numbers, the types of the operands.  Only
-calls that are recorded whatever is at hand are here: small arrays at hand are NumPy's, and views do not tell.
+A `Known` holds all that a call depends on (types, shapes, layouts, the rule, the template) but its stores and
+numbers.  The key is the function with the views of arrays and the types of numbers.  Only calls that are
+always recorded are kept: NumPy computes on small arrays at hand, and a view does not tell whether an array is
+at hand.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from diffuse.numpy.small import native
 
 _new: Any = core.Array.__new__
 DEPTH = 4
-"""Calls from the program's line to the engine: an operator or a ufunc, the arrays' core, this module, and the
-engine's.  One fewer where the first may be compiled code: a number that is too small is only slower."""
+"""Python frames from the program's line to the engine: an operator or ufunc, the arrays' core, this module
+and the engine; one fewer where the first may be compiled code.  A number that is too small is only slower."""
 
 
 class Known:
     """A call that was recorded before: its template, and what its result looks like."""
 
-    __slots__ = ("template", "form", "frame", "part", "meta", "plain", "casts")
+    __slots__ = ("template", "form", "frame", "part", "meta", "plain", "casts", "values")
 
     form: Form
     frame: Frame
@@ -37,10 +38,12 @@ class Known:
     plain: bool
     """Is the result an array, and not a lazy scalar?"""
 
-    def __init__(self, template: Any, form: Form | None, casts: Sequence[Callable[[Any], Any] | None] = ()
-                 ) -> None:
+    def __init__(self, template: Any, form: Form | None, casts: Sequence[Callable[[Any], Any] | None] = (),
+                 values: tuple[int, ...] = ()) -> None:
         self.template = template
-        """Of `roll`, the templates of all its parts."""
+        """The template of the task; for `roll` a list of the templates of its parts."""
+        self.values = values
+        """For `roll`, the numbers of each part."""
         if form is not None:  # the result is a new array
             self.form = form
             self.frame = form.frame
@@ -52,14 +55,15 @@ class Known:
 
 
 KNOWN: dict[tuple[Any, ...], Known] = Bounded(1 << 15)
-"""By NumPy's function, or a name, and the tokens of the operands' views, or the types of numbers."""
+"""Known calls.  The key is NumPy's function, or a name, with the token of each array's view and each number's
+type."""
 
 eager = False
 """True while floating-point errors raise or call: then nothing is recorded."""
 
 
 def name_of(x: Any) -> Any:
-    """An operand in a key of `KNOWN`: the token of an array's view, which it has to have, or a type."""
+    """Return the key of an operand in `KNOWN`: the token of an array's view, which must be set, or a type."""
     return x.part.token if type(x) in ARRAYS else type(x)
 
 
@@ -70,14 +74,14 @@ def located(x: Any) -> bool:
 
 
 def read(x: Any) -> Any:
-    """A small array of NumPy's as tasks read it; anything else as it is."""
+    """Replace a small NumPy array by the snapshot that tasks read; return other operands unchanged."""
     if type(x) is core.NDARRAY and x.size < core.SMALL and x.dtype in NATIVE:
         return access.snapshot(x)
     return x
 
 
 def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
-    """A two-input operation of NumPy's that was recorded on these views before, recorded again; else None."""
+    """Record a two-input operation again that was recorded on these views before; else return None."""
     one: Any = type(a)
     other: Any = type(b)
     if one is core.NDARRAY or other is core.NDARRAY:
@@ -95,7 +99,7 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
     if known is None or eager:
         return None
     if known.template.alone >= OFTEN:
-        found = single.done(known.template, function, (a, b))
+        found = single.done(known.template, function, (a, b), known.form)
         if found is not None:
             return found
     x = _new(core.array_class)
@@ -117,14 +121,14 @@ def binary(function: Any, a: Any, b: Any, depth: int = DEPTH) -> Any:
 
 
 def unary(function: Any, a: Any, depth: int = DEPTH) -> Any:
-    """A one-input operation, likewise."""
+    """Record a one-input operation again that was recorded on this view before; else return None."""
     if type(a) not in ARRAYS or a.part is None and (a.storage is None or not located(a)):
         return None
     known = KNOWN.get((function, a.part.token))
     if known is None or eager:
         return None
     if known.template.alone >= OFTEN:
-        found = single.done(known.template, function, (a,))
+        found = single.done(known.template, function, (a,), known.form)
         if found is not None:
             return found
     x = _new(core.array_class)
@@ -137,9 +141,9 @@ def unary(function: Any, a: Any, depth: int = DEPTH) -> Any:
 
 
 def into(key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any = None) -> bool:
-    """Record an operation that writes an array (of an assignment: the part that `index` selects), if it was
-    recorded on these views before; False else, and where the array may be written before an operand is read
-    that shares memory with it."""
+    """Record an operation again that writes an array, or the part of it that `index` selects, if it was
+    recorded on these views before.  False if not, and where an operand that shares memory with the array
+    might be read after it was written."""
     if eager or out.part is None and not located(out):
         return False
     target, storage, storages = out.part, out.storage, []
@@ -181,12 +185,16 @@ def keep(key: Sequence[Any], operands: Sequence[Any], out: Any, template: Any,
 
 
 def inplace(function: Any, a: Any, b: Any) -> bool:
-    """`a op= b`, likewise."""
+    """Record `a op= b` again if it was recorded on these views before; else return False."""
     return into(("into", function), (a, b), a)
 
 
 def assignment(x: Any, index: Any, value: Any) -> bool:
-    """`x[index] = value` with slices, likewise.  Operands that share a store may overlap."""
+    """Record `x[index] = value` with slices again if it was recorded on these views before; else return
+    False.
+
+    Operands that share a store may overlap.
+    """
     if x.part is None:
         return False
     key = sliced(x.part.token, index)
@@ -199,8 +207,8 @@ def assignment(x: Any, index: Any, value: Any) -> bool:
 
 
 def call(operation: Any, operands: Sequence[Any]) -> Any:
-    """An operation that is no ufunc (`where`), by its name in the table, with a fresh array; None if it was
-    not recorded before."""
+    """Record an operation that is no ufunc (`where`) again, by its name in the table; None if it was not
+    recorded before.  The result is a new array."""
     names: list[Any] = [operation]
     storages = []
     for x in operands:
@@ -224,7 +232,7 @@ def call(operation: Any, operands: Sequence[Any]) -> Any:
 
 
 def rolled(a: Any, shift: Any, axis: Any) -> Any:
-    """`roll` of an array that was rolled that way before; None else."""
+    """Record `roll` of an array again that was rolled by as much before; else return None."""
     if type(a) is not core.array_class or type(shift) is not int or a.part is None and not located(a):
         return None
     if axis is not None and type(axis) is not int:
@@ -234,7 +242,7 @@ def rolled(a: Any, shift: Any, axis: Any) -> Any:
         return None
     out = core.recorded(known.form)
     for template in known.template:
-        again_into(template, (a.storage,), out.storage, (), DEPTH - 1)
+        again_into(template, (a.storage,), out.storage, known.values, DEPTH - 1)
     return out
 
 
@@ -243,6 +251,6 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 if native is not None:
     native.connect_recording(recording(), {
         "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
-        "SLICES": elements.SLICES, "suited": single.suited_before, "made_at_once": access.made_at_once,
+        "SLICES": elements.SLICES, "ways": single.ways, "made_at_once": access.made_at_once,
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into})
     call, rolled = native.call, native.rolled

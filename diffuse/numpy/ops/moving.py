@@ -1,9 +1,9 @@
-"""Loops whose arrays have other extents or offsets every turn: NumPy does their operations at once.
+"""Lets NumPy compute at once in loops whose arrays have other extents or offsets in each iteration.
 
-The first time that an operation comes with these views it is analysed, which takes as long as NumPy takes for
-some 100,000 elements; that pays when it comes again.  Where a place of the program has brought so many views
-that were new that it seems to bring new ones always (windows that move, arrays that shrink), its operations
-wait for their operands and are NumPy's, until they come with the same views so often that it pays.
+An operation is analysed when it comes with new views, which takes as long as NumPy takes for some 100,000
+elements and pays only if the views come again.  Where a place of the program has brought many new views
+(windows that move, arrays that shrink), its operations wait for their operands and NumPy computes them, until
+the same views have come so often that recording pays.
 
 Small operations have a rule of their own (stream/walk.py).  No bit depends on either: only operations whose
 kernels have NumPy's bits are done by NumPy.
@@ -25,22 +25,23 @@ from diffuse.numpy.small import native
 from diffuse.settings import watch
 
 TURNS = 16
-"""Calls of a function at one place, on views that are new, after which new ones are expected."""
+"""Calls of a function on new views at one place after which further new views are expected there."""
 REPEATS = 64
 """Calls on the same views that NumPy does before they are recorded; fewer, the longer NumPy takes for one."""
 LIGHT = 1 << 19
-"""Bytes of the operands and the result together from which on there are fewer."""
+"""Bytes of the operands and the result together, above which NumPy does fewer such calls."""
 MOST = 3 << 20
-"""Bytes of the operands and the result together: NumPy's work of about an analysis."""
+"""The most bytes of the operands and the result together: NumPy takes about as long for them as an
+analysis."""
 
 _places: dict[Any, int] = Bounded(1 << 12)
-"""How many calls on new views there were, by function and place of the program."""
+"""The number of calls on new views, by function and place of the program."""
 _calls: dict[Any, int] = Bounded(1 << 15)
-"""How often there was a call, by function, extents, strides and offsets; the extension has its own table."""
+"""The number of equal calls, by function, extents, strides and offsets; the extension has its own table."""
 PYTHONS = (float, int, complex)
 """Types of numbers that adapt to the types of arrays."""
 _exact: dict[Any, bool] = Bounded(1 << 12)
-"""Have kernels NumPy's bits?  By function and types."""
+"""Whether the kernel has NumPy's bits, by function and types."""
 
 
 def _forget(_: Any) -> None:
@@ -52,12 +53,13 @@ watch("runtime", _forget)
 
 
 def place_of(function: Any) -> tuple[Any, ...]:
-    """A function of NumPy's, and the instruction of the program that calls it."""
+    """Return the key in `_places`: a function of NumPy's, and the instruction of the program that calls
+    it."""
     return function.numpy, *provenance.instruction(4)
 
 
 def note(function: Any, template: Any) -> None:
-    """Count a task that was recorded of a function, if none was on these views before."""
+    """Count a recorded task of a function, if it is the first of its template."""
     if not template.met and template.elements >= core.SMALL:
         template.met = True
         place = place_of(function)
@@ -69,7 +71,7 @@ def note(function: Any, template: Any) -> None:
 
 
 def done(function: Any, operands: tuple[Any, ...], out: Any = None) -> Any:
-    """The result of NumPy's ufunc at once, in a new array or in `out`, the first operand; None where it is to
+    """Compute NumPy's ufunc at once, into a new array or into `out`, the first operand; None where it is to
     be recorded."""
     place = place_of(function)
     if _places.get(place, 0) < TURNS:
@@ -126,7 +128,8 @@ calls = calls_on if native is None else native.calls
 
 
 def size_of(metas: list[Any]) -> int:
-    """Elements of what arrays of these shapes make together; 0 where they do not fit, as NumPy will say."""
+    """The number of elements of arrays broadcast together; 0 where the shapes do not fit, which NumPy
+    reports."""
     if not metas:
         return 0
     size: int = metas[0].size
@@ -140,7 +143,8 @@ def size_of(metas: list[Any]) -> int:
 
 
 def exact(function: Any, operands: tuple[Any, ...], kinds: list[Any]) -> bool:
-    """Has the function's kernel for operands of these element types, or types of numbers, NumPy's bits?"""
+    """Does the function's kernel have NumPy's bits for operands of these element types, or types of
+    numbers?"""
     name = function.numpy, *kinds
     found = _exact.get(name)
     if found is None:

@@ -14,11 +14,11 @@ from diffuse.numpy.arrays.base import exported, spanned
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted
 from diffuse.numpy.arrays.forms import NATIVE, form_of
 from diffuse.numpy.arrays.lending import borrow, held
-from diffuse.numpy.bridge import legate
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.bridge import sharing
+from diffuse.numpy.ops import rules
 from diffuse.settings import config
 
-PLAIN = {*elementwise.WEAK, *elementwise.STRONG, numpy.ndarray, list, tuple}
+PLAIN = {*rules.WEAK, *rules.STRONG, numpy.ndarray, list, tuple}
 """Types, beside Diffuse's own, whose elements Diffuse takes over: none of them answers a call itself."""
 
 
@@ -98,7 +98,7 @@ def refused(error: ValueError) -> bool:
 def foreign(x: Any) -> bool:
     """Is this another library's array (a sparse or masked one, `numpy.matrix`), or anything else that NumPy's
     functions ask itself or convert by rules of their own?"""
-    return type(x) not in PLAIN and not isinstance(x, Array) and not legate.shares(x)
+    return type(x) not in PLAIN and not isinstance(x, Array) and not sharing.shares(x)
 
 
 def adopt(x: Any, writing: bool = False) -> Any:
@@ -106,7 +106,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
     kind = type(x)
     if kind in ARRAYS:
         return x if writing or x.storage is not None else access.steady(x)
-    if kind in elementwise.WEAK or kind in elementwise.STRONG or x is None:
+    if kind in rules.WEAK or kind in rules.STRONG or x is None:
         return x
     if kind is numpy.ndarray or (not writing and kind in (list, tuple)):
         array = x
@@ -117,7 +117,7 @@ def adopt(x: Any, writing: bool = False) -> Any:
         elif not writing and array.size < core.SMALL and array.dtype in NATIVE:
             return access.snapshot(array)
         return shared(array) if kind is numpy.ndarray else wrap(array)
-    return legate.adopt(x) if legate.shares(x) else x
+    return sharing.adopt(x) if sharing.shares(x) else x
 
 
 def lowered(x: Any) -> Any:
@@ -126,4 +126,4 @@ def lowered(x: Any) -> Any:
         return host(x) if type(x) is core.array_class else host(x)[()]
     if type(x) in (list, tuple):
         return type(x)([lowered(v) for v in x])
-    return lowered(legate.adopt(x)) if legate.shares(x) else x
+    return lowered(sharing.adopt(x)) if sharing.shares(x) else x

@@ -22,8 +22,10 @@ from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks
 from diffuse.numpy.ops.operands import foreign
-from diffuse.numpy.ops.single import MOST
 from diffuse.numpy.ops.ufuncs import UFUNCS, ufunc
+
+MOST = 3 << 20
+"""Bytes of a product that NumPy computes at once where its operands are at hand, at most."""
 
 
 def _plain(x: Any, y: Any) -> bool:
@@ -70,8 +72,8 @@ def product(x: Any, y: Any) -> Any:
 
 
 def _at_once(x: Any, y: Any) -> Any:
-    """The product of two arrays at hand; None of others.  To put NumPy's call into the stream gains nothing
-    where it has to wait for no task."""
+    """Compute the product of two arrays at hand by NumPy; None of others.  Recording NumPy's call gains
+    nothing where it has no task to wait for."""
     if not core.SMALL or not library.current().runtime.host_sees:
         return None
     one = access.at_hand(x) if type(x) is core.array_class else x
@@ -96,8 +98,8 @@ def _light(one: Any, other: Any) -> bool:
 
 
 def _description(x: Any) -> Any:
-    """What an operand looks like if its product may be NumPy's at once: an array of Diffuse's, or a small one
-    of NumPy's; None of others."""
+    """Return an array with the shape and type of an operand whose product NumPy may compute at once: a
+    Diffuse array, or a small NumPy array; None of others."""
     if type(x) is core.array_class:
         return x.meta
     return x if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE else None

@@ -26,8 +26,8 @@ FOLD_OF = {"cumsum": "sum", "cumprod": "prod"}
 
 def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          function: Any = None) -> Any:
-    """`cumsum` and `cumprod`: running totals along an axis (of the flat array where none is given).
-    `function` is NumPy's, for what only that does."""
+    """Compute `cumsum` or `cumprod` along an axis, or of the flattened array where none is given; `function`
+    is NumPy's, for arguments that only that takes."""
     function = function or getattr(numpy, operation)
     if foreign(a):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)

@@ -6,7 +6,8 @@ shows only afterwards: the engine counts how often in a row the program waited f
 else (`Template.alone`).  After a few times the next calls are NumPy's.  A call is recorded again, to see
 whether the program still waits for it alone, when a task uses the result of the last one, and once in many.
 
-No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.
+No bit depends on it: only operations whose kernels have NumPy's bits are done by NumPy.  The others, and
+those for which NumPy takes long, are computed at once by the machine code of their task (stream/direct.py).
 """
 
 from __future__ import annotations
@@ -17,22 +18,25 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.library import Bounded, operations, trace
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import ARRAYS
 
 OFTEN = 4
-"""Times in a row that the program has to wait for an operation alone."""
+"""How often in a row the program has to wait for an operation alone before NumPy computes it at once."""
 TRUSTED = 1000
-"""Calls that NumPy then does, at most, before one is recorded again."""
-MOST = 3 << 20
-"""Bytes of the elements of all operands and of the result, above which two threads are always faster."""
+"""The most calls that NumPy then computes before one is recorded again."""
+MOST = 5 << 20
+"""Bytes of all operands and the result together, above which two threads are faster than NumPy by more than
+it takes to record a task and to wait for it."""
 
 places: dict[tuple[Any, ...], Place] = Bounded(1 << 12)
-"""The places of the program that call functions, by function and line."""
+"""The lines of the program that call functions, by function and line."""
 
-suited_before: dict[Any, bool] = Bounded(1 << 12)
-"""Whether a template is small enough, and exact."""
+ways: dict[Any, Any] = Bounded(1 << 12)
+"""How the operation of a template is computed at once: True by NumPy's function, False not at all, else by
+this function (what `suited` found out)."""
 
 
 class Place:
@@ -46,7 +50,7 @@ class Place:
 
 
 def place(function: Any, line: Any) -> Place:
-    """The place where a line of the program calls a function."""
+    """Return the `Place` of a line of the program that calls a function."""
     found = places.get((function, line))
     if found is None:
         found = places[function, line] = Place()
@@ -66,19 +70,29 @@ def trusted(place: Any) -> bool:
     return True
 
 
-def done(template: Any, function: Callable[..., Any], operands: Sequence[Any]) -> Any:
-    """The result of NumPy's function on arrays and numbers; None where the operation is to be recorded."""
-    values = readable(template, operands)
-    if values is None or not trusted(template):
+def done(template: Any, function: Callable[..., Any], operands: Sequence[Any], form: Any) -> Any:
+    """Compute an operation on arrays and numbers whose result has this form, by NumPy's function if that has
+    the same bits; None where the operation is to be recorded."""
+    way = suited(template)
+    values = None if way is False else readable(operands)
+    if values is None:
         return None
-    found = function(*values)
+    if way is None:
+        way = library.current().direct(template, values, form.mirror)
+        if way is None:
+            template.alone = 0
+            return None
+        ways[template] = way
+    if not trusted(template):
+        return None
+    found = (function if way is True else way)(*values)
     return access.made_at_once(found, template) if type(found) is core.NDARRAY else found
 
 
 def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any, index: Any) -> bool:
     """Have NumPy write to an array: by the ufunc in `key`, or to the part that `index` selects.  False where
     the operation is to be recorded."""
-    values = readable(template, operands)
+    values = readable(operands) if suited(template) is True else None
     memory: Any = None if values is None else access.mine(out)
     if values is None or memory is None or not trusted(template):
         return False
@@ -89,12 +103,8 @@ def written(template: Any, key: Sequence[Any], operands: Sequence[Any], out: Any
     return True
 
 
-def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
-    """The operands of an operation that NumPy may do, with memory in place of arrays; None if one of them is
-    not at hand."""
-    if not suited(template):
-        template.alone = 0
-        return None
+def readable(operands: Sequence[Any]) -> list[Any] | None:
+    """Return the operands of an operation with memory in place of arrays; None if one is not at hand."""
     values = []
     for x in operands:
         if type(x) in ARRAYS:
@@ -106,13 +116,19 @@ def readable(template: Any, operands: Sequence[Any]) -> list[Any] | None:
     return values
 
 
-def suited(template: Any) -> bool:
-    """Does an operation read and write little, and has it NumPy's bits, and no routine that is slow there?"""
-    found = suited_before.get(template)
+def suited(template: Any) -> Any:
+    """Tell how an operation that reads and writes few bytes is computed at once, as `ways` has it: by NumPy
+    if that has the same bits and no slow routine; None if by machine code that is not laid out yet."""
+    found = ways.get(template)
     if found is None:
         used = sum([prod(use.map.shape) * numpy.dtype(use.dtype).itemsize for use in template.uses])
-        names = template.signature[:-1]
-        found = (used <= MOST and operations.exact(template.operation, names)
-                 and not operations.lengthy(template.operation, names, template.elements))
-        suited_before[template] = found
+        name, types = template.operation, template.signature[:-1]
+        if used <= MOST and operations.exact(name, types):
+            found = not operations.lengthy(name, types, template.elements) or None
+        elif used > MOST or len(template.uses) + len(template.numbers) != len(template.signature):
+            found = False
+        if found is not None:
+            ways[template] = found
+    if found is False:
+        template.alone = 0
     return found

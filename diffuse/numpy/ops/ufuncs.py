@@ -14,7 +14,7 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds, gates, known, moving, scans
+from diffuse.numpy.ops import elementwise, folds, known, moving, native_gates, rules, scans
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 from diffuse.numpy.small import native
 
@@ -58,13 +58,15 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
         self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
         self.signature = function.signature
+        self.told = fallback.lines()
+        """The lines of the program that know that NumPy computes `reduceat`."""
         self.moving = False
         """Is there a place in the program that calls it on other views every turn (moving.py)?"""
         self.operation = operation or SAME.get(self.__name__, self.__name__)
         self.recordable = function.signature is None and all(
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
         if native is not None:
-            gates.with_gates(self, function)
+            native_gates.with_gates(self, function)
 
     def __repr__(self) -> str:
         return f"<ufunc '{self.__name__}'>"
@@ -130,7 +132,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                 mask = numpy.array(lowered(mask), bool)
             mask = options["where"] = adopt(mask)
         known = all(
-            x in ARRAYS or x in elementwise.WEAK or x in elementwise.STRONG for x in map(type, operands)
+            x in ARRAYS or x in rules.WEAK or x in rules.STRONG for x in map(type, operands)
         )
         if (not known or elementwise.eager_errors or self.signature is not None
                 or not any(type(x) in ARRAYS for x in (*operands, *targets, mask))
@@ -149,7 +151,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
     def plain(self, operands: tuple[Any, ...]) -> Any:
         """A call without keywords, seen for the first time with these types and shapes."""
         try:
-            rule = elementwise.plan(self, operands)
+            rule = rules.plan(self, operands)
         except (OverflowError, base.Unaddressable):
             rule = None
         if rule is None or self.nout != 1 or self.nin > 2:
@@ -159,7 +161,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                 else self.full(operands, (None,) * self.nout, (None,) * self.nout, {})
             )
         key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
-        elementwise.RULES[self.numpy, *key] = rule
+        rules.RULES[self.numpy, *key] = rule
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
@@ -193,17 +195,17 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             return self.at_once(operands, targets, outs, options)
         mask = options.get("where", True)
         try:
-            types = elementwise.resolve(self, operands, targets, options.get("dtype"),
+            types = rules.resolve(self, operands, targets, options.get("dtype"),
                                         options.get("casting", "same_kind"))
         except TypeError:
             with suppress(ValueError, TypeError):
-                elementwise.plan(self, operands)  # OverflowError of a number is what NumPy finds first
+                rules.plan(self, operands)  # OverflowError of a number is what NumPy finds first
             raise
         if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
-            rule = elementwise.plan_inplace(self, *operands)
+            rule = rules.plan_inplace(self, *operands)
             if rule is not None:
                 key = operands[1].form if type(operands[1]) in ARRAYS else type(operands[1])
-                elementwise.RULES[self.numpy, operands[0].form, key, "in place"] = rule
+                rules.RULES[self.numpy, operands[0].form, key, "in place"] = rule
         arrays = [x for x in (*operands, *targets, mask) if isinstance(x, Array)]
         small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
@@ -217,17 +219,17 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             return self.at_once(operands, targets, outs, options)
 
     def exact(self, types: tuple[numpy.dtype[Any], ...]) -> bool:
-        """Do kernels have NumPy's bits?"""
+        """Do the kernels for these types have NumPy's bits?"""
         names = tuple([t.name for t in types[:self.nin]])
         return all(operations.exact(name, names) for name in SPLIT.get(self.operation, (self.operation,)))
 
     def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
                 types: tuple[numpy.dtype[Any], ...], mask: Any, order: str, plain: bool) -> Any:
-        casts = [None if isinstance(x, Array) else elementwise.cast_for(t, type(x))
+        casts = [None if isinstance(x, Array) else rules.cast_for(t, type(x))
                  for x, t in zip(operands, types, strict=False)]
         numbers = [None if cast is None else Scalar(k, NATIVE[t], cast(x))
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
-        shape = elementwise.shape_of(operands, targets, None if mask is True else mask)
+        shape = rules.shape_of(operands, targets, None if mask is True else mask)
         mirrors = [x.meta for x in operands if isinstance(x, Array)]
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
@@ -316,7 +318,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
                  out: Any = None) -> Any:
-        return self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
+        found = self._method("reduceat", (array, indices), axis=axis, dtype=dtype, out=out)
+        self.told.add(provenance.where(2))
+        return found
 
     def _method(self, name: str, args: tuple[Any, ...], **options: Any) -> Any:
         given = {key: value for key, value in options.items()

@@ -39,7 +39,7 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import compiled, elementwise
+from diffuse.numpy.ops import compiled, elementwise, rules
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.settings import config
@@ -52,7 +52,7 @@ PYTHON = {"b": "bool", "i": "int64", "u": "int64", "f": "float64", "c": "complex
 Translation = tuple[UserFunction, routines.Routine]
 
 
-class Call(elementwise.Rule):
+class Call(rules.Rule):
     """What is known of a call before its operands' values: also the function, and the result's final type."""
 
     __slots__ = ("function", "routine", "dtype", "known", "small")
@@ -65,9 +65,9 @@ class Call(elementwise.Rule):
         self.dtype = dtype
         types = self.function.parameters
         arrays = [x for x in operands if isinstance(x, Array)]
-        shape, natural = elementwise.shape_of(operands), numpy.dtype(self.function.result)
+        shape, natural = rules.shape_of(operands), numpy.dtype(self.function.result)
         form = like([x.meta for x in arrays], shape, natural)
-        casts = tuple([None if isinstance(x, Array) else elementwise.cast_for(numpy.dtype(t), type(x))
+        casts = tuple([None if isinstance(x, Array) else rules.cast_for(numpy.dtype(t), type(x))
                        for x, t in zip(operands, types, strict=True)])
         largest = max([form.size, *[x.form.size for x in arrays]])
         self.small = not arrays or largest < core.SMALL
@@ -130,19 +130,19 @@ class vectorize(numpy.vectorize):
 
     def _remembered(self, operands: tuple[Any, ...]) -> Call | None:
         """What is known from a call with operands of these forms and types."""
-        found = elementwise.RULES.get((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]))
+        found = rules.RULES.get((self, *[x.form if type(x) in ARRAYS else type(x) for x in operands]))
         if type(found) is not Call or any(map(_wide, operands)) or self._changed():
             return None
         return found if found.known is self._known else None
 
     def _planned(self, operands: tuple[Any, ...]) -> Call | None:
         """What such a call does; None for a call on no elements, which is NumPy's."""
-        if 0 in elementwise.shape_of(operands):
+        if 0 in rules.shape_of(operands):
             return None
         translation = self._translated(tuple([_python(x) for x in operands]))
         call = Call(translation, self._known, self._result(translation[0]), operands)
         key = [x.form if type(x) in ARRAYS else type(x) for x in operands]
-        elementwise.RULES[self, *key] = call
+        rules.RULES[self, *key] = call
         return call
 
     def __getstate__(self) -> dict[str, Any]:
@@ -230,9 +230,9 @@ vectorize.__module__ = "diffuse"
 
 def _python(x: Any) -> str:
     """The element type of the Python numbers that an operand's elements are given as."""
-    if not isinstance(x, Array) and type(x) not in elementwise.WEAK and type(x) not in elementwise.STRONG:
+    if not isinstance(x, Array) and type(x) not in rules.WEAK and type(x) not in rules.STRONG:
         raise Refused("an argument is neither a number nor an array of numbers")
-    dtype = numpy.dtype(elementwise.type_of(x))
+    dtype = numpy.dtype(rules.type_of(x))
     if dtype == numpy.uint64 or _wide(x):
         raise Refused("an argument may have integers beyond int64")
     return PYTHON[dtype.kind]

@@ -1,5 +1,7 @@
-"""The extension that does in C what `arrays/` and `ops/gates.py` do for small arrays, and what records
-again a call that was recorded before (`ops/known.py`, and the engine's `again`).
+"""The C extension for small arrays, and for calls that were recorded before.
+
+It does what `arrays/` and `ops/gates.py` do for small arrays, and what `ops/known.py` and the engine's
+`again` do to record a call again.
 
 Installing the package builds it where there is a C compiler (setup.py); without it the Python code runs, with
 the same behaviour.  `DIFFUSE_COMPILED=0` takes the Python code; so does a change of a C source in a checkout,
@@ -16,8 +18,7 @@ from typing import Any
 from diffuse.settings import config
 
 FOLDER = os.path.dirname(__file__)
-SOURCES = ("array.c", "elements.c", "gate.c", "hand.c", "lock.c", "module.c", "moving.c", "numbers.c",
-           "operators.c", "place.c", "record.c", "slices.c", "soon.c", "stream.c", "operators.h", "small.h")
+SOURCES = sorted(name for name in os.listdir(FOLDER) if name.endswith((".c", ".h")))
 
 
 def extension() -> str | None:

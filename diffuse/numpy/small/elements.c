@@ -36,7 +36,7 @@ static PyObject *subscript(Array *x, PyObject *index)
 {
     int plain = simple(index), known = !absent(x->memory) && (state.sees || x->memory == x->meta);
     int now = plain && known ? small_readable(x) : 0;
-    PyObject *part = now != 0 || state.left > 0 ? NULL : small_known_slice(x, index);
+    PyObject *part = now != 0 || state.left > 0 ? NULL : small_known_slice(x, index, NULL);
     if (part != NULL || PyErr_Occurred())
         return part;
     if (plain && known) {
@@ -53,7 +53,7 @@ static PyObject *subscript(Array *x, PyObject *index)
             return found;
         } else {
             int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
-            PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index) : NULL;
+            PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
@@ -169,6 +169,12 @@ static int plain_call(PyObject *ufunc, PyObject *method, Py_ssize_t n)
            && PySet_Contains(state.ufuncs, ufunc) > 0 && ((PyUFuncObject *)ufunc)->nin == n;
 }
 
+/* Is it an array or a number of NumPy's, whose operator with an array of ours on the right is a call of a ufunc? */
+static int numpys_own(PyObject *x)
+{
+    return PyArray_CheckExact(x) || PySet_Contains(state.numbers, (PyObject *)Py_TYPE(x)) > 0;
+}
+
 static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, PyObject *names)
 {
     if (names == NULL && n == 4 && args[0] == small_ufuncs[MATMUL] && is_call(args[1])) {
@@ -182,17 +188,19 @@ static PyObject *array_ufunc(PyObject *x, PyObject *const *args, Py_ssize_t n, P
         if (found != NULL || PyErr_Occurred())
             return found;
         for (int name = ADD; names == NULL && n == 4 && name <= DIVIDE; name++)
-            if (small_ufuncs[name] == args[0] && PySet_Contains(state.numbers, (PyObject *)Py_TYPE(args[2])) > 0)
-                return small_far(args[2], args[3], name); /* an operator of a number of NumPy's and an array */
+            if (small_ufuncs[name] == args[0] && numpys_own(args[2]))
+                return small_reflected(args[2], args[3], name);
     }
     PyObject *function = PyObject_GetAttrString(state.slow, "array_ufunc"), *found = NULL;
-    PyObject **all = function == NULL ? NULL : PyMem_New(PyObject *, n + 1 + (names ? PyTuple_GET_SIZE(names) : 0));
+    Py_ssize_t given = n + (names ? PyTuple_GET_SIZE(names) : 0);
+    PyObject **all = function == NULL ? NULL : PyMem_New(PyObject *, given + 1);
     if (all != NULL) {
         all[0] = x;
-        memcpy(all + 1, args, (n + (names ? PyTuple_GET_SIZE(names) : 0)) * sizeof *all);
+        memcpy(all + 1, args, given * sizeof *all);
         found = PyObject_Vectorcall(function, all, n + 1, names);
         PyMem_Free(all);
-    }
+    } else if (function != NULL)
+        PyErr_NoMemory();
     Py_XDECREF(function);
     return found;
 }
@@ -210,25 +218,21 @@ static PyObject *get_shape(Array *x, void *closure)
     return PyArray_IntTupleFromIntp(PyArray_NDIM((PyArrayObject *)x->meta), PyArray_DIMS((PyArrayObject *)x->meta));
 }
 
-static int set_shape(Array *x, PyObject *shape, void *closure)
-{
-    PyObject *done = shape == NULL ? NULL : PyObject_CallMethod(state.slow, "set_shape", "OO", x, shape);
-    if (shape == NULL)
-        PyErr_SetString(PyExc_AttributeError, "Cannot delete array shape");
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
-}
-
 static PyObject *get_dtype(Array *x, void *closure)
 {
     return Py_NewRef((PyObject *)PyArray_DESCR((PyArrayObject *)x->meta));
 }
 
-static int set_dtype(Array *x, PyObject *dtype, void *closure)
+/* `x.shape = value` and `x.dtype = value`, by core.slow.set_shape and set_dtype; `closure` is the attribute. */
+static int set_form(Array *x, PyObject *value, void *closure)
 {
-    PyObject *done = dtype == NULL ? NULL : PyObject_CallMethod(state.slow, "set_dtype", "OO", x, dtype);
-    if (dtype == NULL)
-        PyErr_SetString(PyExc_AttributeError, "Cannot delete array dtype");
+    if (value == NULL) {
+        PyErr_Format(PyExc_AttributeError, "Cannot delete array %s", closure);
+        return -1;
+    }
+    PyObject *name = PyUnicode_FromFormat("set_%s", closure);
+    PyObject *done = name == NULL ? NULL : PyObject_CallMethodObjArgs(state.slow, name, x, value, NULL);
+    Py_XDECREF(name);
     Py_XDECREF(done);
     return done == NULL ? -1 : 0;
 }
@@ -259,7 +263,11 @@ static PyObject *get_component(Array *x, void *closure)
 {
     if (!is_complex(x))
         return PyObject_CallMethod(state.slow, "component", "Os", x, closure);
-    PyObject *meta = PyObject_GetAttrString(x->meta, closure);
+    static PyObject *names[2]; /* "real" and "imag", interned, as it takes long to look for others */
+    PyObject **name = &names[*(const char *)closure == 'i'];
+    if (*name == NULL && (*name = PyUnicode_InternFromString(closure)) == NULL)
+        return NULL;
+    PyObject *meta = PyObject_GetAttr(x->meta, *name);
     PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
     Py_XDECREF(meta);
     return view;
@@ -279,8 +287,8 @@ static int set_component(Array *x, PyObject *value, void *closure)
 static PyGetSetDef described_getset[] = {
     {"real", (getter)get_component, (setter)set_component, NULL, "real"},
     {"imag", (getter)get_component, (setter)set_component, NULL, "imag"},
-    {"shape", (getter)get_shape, (setter)set_shape, NULL, NULL},
-    {"dtype", (getter)get_dtype, (setter)set_dtype, NULL, NULL},
+    {"shape", (getter)get_shape, (setter)set_form, NULL, "shape"},
+    {"dtype", (getter)get_dtype, (setter)set_form, NULL, "dtype"},
     {"ndim", (getter)get_ndim, NULL, NULL, NULL},
     {"size", (getter)get_size, NULL, NULL, NULL},
     {"T", (getter)get_transpose, NULL, NULL, NULL},

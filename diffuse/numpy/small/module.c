@@ -166,12 +166,16 @@ static PyObject *connect_recording(PyObject *module, PyObject *args)
 
 static PyObject *connect_soon(PyObject *module, PyObject *args)
 {
-    PyObject *at_hand, *counters, *single;
-    if (!PyArg_ParseTuple(args, "OO!O!", &at_hand, &PyDict_Type, &counters, &PyUnicode_Type, &single))
+    PyObject *at_hand, *counters, *single, *fallbacks;
+    int fused;
+    if (!PyArg_ParseTuple(args, "OO!O!O!p", &at_hand, &PyDict_Type, &counters, &PyUnicode_Type, &single, &PyUnicode_Type,
+                          &fallbacks, &fused))
         return NULL;
+    small_connect_products(fused);
     Py_XSETREF(state.at_hand, Py_NewRef(at_hand));
     Py_XSETREF(state.counters, Py_NewRef(counters));
     Py_XSETREF(state.single, Py_NewRef(single));
+    Py_XSETREF(state.fallbacks, Py_NewRef(fallbacks));
     Py_RETURN_NONE;
 }
 
@@ -200,7 +204,8 @@ static PyObject *looked(PyObject *module, PyObject *ignored)
 }
 
 static PyMethodDef methods[] = {
-    {"connect_soon", connect_soon, METH_VARARGS, "Give core.at_hand, the counters, and the name of this module's."},
+    {"connect_soon", connect_soon, METH_VARARGS,
+     "Give access.at_hand, the counters, the names of two of them, and operations.products_fused()."},
     {"set_allowance", set_allowance, METH_O, "As soon.set_allowance."},
     {"allowance", allowance, METH_NOARGS, "What set_allowance said, or 0 once it was exceeded."},
     {"spend", spend, METH_O, "As soon.spend."},
@@ -230,7 +235,7 @@ static PyMethodDef methods[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "diffuse.numpy.small._small", .m_size = -1, .m_methods = methods,
-    .m_doc = "What small arrays do, in C: the same as arrays/ and gates.py."};
+    .m_doc = "What small arrays do, in C: the same as arrays/ and ops/gates.py."};
 
 PyMODINIT_FUNC PyInit__small(void)
 {

@@ -99,18 +99,19 @@ static int count(void)
 /* What becomes of a call: an exception, Python's code has to look, to be recorded, or done at once. */
 enum { FAILED = -1, LOOK, RECORD, NOW };
 
-/* What becomes of this one; its operands for NOW. */
+/* What becomes of this one; its operands for NOW.  `b` is NULL for one operand. */
 static int decided(PyObject *ufunc, PyObject *a, PyObject *b, PyObject **left, PyObject **right)
 {
     PyObject *grant = granted(ufunc), *given[] = {a, b};
     if (grant == NULL)
         return PyErr_Occurred() ? FAILED : LOOK;
-    int known = PyTuple_GET_SIZE(grant) == 3;
+    Py_ssize_t n = b == NULL ? 1 : 2;
+    int known = PyTuple_GET_SIZE(grant) == n + 1;
     int done = known || PyTuple_GET_SIZE(grant) != 0 ? LOOK : RECORD;
     *left = known ? of_kind(a, PyTuple_GET_ITEM(grant, 1)) : NULL;
-    *right = *left != NULL ? of_kind(b, PyTuple_GET_ITEM(grant, 2)) : NULL;
-    if (known && *right != NULL)
-        done = small_calls(ufunc, given, 2) < PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)) ? NOW : RECORD;
+    *right = *left != NULL && b != NULL ? of_kind(b, PyTuple_GET_ITEM(grant, 2)) : NULL;
+    if (known && (b == NULL ? *left : *right) != NULL)
+        done = small_calls(ufunc, given, n) < PyLong_AsLong(PyTuple_GET_ITEM(grant, 0)) ? NOW : RECORD;
     if (PyErr_Occurred() || (done == NOW && count() < 0))
         done = FAILED;
     if (done != NOW) {
@@ -131,7 +132,7 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
         return undone(decision);
     PyObject *found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
     Py_DECREF(left);
-    Py_DECREF(right);
+    Py_XDECREF(right);
     return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
 }
 

@@ -47,14 +47,20 @@ int small_moves(PyObject *ufunc)
     return PySet_GET_SIZE(state.moving) && PySet_Contains(state.moving, ufunc) > 0;
 }
 
-/* For which types an operation has NumPy's bits, and is no slower there. */
-static const unsigned char WAY[FORWARD] = {
-    [ADD] = SMALL_ANY, [SUBTRACT] = SMALL_ANY, [MULTIPLY] = SMALL_REAL, [DIVIDE] = SMALL_REAL,
+/* For which types an operation has NumPy's bits, and is no slower there.  Of products `small_connect_products` says
+ * it, which depend on the processor. */
+static unsigned char WAY[FORWARD] = {
+    [ADD] = SMALL_ANY, [SUBTRACT] = SMALL_ANY, [MULTIPLY] = SMALL_REAL, [SQUARE] = SMALL_REAL, [DIVIDE] = SMALL_REAL,
     [FLOOR_DIVIDE] = SMALL_WHOLE, [REMAINDER] = SMALL_WHOLE, [LEFT_SHIFT] = SMALL_WHOLE,
     [RIGHT_SHIFT] = SMALL_WHOLE, [AND] = SMALL_WHOLE, [OR] = SMALL_WHOLE, [XOR] = SMALL_WHOLE,
-    [NEGATIVE] = SMALL_REAL, [POSITIVE] = SMALL_REAL, [ABSOLUTE] = SMALL_REAL, [INVERT] = SMALL_WHOLE,
+    [NEGATIVE] = SMALL_ANY, [POSITIVE] = SMALL_ANY, [ABSOLUTE] = SMALL_REAL, [INVERT] = SMALL_WHOLE,
     [LESS] = SMALL_REAL, [LESS_EQUAL] = SMALL_REAL, [EQUAL] = SMALL_REAL, [NOT_EQUAL] = SMALL_REAL,
     [GREATER] = SMALL_REAL, [GREATER_EQUAL] = SMALL_REAL};
+
+void small_connect_products(int fused)
+{
+    WAY[MULTIPLY] = WAY[SQUARE] = fused ? SMALL_DOUBLE : SMALL_REAL;
+}
 
 PyObject *small_far(PyObject *a, PyObject *b, int name)
 {
@@ -78,6 +84,18 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
     if (!ready)
         return small_far(a, b, name);
     PyObject *found = small_shown(function(left, right));
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found;
+}
+
+PyObject *small_reflected(PyObject *a, PyObject *b, int name)
+{
+    PyObject *left, *right;
+    int ready = state.left > 0 ? small_soon(a, b, WAY[name], &left, &right) : 0;
+    if (ready <= 0)
+        return ready < 0 ? NULL : small_far(a, b, name);
+    PyObject *found = small_shown(PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, NULL));
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
@@ -166,7 +184,7 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
     PyObject *left, *right;
     int ready = small_operands(a, b, &left, &right);
     if (ready == 0 && state.left > 0 && PyLong_CheckExact(b) && PyLong_AsLong(b) == 2)
-        ready = small_soon(a, b, SMALL_REAL, &left, &right);
+        ready = small_soon(a, b, WAY[SQUARE], &left, &right);
     if (ready < 0)
         return NULL;
     if (!ready) {

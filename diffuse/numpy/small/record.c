@@ -2,12 +2,13 @@
  * same behaviour. */
 #include "small.h"
 
-static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, view_token;
+static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, known_values,
+                  view_token;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
 static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
 static PyObject *name_eager, *name_into, *name_assign, *name_roll, *name_locate, *nothing;
-static PyObject *suited;            /* single._suited: may NumPy do the operations of a template? */
+static PyObject *ways;              /* single.ways: how are the operations of a template done at once? */
 static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
 
@@ -51,10 +52,10 @@ static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
 }
 
 /* The operands of a call that the program waits for alone as NumPy gets them, and one more place. */
-static int at_hand(PyObject *known, PyObject *const *operands, Py_ssize_t n, PyObject **values)
+static int at_hand(PyObject *const *operands, Py_ssize_t n, PyObject **values)
 {
-    if (!state.small || PyDict_GetItemWithError(suited, SLOT(known, known_template)) != Py_True)
-        return PyErr_Occurred() ? FAILED : ASK;
+    if (!state.small)
+        return ASK;
     for (Py_ssize_t k = 0; k < n; k++) {
         PyObject *x = operands[k];
         values[k] = Py_TYPE(x) == state.array_class ? small_at_hand((Array *)x)
@@ -68,22 +69,34 @@ static int at_hand(PyObject *known, PyObject *const *operands, Py_ssize_t n, PyO
     return DONE;
 }
 
+/* How the operation of a call is done at once: a function, borrowed, or Py_True for NumPy's own; NULL where that is
+ * not known, or it has to be recorded. */
+static PyObject *way_of(PyObject *known)
+{
+    PyObject *way = PyDict_GetItemWithError(ways, SLOT(known, known_template));
+    return way == Py_False ? NULL : way;
+}
+
 int small_eager(void) { return PyDict_GetItemWithError(namespace, name_eager) == Py_True; }
 
-/* single.done: what NumPy's function gives. */
+/* single.done: what NumPy's function, or the task's own machine code, gives. */
 static int at_once(PyObject *known, PyObject *function, PyObject *const *operands, Py_ssize_t n, PyObject **found)
 {
-    PyObject *values[SMALL_PARTS], *template = SLOT(known, known_template);
-    int done = at_hand(known, operands, n, values);
+    PyObject *values[SMALL_PARTS], *template = SLOT(known, known_template), *way = way_of(known);
+    int done = way == NULL ? (PyErr_Occurred() ? FAILED : ASK) : at_hand(operands, n, values);
     if (done != DONE)
         return done;
     int trusted = small_trusted(small_alone(template), often, most);
     done = trusted < 0 ? FAILED : trusted ? DONE : ASK;
     if (done == DONE) {
-        *found = PyObject_Vectorcall(function, values, n, NULL);
-        if (*found != NULL && PyArray_CheckExact(*found))
+        *found = PyObject_Vectorcall(way == Py_True ? function : way, values, n, NULL);
+        if (*found == Py_None) {
+            Py_CLEAR(*found);
+            done = ASK;
+        } else if (*found != NULL && PyArray_CheckExact(*found))
             Py_SETREF(*found, PyObject_CallFunctionObjArgs(made_at_once, *found, template, NULL));
-        done = *found == NULL ? FAILED : DONE;
+        if (done == DONE && *found == NULL)
+            done = FAILED;
     }
     while (n--)
         Py_DECREF(values[n]);
@@ -95,7 +108,8 @@ static int written(PyObject *known, PyObject *function, PyObject *const *operand
                    PyObject *index)
 {
     PyObject *values[SMALL_PARTS];
-    int done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) ? at_hand(known, operands, n, values) : ASK;
+    int done = PyArray_ISWRITEABLE((PyArrayObject *)out->meta) && way_of(known) == Py_True ? at_hand(operands, n, values)
+               : PyErr_Occurred() ? FAILED : ASK;
     if (done != DONE)
         return done;
     PyObject *memory = values[n] = small_mine(out), *found = NULL;
@@ -187,7 +201,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
 {
     PyObject *found;
-    if (b != NULL && small_moves(function)) { /* as arithmetic.binary */
+    if (small_moves(function)) { /* as arithmetic.binary and arithmetic.unary */
         found = small_moved(function, a, b);
         if (found == NULL && !PyErr_Occurred())
             Py_RETURN_NONE;
@@ -234,16 +248,17 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
 /* A roll whose parts were recorded before: of `templates`, the first one makes the store. */
 static int rolled(PyObject *known, Array *a, PyObject **found)
 {
-    PyObject *templates = SLOT(known, known_template), *storage = Py_NewRef(a->storage);
+    PyObject *templates = SLOT(known, known_template), *values = SLOT(known, known_values);
+    PyObject *storage = Py_NewRef(a->storage);
     *found = result_of(known);
     int done = *found == NULL ? FAILED : DONE;
     for (Py_ssize_t k = 0; done == DONE && k < PyList_GET_SIZE(templates); k++) {
         PyObject *template = PyList_GET_ITEM(templates, k), *out = ((Array *)*found)->storage;
-        done = small_again(template, &storage, 1, out, k ? NULL : SLOT(known, known_frame), nothing, 2);
+        done = small_again(template, &storage, 1, out, k ? NULL : SLOT(known, known_frame), values, 2);
         if (done == 0 && k == 0)
             done = ASK;
         else if (done == 0) { /* no room in the window, say */
-            PyObject *again = PyObject_CallFunction(pythons_again_into, "O(O)OOi", template, storage, out, nothing, 2);
+            PyObject *again = PyObject_CallFunction(pythons_again_into, "O(O)OOi", template, storage, out, values, 2);
             done = again == NULL ? FAILED : DONE;
             Py_XDECREF(again);
         }
@@ -359,14 +374,14 @@ int small_connect_known(PyObject *parts)
 {
     static const struct { Py_ssize_t *place; const char *name; } SLOTS[] = {
         {&known_template, "template"}, {&known_form, "form"}, {&known_frame, "frame"}, {&known_part, "part"},
-        {&known_meta, "meta"}, {&known_plain, "plain"}, {&known_casts, "casts"}};
+        {&known_meta, "meta"}, {&known_plain, "plain"}, {&known_casts, "casts"}, {&known_values, "values"}};
     PyObject *type = PyDict_GetItemString(parts, "Known"), *view = PyDict_GetItemString(parts, "View");
     for (size_t k = 0; type != NULL && k < sizeof SLOTS / sizeof *SLOTS; k++)
         if ((*SLOTS[k].place = small_slot(type, SLOTS[k].name)) < 0)
             return -1;
     static const struct { PyObject **place; const char *name; } OBJECTS[] = {
-        {&namespace, "namespace"}, {&table, "KNOWN"}, {&suited, "suited"}, {&made_at_once, "made_at_once"}, {&pythons_call, "call"}, {&pythons_rolled, "rolled"},
-        {&pythons_again_into, "again_into"}};
+        {&namespace, "namespace"}, {&table, "KNOWN"}, {&ways, "ways"}, {&made_at_once, "made_at_once"},
+        {&pythons_call, "call"}, {&pythons_rolled, "rolled"}, {&pythons_again_into, "again_into"}};
     PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
     int all = type != NULL && view != NULL && count != NULL && trusted != NULL;
     for (size_t k = 0; k < sizeof OBJECTS / sizeof *OBJECTS; k++) {

@@ -55,7 +55,7 @@ int small_known_assignment(Array *x, PyObject *index, PyObject *value)
     return small_known_put(names, n + 2, x, index, value);
 }
 
-PyObject *small_known_slice(Array *x, PyObject *index)
+PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found)
 {
     PyObject *names[SMALL_PARTS], *memory = NULL;
     Py_ssize_t n = slices == NULL || absent(x->part) ? 0 : bounds(index, names + 1);
@@ -65,7 +65,7 @@ PyObject *small_known_slice(Array *x, PyObject *index)
     PyObject *known = Py_XNewRef(small_found(slices, names, n + 1)); /* form, view, mirror, and whose mirror */
     int hosted = x->meta == x->memory, seen = known != NULL && PyTuple_GET_SIZE(known) > 0;
     if (seen && !absent(x->memory) && (hosted || (state.sees && small_readable(x) > 0)))
-        memory = PyObject_GetItem(x->memory, index);
+        memory = found != NULL ? Py_NewRef(found) : PyObject_GetItem(x->memory, index);
     if (PyErr_Occurred() || !seen || (!hosted && PyTuple_GET_ITEM(known, 3) != x->meta)) {
         Py_XDECREF(memory);
         Py_XDECREF(known);

@@ -29,24 +29,25 @@ typedef struct {
     PyTypeObject *scalar_class;
     PyObject *slow;            /* core.slow: what is done where this module does not know */
     PyObject *engine;          /* whose epoch tells which stores tasks are pending on */
-    PyObject *near, *near_to_write; /* of core, for arrays that have a store */
+    PyObject *near, *near_to_write; /* of access, for arrays that have a store */
     PyObject *places;          /* single.places: where the program calls functions */
     PyObject *made_at_once;    /* of access */
     long often, most;          /* single.OFTEN, and that with single.TRUSTED */
     npy_intp bytes;            /* single.MOST */
     PyObject *folds;           /* the names of the module of reductions, for AT_ONCE */
     Py_ssize_t place_alone;    /* of single.Place */
-    PyObject *before_out;      /* of gates: arguments of a function before its output array */
+    PyObject *before_out;      /* of lowering: arguments of a function before its output array */
     int sees;                  /* core.SEES */
-    PyObject *raised;          /* gates.raised, for results that look into their arguments */
+    PyObject *raised;          /* lowering.raised, for results that look into their arguments */
     PyObject *moving;          /* arithmetic.MOVING */
-    PyObject *options;         /* gates.OPTIONS: types of arguments that NumPy gets as they are */
+    PyObject *options;         /* lowering.OPTIONS: types of arguments that NumPy gets as they are */
     PyObject *ufuncs;          /* arithmetic.UFUNCS: ufuncs that go element by element */
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
     npy_intp allowance;        /* soon.py: bytes that operations may read and write between two values that the */
     npy_intp left;             /* program reads, and how many of them are left */
-    PyObject *at_hand;         /* core.at_hand */
+    PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
+    PyObject *fallbacks;         /* and of what only NumPy has */
 } State;
 
 extern State state;
@@ -65,7 +66,6 @@ PyObject *small_chosen(Array *x, PyObject *index); /* by an index with arrays; N
 PyObject *small_looking(Array *parent, PyObject *memory);
 PyObject *small_index(Array *x, PyObject *index); /* with NumPy's arrays, for a small array; NULL as above */
 PyObject *small_at_hand(Array *x); /* the memory, of whatever size, as far as can be told at once; NULL as above */
-PyObject *small_mine(Array *x);    /* the same for the host to write to */
 PyObject *small_near_to_write(Array *x);
 int small_native(PyArrayObject *x);
 int small_readable(Array *x); /* is the memory at hand, as far as can be told at once?  -1 with an exception */
@@ -99,14 +99,14 @@ PyObject *small_known_call(PyObject *ufunc, Py_ssize_t inputs, PyObject *const *
 int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, PyObject *value);
 
 /* Of slices.c: a large slice of an array that was sliced so before; NULL, without an exception unless one was
- * raised, if not. */
-PyObject *small_known_slice(Array *x, PyObject *index);
+ * raised, if not.  `found` is that slice of its memory, or NULL where nobody made it yet. */
+PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found);
 int small_seek(PyObject *x); /* look for the view of a large array where it is not known: -1 with an exception */
 int small_connect_known(PyObject *parts);
 int small_connect_slices(PyObject *parts);
 
 /* Of moving.c: NumPy's result on operands of any size, in a new array or in the first operand, where the program's
- * place brings other views every turn.  Py_None if the call is to be recorded; NULL if Python's code has to look, or
+ * place brings other views every turn; `b` is NULL for one operand.  Py_None if the call is to be recorded; NULL if Python's code has to look, or
  * with an exception. */
 PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b);
 PyObject *small_moved_in_place(PyObject *ufunc, PyObject *a, PyObject *b);
@@ -114,8 +114,8 @@ long small_calls(PyObject *ufunc, PyObject *const *operands, Py_ssize_t n); /* o
 int small_connect_moving(PyObject *grants, PyObject *counters, uint64_t mirrors, uint64_t mirrored);
 
 /* Of stream.c: the engine's `again` for a new store of this frame whose handle `small_store` made, and
- * `again_into` where `frame` is NULL.  `depth` counts the calls of Python functions since the program's line.  1 if the task was recorded; 0, with nothing changed, if Python's code has
- * to; -1 with an exception. */
+ * `again_into` where `frame` is NULL.  `depth` counts the calls of Python functions since the program's line.
+ * 1 if the task was recorded; 0, with nothing changed, if Python's code has to; -1 with an exception. */
 enum { SMALL_PARTS = 20, SMALL_STORES = 6 }; /* of a key, and of a task, at most */
 int small_again(PyObject *template, PyObject *const *inputs, Py_ssize_t n, PyObject *out, PyObject *frame,
                 PyObject *values, int depth);
@@ -146,13 +146,16 @@ int small_lock(void);     /* -1 with an exception */
 void small_unlock(void);
 int small_connect_lock(PyObject *engine);
 
-/* Of soon.c.  What has NumPy's bits, so that a large operation may be done at once. */
-enum { SMALL_NEVER, SMALL_WHOLE, SMALL_REAL, SMALL_ANY }; /* nothing; whole numbers; real ones; complex ones, too */
+/* Of soon.c.  What has NumPy's bits, so that a large operation may be done at once: nothing; whole numbers; real
+ * ones; complex128, too; all complex ones, too. */
+enum { SMALL_NEVER, SMALL_WHOLE, SMALL_REAL, SMALL_DOUBLE, SMALL_ANY };
 enum { SMALL_CALL = 80000 }; /* bytes that NumPy reads and writes in the time that a call takes */
 
 /* Both operands of such an operation (`b` may be NULL) if it is to be done now: 1; 0 if not, -1 with an exception. */
 int small_soon(PyObject *a, PyObject *b, int way, PyObject **left, PyObject **right);
 PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes);
+void small_connect_products(int fused); /* are NumPy's of complex128 fused multiply-adds? */
+int small_counts(PyObject *name); /* one more in trace.counters; 0 with an exception */
 int small_spend(npy_intp bytes); /* may so much be read and written?  0 with an exception, too */
 
 /* Note that the program reads a value. */

@@ -3,7 +3,7 @@
 #include "small.h"
 
 /* Is the elements' type one that an operation may be done at once for?  Functions of REAL types have NumPy's bits for
- * these only, whose kernels are NumPy's arithmetic. */
+ * these only, whose kernels are NumPy's arithmetic; of DOUBLE ones, for complex128, too. */
 static int fits(PyArrayObject *x, int way)
 {
     int type = PyArray_TYPE(x);
@@ -11,7 +11,7 @@ static int fits(PyArrayObject *x, int way)
         return 0;
     if (way == SMALL_WHOLE)
         return PyTypeNum_ISINTEGER(type) || PyTypeNum_ISBOOL(type);
-    return way == SMALL_ANY || !PyTypeNum_ISCOMPLEX(type);
+    return way == SMALL_ANY || !PyTypeNum_ISCOMPLEX(type) || (way == SMALL_DOUBLE && type == NPY_CDOUBLE);
 }
 
 static int number_fits(PyObject *x, int way)
@@ -21,7 +21,9 @@ static int number_fits(PyObject *x, int way)
         return way != SMALL_WHOLE;
     if (type == &PyLong_Type || type == &PyBool_Type)
         return 1;
-    if (PySet_Contains(state.numbers, (PyObject *)type) <= 0 || type == &PyComplex_Type)
+    if (type == &PyComplex_Type)
+        return way >= SMALL_DOUBLE;
+    if (PySet_Contains(state.numbers, (PyObject *)type) <= 0)
         return 0;
     return PyArray_IsScalar(x, Integer) || PyArray_IsScalar(x, Bool)
            || (way != SMALL_WHOLE && (PyArray_IsScalar(x, Float) || PyArray_IsScalar(x, Double)));
@@ -52,6 +54,13 @@ PyObject *small_soon_operand(PyObject *x, int way, npy_intp *bytes)
         return Py_NewRef(x);
     }
     return number_fits(x, way) ? Py_NewRef(x) : NULL;
+}
+
+/* Would Python's complex number and this array make complex64? */
+static int makes_single(PyObject *number, PyObject *x)
+{
+    return PyComplex_CheckExact(number) && PyArray_CheckExact(x)
+           && (PyArray_TYPE((PyArrayObject *)x) == NPY_FLOAT || PyArray_TYPE((PyArrayObject *)x) == NPY_CFLOAT);
 }
 
 /* Bytes of what broadcasting two operands makes, if the elements are as wide as theirs. */
@@ -89,9 +98,14 @@ int small_spend(npy_intp bytes)
         return 0;
     }
     state.left -= bytes;
-    PyObject *count = PyDict_GetItem(state.counters, state.single);
+    return small_counts(state.single);
+}
+
+int small_counts(PyObject *name)
+{
+    PyObject *count = PyDict_GetItem(state.counters, name);
     PyObject *more = PyLong_FromLong(count == NULL ? 1 : PyLong_AsLong(count) + 1);
-    int done = more != NULL && PyDict_SetItem(state.counters, state.single, more) == 0;
+    int done = more != NULL && PyDict_SetItem(state.counters, name, more) == 0;
     Py_XDECREF(more);
     return done;
 }
@@ -105,6 +119,8 @@ int small_soon(PyObject *a, PyObject *b, int way, PyObject **left, PyObject **ri
     *left = small_soon_operand(a, way, &bytes);
     if (*left != NULL && b != NULL)
         *right = small_soon_operand(b, way, &bytes);
+    if (*right != NULL && way == SMALL_DOUBLE && (makes_single(*left, *right) || makes_single(*right, *left)))
+        Py_CLEAR(*right);
     if (*left != NULL && (b == NULL || *right != NULL) && small_spend(bytes + made(*left, *right)))
         return 1;
     Py_CLEAR(*left);

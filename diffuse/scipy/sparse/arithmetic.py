@@ -15,7 +15,7 @@ import scipy.sparse
 import diffuse.numpy as np
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.operands import wrap
 from diffuse.scipy.sparse import checks, conversion
 from diffuse.scipy.sparse.matmul import NUMBERS
@@ -31,7 +31,7 @@ def scalar(x: Any) -> bool:
     kind = type(x)
     if kind in core.ARRAYS:
         return not x.form.ndim
-    return kind in elementwise.WEAK or kind in elementwise.STRONG
+    return kind in rules.WEAK or kind in rules.STRONG
 
 
 def recordable(a: Sparse) -> bool:
@@ -165,7 +165,7 @@ class Arithmetic(Sparse):
         return conversion.method(self, "conjugate", copy=copy) if found is None else found
 
     def power(self, n: Any, dtype: Any = None) -> Any:
-        number = type(n) in elementwise.WEAK or type(n) in elementwise.STRONG
+        number = type(n) in rules.WEAK or type(n) in rules.STRONG
         if number and n and (dtype is None or numpy.dtype(dtype).char in NUMBERS) and deduplicated(self):
             found = mapped(self, lambda values: (values if dtype is None else values.astype(dtype)) ** n)
             if found is not None:

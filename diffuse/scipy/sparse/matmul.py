@@ -7,6 +7,7 @@ Everything else (other formats and operands, products of two sparse arrays, erro
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
 import numpy
 
@@ -90,14 +91,14 @@ def product(a: Sparse, x: Any, turned: bool = False) -> Any:
 
 
 def at_once(a: Sparse, x: Any, template: Any) -> Any:
-    """SciPy's product with a vector, where all is at hand; it stands for a task of this template."""
+    """Compute the product with a vector by SciPy, if all is at hand, in place of a task of this template."""
     light = a._light
     if light is not None and light.current(a):
         found = core.hosted(a._held._matmul_dispatch(access.at_hand(x)))
     else:
         found = conversion.method(a, "_matmul_dispatch", x)
         put(a, "_light", Light(a))
-    access.latest = id(found.meta), template
+    access.latest = ref(found.meta), template
     return found
 
 
@@ -126,7 +127,7 @@ def soon(a: Sparse, x: Any) -> bool:
 
 
 class Light:
-    """The arrays of a matrix, which SciPy multiplies with vectors at once as long as they are the same."""
+    """The arrays of a matrix, with which SciPy computes products at once as long as they are the same."""
 
     __slots__ = ("rows", "stored", "watched")
 
@@ -144,7 +145,8 @@ class Light:
         return True
 
     def product(self, a: Sparse, x: Any) -> Any:
-        """`a @ x` for a small vector at hand, if nothing pending writes to the matrix; else None."""
+        """Compute `a @ x` for a small vector at hand, if no pending task writes to the matrix; else return
+        None."""
         if self.rows >= core.SMALL or self.stored >= STORED * core.SMALL:
             return None
         memory = x if type(x) is core.NDARRAY else access.near(x) if type(x) is core.array_class else None

@@ -62,7 +62,7 @@ class Sparse(Open):
     _rows: Any
     """What the last product went along."""
     _light: Any
-    """The arrays of a small matrix of which SciPy made the last product at once."""
+    """The arrays of a small matrix, if SciPy computed its last product at once."""
     _asked: bool
     """Somebody has asked for the structure, by other means than a product."""
 
@@ -82,7 +82,7 @@ class Sparse(Open):
         self._remade()
 
     def _remade(self) -> None:
-        """One of the arrays is another than before: what products looked at is gone."""
+        """Forget what products have found out, because one of the arrays was replaced."""
         put(self, "_rows", None)
         put(self, "_light", None)
 

@@ -16,7 +16,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.core import ARRAYS, Array
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import rules
 from diffuse.numpy.ops.compiled import compute, host_function
 from diffuse.numpy.ops.operands import adopt, wrap
 from diffuse.numpy.ops.ufuncs import ufunc
@@ -59,11 +59,11 @@ class special_ufunc(ufunc):
         """Does SciPy compute this call in float32 or float64, from arrays and numbers?"""
         if "signature" in options or "sig" in options:
             return False
-        if any(type(x) not in ARRAYS and type(x) not in elementwise.WEAK
-               and type(x) not in elementwise.STRONG for x in operands):
+        if any(type(x) not in ARRAYS and type(x) not in rules.WEAK
+               and type(x) not in rules.STRONG for x in operands):
             return False
         try:
-            types = elementwise.resolve(self, operands, (None,), options.get("dtype"),
+            types = rules.resolve(self, operands, (None,), options.get("dtype"),
                                         options.get("casting", "same_kind"))
         except TypeError:
             return True  # SciPy's own error comes from the call
@@ -79,7 +79,7 @@ class special_ufunc(ufunc):
         values = [host(x) if isinstance(x, Array) else x for x in operands]
         target = targets[0] if targets else None
         memory: Any = base.writable(target) if isinstance(target, Array) else target
-        types = elementwise.resolve(self, operands, (None,), options.get("dtype"),
+        types = rules.resolve(self, operands, (None,), options.get("dtype"),
                                     options.get("casting", "same_kind"))
         kwargs: dict[str, Any] = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         small = not [x for x in operands if isinstance(x, Array) and x.form.size >= core.SMALL]

@@ -10,6 +10,7 @@ import struct
 
 from diffuse.kernels.llvm.code import Code, Value
 from diffuse.kernels.llvm.ops.bits import FORMATS, bits_of
+from diffuse.kernels.llvm.ops.exact_fmod import exact_fmod
 from diffuse.kernels.llvm.ops.instructions import (
     FLOAT,
     Dtypes,
@@ -170,7 +171,8 @@ def _write_fmod(code: Code, dtype: str) -> None:
     quick = code.intrinsic("llvm.copysign", dtype, rest, "%a")
     code.do(f"br i1 {anywhere(code, negated(code, easy))}, label %slow, label %done")
     code.label("slow")
-    slow = binary(code, "frem", dtype, "%a", "%b")
+    library = code.module.target.library
+    slow = binary(code, "frem", dtype, "%a", "%b") if library else exact_fmod(code, dtype, "%a", "%b")
     mixed = choose(code, dtype, easy, quick, slow)
     code.do("br label %done")
     code.label("done")

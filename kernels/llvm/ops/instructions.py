@@ -163,6 +163,8 @@ RAISING = {"divide": ("fdiv", 1.0, 0.0), "invalid": ("fdiv", 0.0, 0.0), "over": 
 
 def flag(code: Code, mode: str, condition: str) -> None:
     """Raise a floating-point flag if the condition holds anywhere; integers have no flags of their own."""
+    if not code.module.target.flags:
+        return
     instruction, a, b = RAISING[mode]
     name = f"llvm.experimental.constrained.{instruction}.f64"
     code.declare(f"declare double @{name}(double, double, metadata, metadata)")

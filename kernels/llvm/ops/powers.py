@@ -4,7 +4,7 @@ Results differ from the correctly rounded ones by at most one unit in the last p
 enough for that: x * x * x, 1 / (x * x), x * sqrt(x), 1 / sqrt(x).  Other powers are computed as the sum of
 two floats, of which the second holds the rounding error of the first (fused multiply-adds give it exactly),
 and are rounded once.
-Operands for which a step could overflow or underflow although the result does not are left to the C library's
+Operands for which a step could overflow or underflow although the result does not are left to the general
 `pow`, in a branch that is taken only where there are some.
 
 A float32, and a float16 (which travels as one), is raised in float64, where no step overflows.
@@ -17,7 +17,8 @@ from collections.abc import Callable
 
 from diffuse.kernels.body.operations import EXPONENTS
 from diffuse.kernels.llvm.code import Code, Value
-from diffuse.kernels.llvm.expansion import bits, branched
+from diffuse.kernels.llvm.math.power import pow_anywhere
+from diffuse.kernels.llvm.math.values import Real, Truth, bits, rarely
 from diffuse.kernels.llvm.ops.instructions import (
     FLOAT,
     Dtypes,
@@ -31,7 +32,6 @@ from diffuse.kernels.llvm.ops.instructions import (
     real,
     settled,
 )
-from diffuse.kernels.llvm.ops.libm import real_function
 
 WIDE = "float64"
 LIMIT = 900.0
@@ -54,8 +54,9 @@ def power(exponent: float) -> Rule:
             return convert(code, "fptrunc", WIDE, dtype, _plain(code, exponent, wide))
         if short:
             return _plain(code, exponent, x)
-        return branched(code, f"power.{exponent}", x, lambda outer, y: _guarded(outer, exponent, y),
-                        lambda inner, y: real_function(inner, "pow", WIDE, y, inner.const(WIDE, exponent)))
+        special, found = _guarded(code, exponent, x)
+        return rarely(f"power.{exponent}", Truth(code, special), Real(code, found),
+                      lambda y: pow_anywhere(y, y.of(exponent)), Real(code, x)).name
     return rule
 
 

@@ -1,0 +1,128 @@
+"""Replaces the arrays among the arguments of a call by their memory, for NumPy, and NumPy's result by arrays.
+
+The extension does the same in C (../small/arguments.c and results.c).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import EllipsisType, NoneType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.core import NUMBERS
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.operands import wrap
+
+NDARRAY = numpy.ndarray
+
+OPTIONS: set[type] = {*NUMBERS, str, bytes, type, NoneType, EllipsisType, type(numpy._NoValue),
+                      numpy._CopyMode, *(type(dtype) for dtype in NATIVE)}
+"""Types of arguments that NumPy's functions take as they are."""
+
+OBJECTS = frozenset(("O", "object", "|O"))
+"""Names of the element type that keeps arrays as objects."""
+
+DEEPEST = 4
+"""How deep sequences are nested whose items are looked at."""
+
+FAR = object()
+"""In place of an argument with which the call has to go to Diffuse."""
+
+
+def lowered(value: Any, arrays: list[Any], depth: int = 0, look: Any = access.near) -> Any:
+    """Return an argument with memory in place of arrays, which are appended to `arrays`.
+
+    FAR if `look` finds no memory of one of them (by default, if it is not small), or if NumPy might take an
+    array for an element of type object.
+    """
+    kind = type(value)
+    if kind is NDARRAY:
+        if value.size >= core.SMALL or value.dtype not in NATIVE:
+            return FAR
+        arrays.append(value)
+        return value
+    if kind is core.array_class:
+        memory = look(value)
+        if memory is None:
+            return FAR
+        arrays.append(value)
+        return memory
+    if kind in OPTIONS:
+        return FAR if value is object or kind is str and value in OBJECTS else value
+    if (kind is tuple or kind is list) and depth < DEEPEST and len(value) < core.SMALL:
+        items = []
+        same = True
+        for item in value:
+            plain = lowered(item, arrays, depth + 1, look)
+            if plain is FAR:
+                return FAR
+            if plain is not item:
+                same = False
+            items.append(plain)
+        return value if same else items if kind is list else tuple(items)
+    if kind is core.scalar_class:
+        memory = look(value)
+        return FAR if memory is None else memory[()]
+    if kind is slice and type(value.start) in OPTIONS and type(value.stop) in OPTIONS:
+        return value
+    return FAR
+
+
+def named(options: dict[str, Any], arrays: list[Any]) -> Any:
+    """Lower keyword arguments; FAR if one of them is, or if there is an output array."""
+    found = {}
+    for key, value in options.items():
+        low = lowered(value, arrays)
+        if low is FAR or key == "out":
+            return FAR
+        found[key] = low
+    return found
+
+
+def raised(found: Any, arrays: list[Any]) -> Any:
+    """Return what the program gets of a result of NumPy, which may be a view of the memory of an argument."""
+    if type(found) is NDARRAY:
+        whole = found.base
+        for x in arrays:
+            if type(x) is NDARRAY:
+                if found is x or whole is not None and (whole is x or whole is x.base):
+                    return found
+                continue
+            memory = x.memory
+            if found is memory:
+                return x
+            if whole is not None and memory is not None and (whole is memory or whole is memory.base):
+                return core.viewing(x, found) if x.meta is memory else fallback.looking_into(x, memory, found)
+        if whole is None:
+            return core.given(found)
+        for x in arrays:
+            if type(x) is NDARRAY:
+                if found.size and numpy.may_share_memory(x, found):
+                    return found
+            elif x.memory is not None and found.size and numpy.may_share_memory(x.memory, found):
+                return fallback.looking_into(x, x.memory, found)
+        return found if found.size < core.TINY else wrap(found)
+    if isinstance(found, tuple):
+        return fallback.rebuilt(found, [raised(each, arrays) for each in found])
+    if type(found) is list:
+        return [raised(each, arrays) for each in found]
+    return found
+
+
+@cache
+def before_out(function: Any) -> int:
+    """How many arguments a function takes by position before its output array.  It is one at least: callers
+    ask only about calls with more arguments, as reading a signature takes long."""
+    from inspect import Parameter, signature
+
+    name = getattr(function, "__name__", "")
+    try:
+        by_position = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+        names = [name for name, x in signature(function).parameters.items() if x.kind in by_position]
+    except (ValueError, TypeError):
+        names = []
+    return names.index("out") if "out" in names else 2 if name == "dot" else 99

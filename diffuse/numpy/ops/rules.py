@@ -1,0 +1,179 @@
+"""Decides what a call of an elementwise operation depends on but stores and values: types, shapes and
+layouts.
+
+Each decision is made once for operands of the same forms and kept in a `Rule`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy
+
+from diffuse.library import Bounded, Point
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array
+from diffuse.numpy.arrays.forms import NATIVE, Form, like
+from diffuse.numpy.ops.known import KNOWN
+from diffuse.settings import watch
+
+WEAK: dict[type, type] = {float: float, int: int, complex: complex}
+STRONG: dict[type, numpy.dtype[Any]] = {bool: numpy.dtype(bool)}
+STRONG.update({dtype.type: dtype for dtype in NATIVE})
+"""The types of numbers that are passed by value: `WEAK` ones take the type of the arrays, `STRONG` ones keep
+theirs."""
+
+RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
+"""The rules, by NumPy's function and the forms or types of the operands."""
+_POINT = numpy.zeros(())
+"""Takes the place of a scalar operand where NumPy is asked for its error message."""
+
+
+class Rule:
+    """What is decided once for equal calls: the result's form, the element types, the conversions of
+    scalars."""
+
+    __slots__ = ("form", "signature", "waits", "casts", "turned", "template")
+
+    def __init__(self, form: Form, signature: tuple[str, ...], waits: bool,
+                 casts: tuple[Callable[[Any], Any] | None, ...]) -> None:
+        self.form = form
+        self.signature = signature
+        self.waits = waits
+        """Does NumPy compute it, because the bits of small arrays are NumPy's and no kernel has them?"""
+        self.casts = casts
+        """For each operand given by value the conversion to its computing type, else None."""
+        self.turned = turned(form.shape, form.strides) is not None
+        self.template: Any = None
+        """The template of the last task that was recorded by this rule."""
+
+
+def forget(_: Any) -> None:
+    """Forget all rules and known calls, because arrays of another size count as small."""
+    RULES.clear()
+    KNOWN.clear()
+
+
+watch("small", forget)
+
+
+@lru_cache(maxsize=1 << 11)
+def turned(shape: Point, strides: Point) -> tuple[Point, Point] | None:
+    """Return the iteration space permuted to memory order, and the permutation; None for the identity."""
+    long = [d for d, n in enumerate(shape) if n > 1]
+    order = sorted(long, key=lambda d: -abs(strides[d]))
+    if order == long:
+        return None
+    order = [d for d, n in enumerate(shape) if n <= 1] + order
+    return tuple([shape[d] for d in order]), tuple([order.index(d) for d in range(len(shape))])
+
+
+def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
+    """Return the conversion of a Python or NumPy scalar of type `kind` to a Python value of `dtype`."""
+    if dtype == numpy.float64 and kind in (float, int):
+        return float
+    if dtype == numpy.complex128 and kind in (float, int, complex):
+        return complex
+    if kind in STRONG and STRONG[kind] == dtype:
+        return bool if kind is bool else lambda value: value.item()
+    if kind in WEAK:
+        return lambda value: dtype.type(value).item()
+    return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
+
+
+def type_of(x: Any) -> Any:
+    """Return what type resolution takes for an operand: an element type, or Python's float, int or
+    complex."""
+    if isinstance(x, Array):
+        return x.form.dtype
+    kind = type(x)
+    return x.dtype if kind is numpy.ndarray else WEAK.get(kind) or STRONG[kind]
+
+
+def resolve(function: Any, operands: tuple[Any, ...], outs: tuple[Any, ...], dtype: Any = None,
+            casting: str = "same_kind", signature: Any = None) -> tuple[numpy.dtype[Any], ...]:
+    """Return the types that NumPy computes in, or raise NumPy's exception."""
+    types = tuple([type_of(x) for x in operands]) + tuple([None if o is None else o.form.dtype for o in outs])
+    if dtype is not None:
+        signature = (None,) * function.nin + (dtype,) * function.nout
+    options = {"casting": casting} if signature is None else {"casting": casting, "signature": signature}
+    found: tuple[numpy.dtype[Any], ...] = function.numpy.resolve_dtypes(types, **options)
+    return found
+
+
+def shape_of(operands: tuple[Any, ...], outs: tuple[Any, ...] = (), where: Any = None) -> tuple[int, ...]:
+    """Return the broadcast shape; errors are NumPy's own, raised by its iterator on the mirrors."""
+    shapes = [x.form.shape for x in operands if isinstance(x, Array)]
+    extra = [where.form.shape] if isinstance(where, Array) else []
+    first = shapes[0] if shapes else ()
+    if (
+        all(s == first for s in shapes)
+        and not extra
+        and all(o is None or o.form.shape == first for o in outs)
+    ):
+        return first
+    mirrors = [x.meta if isinstance(x, Array) else _POINT for x in operands] + [where.meta for _ in extra]
+    targets = [o.meta for o in outs if o is not None]
+    flags: list[Any] = [["readonly"]] * len(mirrors) + [["writeonly", "no_broadcast"]] * len(targets)
+    numpy.nditer([*mirrors, *targets], ["zerosize_ok", "multi_index"], flags)
+    return numpy.broadcast_shapes(*[m.shape for m in mirrors], *[t.shape for t in targets])
+
+
+def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
+    """Make the rule of a call without options; None if NumPy must compute it, as for types without
+    kernels."""
+    types = resolve(function, operands, (None,) * function.nout)
+    if any(t not in NATIVE for t in types) or not function.recordable:
+        return None
+    arrays = [x for x in operands if isinstance(x, Array)]
+    casts = _casts(function, operands, types)
+    if casts is None:
+        return None
+    for x, convert in zip(operands, casts, strict=True):
+        if convert is not None:  # out of range: an error, and before that of a wrong shape
+            convert(x)
+    shape = shape_of(operands)
+    form = like([x.meta for x in arrays], shape, types[function.nin])
+    sizes = [x.form.size for x in arrays]
+    largest = max(form.size, max(sizes, default=0))
+    names = tuple([NATIVE[t] for t in types])
+    waits = largest < core.SMALL and not function.exact(types)
+    return Rule(form, names, waits, casts)
+
+
+def _casts(function: Any, operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...]
+           ) -> tuple[Callable[[Any], Any] | None, ...] | None:
+    """Return the conversion to its computing type for each operand that is given by value; None where NumPy
+    must compute."""
+    casts = tuple([None if isinstance(x, Array) else cast_for(t, type(x))
+                   for x, t in zip(operands, types, strict=False)])
+    if function.operation != "power" or types[0].kind not in "iu":
+        return casts
+    if casts[1] is None:  # negative exponents are an error that only the values show
+        return None
+    return casts[0], lambda value: exponent(value, types[1])
+
+
+def exponent(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """Convert an integer exponent that is given by value, or raise NumPy's error."""
+    if value < 0 and dtype.kind == "i":
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    return cast_for(dtype, type(value))(value)
+
+
+def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
+    """Make the rule of `a op= b`; None where NumPy must compute it, or `a` would have to be broadcast."""
+    types = resolve(function, (a, b), (a,))
+    if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
+        return None
+    if shape_of((a, b), (a,)) != a.form.shape:
+        return None
+    casts = _casts(function, (a, b), types)
+    if casts is None:
+        return None
+    size = max(a.form.size, b.form.size if isinstance(b, Array) else 0)
+    names = tuple([NATIVE[t] for t in types])
+    waits = size < core.SMALL and not function.exact(types)
+    return Rule(a.form, names, waits, casts)

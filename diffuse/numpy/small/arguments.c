@@ -1,0 +1,155 @@
+/* The arguments of a call as NumPy gets them: arrays by their memory, and what a gate has to know about them. */
+#include "gate.h"
+
+enum { DEEPEST = 4 }; /* sequences within sequences that are looked into */
+
+/* Note an array among the arguments; 0 if there are too many. */
+static int note(Found *found, PyObject *given, PyArrayObject *array)
+{
+    if (found->arrays == MOST)
+        return 0;
+    if (found->arrays) {
+        PyObject *first = found->seen[0];
+        PyArrayObject *other = (PyArrayObject *)(PyArray_CheckExact(first) ? first : ((Array *)first)->meta);
+        found->different |= !PyArray_SAMESHAPE(other, array);
+    }
+    for (int k = 0; k < PyArray_NDIM(array); k++) {
+        npy_intp extent = PyArray_DIM(array, PyArray_NDIM(array) - 1 - k);
+        if (k >= found->dims)
+            found->shape[found->dims++] = extent;
+        else if (found->shape[k] == 1)
+            found->shape[k] = extent;
+    }
+    npy_intp size = PyArray_SIZE(array);
+    found->product = found->product > state.small ? found->product : found->product * (size ? size : 1);
+    found->total += PyArray_NBYTES(array);
+    found->seen[found->arrays++] = given;
+    return 1;
+}
+
+int small_is_option(PyObject *x)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type == &PyFloat_Type || type == &PyLong_Type || type == &PyBool_Type || type == &PyComplex_Type
+            || x == Py_None || x == Py_Ellipsis)
+        return 1;
+    if (type == &PyUnicode_Type) /* but the name of the type that keeps arrays as objects */
+        return PyUnicode_CompareWithASCIIString(x, "O") && PyUnicode_CompareWithASCIIString(x, "object")
+               && PyUnicode_CompareWithASCIIString(x, "|O");
+    if (PyType_Check(x))
+        return x == (PyObject *)&PyFloat_Type || x == (PyObject *)&PyLong_Type || x == (PyObject *)&PyBool_Type
+               || x == (PyObject *)&PyComplex_Type || PySet_Contains(state.numbers, x) > 0;
+    if (PyArray_DescrCheck(x))
+        return PyTypeNum_ISNUMBER(((PyArray_Descr *)x)->type_num) || PyTypeNum_ISBOOL(((PyArray_Descr *)x)->type_num);
+    return PySet_Contains(state.options, (PyObject *)type) > 0;
+}
+
+/* The argument as NumPy gets it (a new reference); NULL, without an exception unless one was raised, where the
+ * call has to go to Diffuse. */
+static PyObject *lowered(PyObject *x, Found *found, int depth)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (found->way && (type == state.array_class || type == &PyArray_Type)) {
+        PyObject *memory = small_soon_operand(x, found->way, &found->bytes);
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+            Py_CLEAR(memory);
+        found->wrapped += type == state.array_class;
+        return memory;
+    }
+    if (found->way && found->way != SMALL_ANY && (type == &PyComplex_Type || PyArray_IsScalar(x, ComplexFloating)))
+        return NULL;
+    if (type == &PyArray_Type) {
+        PyArrayObject *array = (PyArrayObject *)x;
+        return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
+    }
+    if (type == state.array_class) {
+        PyObject *memory = found->large ? small_at_hand((Array *)x) : small_near((Array *)x);
+        if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
+            Py_CLEAR(memory);
+        found->wrapped++;
+        return memory;
+    }
+    if (type == state.scalar_class)
+        return small_number_or_near(x);
+    if ((type == &PyList_Type || type == &PyTuple_Type) && depth < DEEPEST) {
+        int list = type == &PyList_Type;
+        Py_ssize_t n = list ? PyList_GET_SIZE(x) : PyTuple_GET_SIZE(x);
+        found->items += n;
+        if (found->items >= state.small) /* large, as an array of so many elements is */
+            return NULL;
+        PyObject *copy = NULL;
+        int before = found->arrays;
+        for (Py_ssize_t k = 0; k < n; k++) {
+            PyObject *item = list ? PyList_GET_ITEM(x, k) : PyTuple_GET_ITEM(x, k);
+            PyObject *plain = lowered(item, found, depth + 1);
+            if (plain != NULL && plain == item) {
+                Py_DECREF(plain);
+                continue;
+            }
+            if (plain != NULL && copy == NULL)
+                copy = PySequence_List(x);
+            if (plain == NULL || copy == NULL) {
+                Py_XDECREF(plain);
+                Py_XDECREF(copy);
+                return NULL;
+            }
+            PyList_SetItem(copy, k, plain); /* steals */
+        }
+        found->numbers |= n > 0 && found->arrays == before;
+        if (copy == NULL)
+            return Py_NewRef(x);
+        if (list)
+            return copy;
+        PyObject *tuple = PyList_AsTuple(copy);
+        Py_DECREF(copy);
+        return tuple;
+    }
+    return small_is_option(x) ? Py_NewRef(x) : NULL;
+}
+
+int small_lower_all(PyObject *const *args, Py_ssize_t all, Py_ssize_t target, PyObject **low, Found *found)
+{
+    if (all > MOST)
+        return 0;
+    for (Py_ssize_t k = 0; k < all; k++) {
+        low[k] = k == target ? small_near_to_write((Array *)args[k]) : lowered(args[k], found, 0);
+        if (low[k] == NULL) {
+            small_release(low, k);
+            return 0;
+        }
+    }
+    return 1;
+}
+
+void small_release(PyObject **low, Py_ssize_t all)
+{
+    while (all--)
+        Py_DECREF(low[all]);
+}
+
+PyObject *small_chosen(Array *x, PyObject *index)
+{
+    Found found = {.product = 1, .large = 1};
+    PyObject *memory = small_near(x);
+    if (memory == NULL && !PyErr_Occurred())
+        memory = small_at_hand(x);
+    PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
+    PyObject *chosen = plain == NULL ? NULL : PyObject_GetItem(memory, plain);
+    Py_XDECREF(memory);
+    Py_XDECREF(plain);
+    if (chosen == NULL || !PyArray_CheckExact(chosen))
+        return chosen;
+    if (PyArray_BASE((PyArrayObject *)chosen) == NULL) {
+        small_looked();
+        return small_given(chosen);
+    }
+    Py_DECREF(chosen); /* a view: the Python code knows of what */
+    return NULL;
+}
+
+PyObject *small_index(Array *x, PyObject *index)
+{
+    Found found = {.product = 1};
+    int here = size_of(x->memory) < state.small || (state.sees && small_readable(x) > 0);
+    return here ? lowered(index, &found, 0) : NULL;
+}

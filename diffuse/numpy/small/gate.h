@@ -1,0 +1,101 @@
+/* A gate, and what gate.c, arguments.c, permission.c, results.c and ways.c share about one of its calls. */
+#ifndef DIFFUSE_GATE_H
+#define DIFFUSE_GATE_H
+
+#include "small.h"
+
+/* What a function needs to be given so that NumPy's own may be called at once. */
+enum { ARRAYS,      /* at least one array, or a sequence of numbers */
+       ANYTHING,    /* arrays and numbers */
+       SHAPED,      /* the shape of its result first */
+       RANGING,     /* `arange`: bounds and a step */
+       SPACING,     /* `linspace`: two ends, and how many */
+       SQUARING };  /* `eye`: rows, and perhaps columns */
+enum { WRITES = 16, /* writes into an argument without saying so by `out` */
+       OPERATES = 32, /* a ufunc: operands are broadcast */
+       BELONGS = 64,  /* a method, whose first argument is the array */
+       MULTIPLIES = 512, /* results may have as many elements as all arguments multiplied */
+       OVERRUNS = 128, /* NumPy lets it write behind an output that is too small */
+       MASKLESS = 256, /* its masks are not to be trusted (SciPy 1.17 writes behind masked results) */
+       VIEWS = 1024,  /* gives a view of its first argument, found from the description of that */
+       PACKED = 2048, /* gives a view only of elements that lie side by side */
+       RETYPES = 4096, /* the view may be of another element type */
+       ONE = 8192, TWO = 16384, /* ufuncs of so many operands with one result */
+       AIMS = 1 << 15,  /* writes into its first argument and nothing else */
+       KEEPS = 1 << 16, /* gives an array of Diffuse's back as it is */
+       READS = 1 << 17, /* a method that only reads memory, of whatever size */
+       FOLDS = 1 << 18, /* a reduction that gives NumPy's bits of all real elements */
+       ADDS = 1 << 19,  /* only of whole numbers */
+       BLANK = 1 << 20, /* makes an array whose elements have no values */
+       WAYS = 1 << 21 }; /* times SMALL_ANY and the like: for which types it has NumPy's bits (soon.c) */
+enum { MOST = 16 }; /* arguments that a gate looks at */
+
+typedef struct {
+    PyObject_HEAD
+    PyObject *real, *ours, *dict, *weakrefs;
+    PyObject *function; /* NumPy's as the program knows it, or how many arguments come before the output array */
+    PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
+    PyObject *told;     /* of a function that is NumPy's in any case: the program's lines that know it; else NULL */
+    int need, flags;
+    vectorcallfunc call;
+} Gate;
+
+/* The arguments of one call as NumPy gets them, and what was found out about them. */
+typedef struct {
+    PyObject *seen[MOST]; /* arrays among the arguments, at any depth; borrowed */
+    int arrays, wrapped;  /* how many, and how many of these are Diffuse's */
+    int large;            /* arrays of Diffuse's may have any size */
+    npy_intp total;       /* bytes of all arrays */
+    npy_intp product;     /* elements of all arguments, multiplied */
+    int different;        /* shapes differ */
+    int dims;             /* dimensions of the arguments broadcast together, the last first */
+    npy_intp shape[NPY_MAXDIMS];
+    int numbers;          /* a sequence of numbers is among the arguments */
+    Py_ssize_t items;     /* of all sequences among the arguments */
+    int way;              /* SMALL_ANY or the like: arrays may be large, of these types; SMALL_NEVER: they may not */
+    npy_intp bytes;       /* of these arrays */
+} Found;
+
+/* Of arguments.c.  `small_lower_all` gives all arguments of a call as NumPy gets them, and notes what it found: 1;
+ * 0, with nothing to release, if the call has to go to Diffuse or an exception was raised.  The memory of argument
+ * `target` is to be written to; -1 means none. */
+int small_lower_all(PyObject *const *args, Py_ssize_t all, Py_ssize_t target, PyObject **low, Found *found);
+void small_release(PyObject **low, Py_ssize_t all); /* drop the references that `small_lower_all` gave */
+int small_is_option(PyObject *x);                   /* an argument that NumPy gets as it is, and that is no array */
+
+/* Of permission.c. */
+int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+int small_may_write(Gate *gate, Py_ssize_t n, PyObject *kwnames); /* is an output given?  -1 with an exception */
+int small_writes_small(Gate *gate, Found *found, PyObject *kwnames); /* few elements, by a mask that is trusted */
+/* Elements of the array that a function makes, as far as its arguments by position tell, or some more; negative where
+ * that is not plain. */
+npy_intp small_makes(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+/* Does the call make a small array?  One without values may be larger: nothing is computed, and only pages that nobody
+ * used cost time. */
+int small_makes_few(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+npy_intp small_extent(PyObject *shape);                        /* elements; negative where that is not plain */
+Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is among the names, or -1 */
+
+/* Of results.c.  `small_answer` calls NumPy's function with these arguments and gives what the program gets of the
+ * result; `small_made` gives that of a result, which it steals, that a task may use next. */
+PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found);
+PyObject *small_made(PyObject *result, Found *found, PyObject *place);
+
+/* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
+ * raised, where Diffuse's own function has to see to it. */
+PyObject *small_views(Gate *gate, PyObject *const *args, Py_ssize_t n);
+PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n);
+Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, Py_ssize_t target);
+PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *small_fold(Gate *gate, PyObject *given);
+PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+PyObject *small_call_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
+
+/* How many arguments there are, by position and by name. */
+static inline Py_ssize_t small_count(Py_ssize_t n, PyObject *kwnames)
+{
+    return n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
+}
+
+#endif

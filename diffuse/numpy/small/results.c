@@ -1,0 +1,108 @@
+/* What the program gets of a result of NumPy: that array, one of Diffuse's, or one of the arguments. */
+#include "gate.h"
+
+/* Is `base` the memory that an array holds, so that a view of it is a view of the array? */
+static int viewed(Array *x, PyObject *base)
+{
+    return x->meta == x->memory && (base == x->memory || base == PyArray_BASE((PyArrayObject *)x->memory));
+}
+
+/* May there be an array in a tuple? */
+static int holds_arrays(PyObject *tuple)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++)
+        if (!PyLong_CheckExact(PyTuple_GET_ITEM(tuple, k)))
+            return 1;
+    return 0;
+}
+
+/* Is `array` a few elements of memory that NumPy has just made, which no argument can share? */
+static int fresh(PyObject *x, Found *found)
+{
+    if (!PyArray_CheckExact(x) || PyArray_SIZE((PyArrayObject *)x) >= state.tiny)
+        return 0;
+    PyObject *base = PyArray_BASE((PyArrayObject *)x);
+    if (base == NULL)
+        return 1;
+    if (!PyArray_CheckExact(base) || PyArray_BASE((PyArrayObject *)base) != NULL || Py_REFCNT(base) > 8
+            || !PyArray_CHKFLAGS((PyArrayObject *)base, NPY_ARRAY_OWNDATA))
+        return 0;
+    for (int k = 0; k < found->arrays; k++) {
+        PyObject *given = found->seen[k];
+        PyArrayObject *memory = (PyArrayObject *)(PyArray_CheckExact(given) ? given : ((Array *)given)->memory);
+        if (absent((PyObject *)memory) || (PyObject *)memory == base || PyArray_BASE(memory) == base)
+            return 0;
+    }
+    return 1;
+}
+
+/* Are all items of a tuple such arrays? */
+static int all_fresh(PyObject *tuple, Found *found)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(tuple); k++)
+        if (!fresh(PyTuple_GET_ITEM(tuple, k), found))
+            return 0;
+    return 1;
+}
+
+/* What the program gets of a result of NumPy; steals it. */
+static PyObject *raised(PyObject *result, Found *found)
+{
+    if (PyArray_CheckExact(result)) {
+        PyObject *base = PyArray_BASE((PyArrayObject *)result);
+        int own = 0, whose = -1;
+        for (int k = 0; k < found->arrays; k++) {
+            PyObject *x = found->seen[k];
+            PyObject *memory = PyArray_CheckExact(x) ? x : ((Array *)x)->memory;
+            if (memory == result)
+                whose = k;
+            own |= base != NULL && x == memory && (base == x || base == PyArray_BASE((PyArrayObject *)x));
+        }
+        if (whose >= 0) {
+            Py_DECREF(result);
+            return Py_NewRef(found->seen[whose]);
+        }
+        if (base == NULL)
+            return small_given(result);
+        if (found->wrapped == 1 && found->arrays == 1 && viewed((Array *)found->seen[0], base)) {
+            PyObject *view = small_viewing((Array *)found->seen[0], result);
+            Py_DECREF(result);
+            return view;
+        }
+        if (!found->wrapped && (own || PyArray_SIZE((PyArrayObject *)result) < state.tiny))
+            return result;
+    } else if (!PyTuple_Check(result) && !PyList_CheckExact(result))
+        return result;
+    else if (PyTuple_CheckExact(result) && (!holds_arrays(result) || all_fresh(result, found)))
+        return result; /* a shape, say, or indices */
+    PyObject *seen = PyList_New(found->arrays);
+    for (int k = 0; seen != NULL && k < found->arrays; k++)
+        PyList_SET_ITEM(seen, k, Py_NewRef(found->seen[k]));
+    PyObject *shown = seen == NULL ? NULL : PyObject_CallFunctionObjArgs(state.raised, result, seen, NULL);
+    Py_XDECREF(seen);
+    Py_DECREF(result);
+    return shown;
+}
+
+PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found)
+{
+    PyObject *result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+    if (result == NULL)
+        return NULL;
+    if (!PyArray_CheckExact(result))
+        small_looked();
+    return raised(result, found);
+}
+
+PyObject *small_made(PyObject *result, Found *found, PyObject *place)
+{
+    if (!PyArray_CheckExact(result) || PyArray_BASE((PyArrayObject *)result) != NULL
+            || size_of(result) < state.tiny || !small_native((PyArrayObject *)result))
+        return raised(result, found);
+    for (int k = 0; k < found->arrays; k++)
+        if (found->seen[k] == result)
+            return raised(result, found);
+    PyObject *array = PyObject_CallFunctionObjArgs(state.made_at_once, result, place, NULL);
+    Py_DECREF(result);
+    return array;
+}

@@ -1,0 +1,198 @@
+/* How a gate does a call that is not simply NumPy's on small arrays: views, writes, reads, and what NumPy does at once
+ * on large arrays. */
+#include "gate.h"
+
+/* Is an argument one that a function of views takes as it is: a number, None, a tuple, or an element type? */
+static int describes(Gate *gate, PyObject *x)
+{
+    if (gate->flags & RETYPES)
+        return PyUnicode_CheckExact(x) || PyType_Check(x) || PyArray_DescrCheck(x) ? small_is_option(x) : 0;
+    return PyLong_CheckExact(x) || PyTuple_CheckExact(x) || x == Py_None;
+}
+
+/* A view of an array by a view of its description. */
+static PyObject *view_by(Gate *gate, Array *x, PyObject *meta)
+{
+    if (meta == x->meta)
+        return Py_NewRef((PyObject *)x);
+    if (!PyArray_CheckExact(meta) || ((gate->flags & RETYPES) && !small_native((PyArrayObject *)meta)))
+        return NULL;
+    return small_viewing(x, meta);
+}
+
+/* What a function of views gives of an array, whatever its size. */
+PyObject *small_views(Gate *gate, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *given[MOST];
+    Array *x = (Array *)args[0];
+    if (n > MOST || Py_TYPE(x) != state.array_class || absent(x->meta) || ((gate->flags & RETYPES) && n != 2))
+        return NULL;
+    if ((gate->flags & PACKED) && !PyArray_IS_C_CONTIGUOUS((PyArrayObject *)x->meta))
+        return NULL;
+    given[0] = x->meta;
+    for (Py_ssize_t k = 1; k < n; k++) {
+        if (!describes(gate, args[k]))
+            return NULL;
+        given[k] = args[k];
+    }
+    PyObject *found = PyObject_Vectorcall(gate->real, given, n, NULL), *view = NULL;
+    if (found == NULL)
+        return NULL;
+    if (!PyList_CheckExact(found))
+        view = view_by(gate, x, found);
+    else {
+        view = PyList_New(PyList_GET_SIZE(found));
+        for (Py_ssize_t k = 0; view != NULL && k < PyList_GET_SIZE(found); k++) {
+            PyObject *part = view_by(gate, x, PyList_GET_ITEM(found, k));
+            if (part == NULL)
+                Py_CLEAR(view);
+            else
+                PyList_SET_ITEM(view, k, part); /* steals */
+        }
+    }
+    Py_DECREF(found);
+    return view;
+}
+
+/* Which argument a call writes to and gives back, or writes to and nothing else; -1 for none. */
+Py_ssize_t small_target(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    Py_ssize_t target = -1;
+    if (gate->flags & AIMS)
+        target = n > 1 && kwnames == NULL ? 0 : -1;
+    else if (kwnames != NULL && gate->flags & (ONE | TWO) && n == (gate->flags & ONE ? 1 : 2)) {
+        Py_ssize_t k = small_keyword(kwnames, "out");
+        target = k < 0 ? -1 : n + k;
+    }
+    return target >= 0 && Py_TYPE(args[target]) == state.array_class ? target : -1;
+}
+
+/* Have NumPy write into a small array. */
+PyObject *small_write_to(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames, Py_ssize_t target)
+{
+    PyObject *low[MOST], *result = NULL;
+    Py_ssize_t all = small_count(n, kwnames);
+    Found found = {.product = 1};
+    if (!small_lower_all(args, all, target, low, &found))
+        return NULL;
+    if (small_writes_small(gate, &found, kwnames)) {
+        result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL && !(gate->flags & AIMS))
+            Py_SETREF(result, Py_NewRef(args[target]));
+    }
+    small_release(low, all);
+    return result;
+}
+
+/* May a call on large arrays at hand be done now?  Then its bytes are spent (soon.c). */
+static int may_be_soon(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (gate->need < SHAPED)
+        return found->wrapped && small_permitted(gate, found, args, n, kwnames) && small_spend(2 * found->bytes);
+    npy_intp size = gate->need == SHAPED && n && !found->arrays ? small_extent(args[0]) : -1;
+    return size >= 0 && size < state.left && small_spend(8 * size);
+}
+
+/* Do a call on large arrays at hand now, if the program reads a value after every few calls. */
+PyObject *small_call_soon(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *low[MOST], *result = NULL;
+    Py_ssize_t all = small_count(n, kwnames);
+    Found found = {.product = 1, .way = gate->flags / WAYS};
+    if (!small_lower_all(args, all, -1, low, &found))
+        return NULL;
+    if (may_be_soon(gate, &found, args, n, kwnames))
+        result = small_answer(gate, low, n, kwnames, &found);
+    small_release(low, all);
+    return result;
+}
+
+/* What a method that only reads gives of memory that is at hand, of whatever size. */
+PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
+{
+    PyObject *low[MOST];
+    if (n > MOST || Py_TYPE(args[0]) != state.array_class)
+        return NULL;
+    for (Py_ssize_t k = 1; k < n; k++)
+        if (!PyLong_CheckExact(args[k]))
+            return NULL;
+    if ((low[0] = small_at_hand((Array *)args[0])) == NULL)
+        return NULL;
+    memcpy(low + 1, args + 1, (n - 1) * sizeof *low);
+    small_looked();
+    PyObject *found = PyObject_Vectorcall(gate->real, low, n, NULL);
+    Py_DECREF(low[0]);
+    return found;
+}
+
+/* What a reduction of all elements gives that the calling thread does at once, as folds.immediate and folds.total
+ * have it. */
+PyObject *small_fold(Gate *gate, PyObject *given)
+{
+    PyObject *times = state.folds == NULL ? NULL : PyDict_GetItemString(state.folds, "AT_ONCE");
+    if (Py_TYPE(given) != state.array_class || !state.sees || small_eager() || times == NULL)
+        return NULL;
+    Array *x = (Array *)given;
+    npy_intp size = absent(x->meta) ? 0 : size_of(x->meta);
+    int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
+    int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
+    int fits = whole || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
+    if (!fits || size < state.small || size >= PyLong_AsSsize_t(times) * state.small)
+        return NULL;
+    PyObject *memory = small_at_hand(x), *found = NULL;
+    if (memory != NULL) {
+        small_looked();
+        found = PyObject_CallOneArg(gate->real, memory);
+        Py_DECREF(memory);
+    }
+    return found;
+}
+
+/* What a function that only NumPy has, and that only reads, gives of arrays at hand, at a line of the program that
+ * knows that NumPy computes it (fallback.wrapped). */
+PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *low[MOST], *result = NULL;
+    Py_ssize_t all = small_count(n, kwnames);
+    Found found = {.product = 1, .large = 1};
+    int silent = PySet_Contains(gate->told, Py_None), told = silent;
+    if (silent == 0) {
+        PyObject *line = small_line();
+        told = line == NULL ? -1 : PySet_Contains(gate->told, line);
+        Py_XDECREF(line);
+    }
+    if (!state.small || told <= 0 || small_keyword(kwnames, "overwrite_input") >= 0 || small_may_write(gate, n, kwnames)
+            || !small_lower_all(args, all, -1, low, &found))
+        return NULL;
+    if (found.wrapped && (silent || found.product <= state.small || small_counts(state.fallbacks))) {
+        small_looked();
+        result = small_answer(gate, low, n, kwnames, &found);
+    }
+    small_release(low, all);
+    return result;
+}
+
+/* What NumPy gives where the program waited for each call of a line, as gates.watched. */
+PyObject *small_call_at_once(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    PyObject *low[MOST], *result = NULL, *line = small_line();
+    Py_ssize_t all = small_count(n, kwnames);
+    Found found = {.product = 1, .large = 1};
+    if (line == NULL)
+        return NULL;
+    PyObject *key[] = {gate->watched, line}, *place = Py_XNewRef(small_found(state.places, key, 2));
+    PyObject **alone = place == NULL ? NULL : &SLOT(place, state.place_alone);
+    Py_DECREF(line);
+    if (place != NULL && PyLong_AsLong(*alone) >= state.often && state.small && !small_eager()
+            && small_lower_all(args, all, -1, low, &found)) {
+        npy_intp bytes = gate->need < SHAPED ? found.total : 8 * small_makes(gate, args, n, kwnames);
+        int plain = gate->need < SHAPED ? found.arrays && small_may_write(gate, n, kwnames) == 0 : !found.arrays;
+        if (plain && bytes >= 0 && bytes <= state.bytes && small_trusted(alone, state.often, state.most) > 0)
+            result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+        if (result != NULL)
+            result = small_made(result, &found, place);
+        small_release(low, all);
+    }
+    Py_XDECREF(place);
+    return result;
+}

@@ -1,0 +1,77 @@
+"""Cache blocking: the loops of a fused task take turns on pieces of their rows that stay in a core's cache.
+
+Each point of a launch runs the loops of its kernel one after another over all of its rows.  What the first
+loop writes and the second one reads goes through memory in between, if it is more than the cache holds.  A
+launch of more points, of fewer rows each, is the same computation: what makes a group fusible over several
+points does not depend on how many rows they have, if all of its loops are cut alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from diffuse.ir import ITEMSIZE, IndexTask, Point
+from diffuse.ir.loops import ROWS, SEGMENT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.compose import Composition
+
+CACHE = 1 << 19
+"""The bytes that a piece goes through: half of a common second-level cache."""
+LEAST = 1 << 12
+"""Iterations of a piece, at least, so that entering the loops costs little beside them."""
+
+
+def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, int] | None:
+    """The number of pieces and the rows of each, for a launch of several points with one launch dimension;
+    None where the loops cannot take turns, or have no need to."""
+    body = composition.body
+    main = body.loops[:len(body.loops) - body.epilogue]
+    domain = tasks[0].domain
+    if len(main) < 2 or len(domain) != 1 or domain[0] < 2:
+        return None
+    cut = {loop.space for loop in main}
+    splits = {tasks[composition.spaces[space]].splits[0] for space in cut}
+    if len(splits) > 1:
+        return None
+    (axis, tile), = splits
+    shapes = [tasks[composition.spaces[space]].shape for space in cut]
+    if axis < 0 or not _rows_apart(composition, tasks, axis):
+        return None
+    unit = SEGMENT if any(axis == len(shape) - 1 for shape in shapes) else ROWS if abi.reductions(body) else 1
+    rows = max(CACHE // max(_row_bytes(composition, tasks, axis), 1), _rows_of(LEAST, shapes, axis))
+    rows = max(rows // unit, 1) * unit
+    if rows >= tile:
+        return None
+    count = -(-tile // rows)
+    rows = -(-tile // count // unit) * unit  # of equal length, about
+    return -(-max([shape[axis] for shape in shapes]) // rows), rows
+
+
+def _rows_of(iterations: int, shapes: Sequence[Point], axis: int) -> int:
+    """The rows of the largest of these spaces that have so many iterations."""
+    return -(-iterations // max([prod(shape) // shape[axis] for shape in shapes]))
+
+
+def _rows_apart(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> bool:
+    """Do rows of what the kernel writes share no elements?  They would if a coordinate of a store followed
+    the rows and another dimension."""
+    arguments = composition.body.arguments
+    written = {a.slot for a in arguments if a.privilege.writes}
+    for argument, (number, position) in zip(arguments, composition.arguments, strict=True):
+        rows = tasks[number].accesses[position].map.rows
+        if argument.slot in written and any(
+                len(terms) > 1 and any(k == axis for k, _ in terms) for _, terms in rows):
+            return False
+    return True
+
+
+def _row_bytes(composition: Composition, tasks: Sequence[IndexTask], axis: int) -> int:
+    """The bytes of all stores that one row of the loops goes through."""
+    found: dict[int, int] = {}
+    for argument, (number, _) in zip(composition.body.arguments, composition.arguments, strict=True):
+        shape = tasks[number].shape
+        if len(argument.classes) > axis and argument.classes[axis] != "0":
+            elements = prod([n for d, n in enumerate(shape) if d != axis and argument.classes[d] != "0"])
+            found[argument.slot] = max(found.get(argument.slot, 0), elements * ITEMSIZE[argument.dtype])
+    return sum(found.values())

@@ -1,0 +1,117 @@
+"""Operations that the program waits for one by one, launched without the stream.
+
+To record a task, to find the replay of its group and to wait for the launch takes some 25 us of Python, about
+as long as `exp` of 50,000 elements.  Where a library knows that the program waits for an operation alone, and
+the memory of its operands is at hand, it needs none of that: a `Direct` is the launch of that one task,
+laid out but for addresses and numbers.  It runs the machine code that the task would run, so that no bit
+depends on which of both is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+
+from diffuse.ir.template import Template
+from diffuse.kernels.body.compose import compose
+from diffuse.kernels.build.compiler import compiler
+from diffuse.memory import address
+from diffuse.observe.floaterrors import KINDS, geterr
+from diffuse.runtime.base import CodeUse, Launch
+from diffuse.settings import config
+from diffuse.stream.decompose import decompose
+from diffuse.stream.plan import Plan
+from diffuse.stream.queue import Queue
+from diffuse.stream.replay import Replay
+
+Array = numpy.ndarray[Any, numpy.dtype[Any]]
+
+CASTS: dict[str, Any] = {"float64": float, "complex128": complex}
+"""The conversions of numbers to the commonest types that tasks compute in.  Others have NumPy's."""
+
+
+class Direct:
+    """The launch of an elementwise operation on operands of known layouts, with a new array as its result."""
+
+    __slots__ = ("made", "out", "_engine", "_runtime", "_kernel", "_replay", "_kinds", "_casts", "_offsets",
+                 "_last")
+
+    def __init__(self, engine: Queue, made: Template, operands: Sequence[Any], out: Array) -> None:
+        """Lay out the launch of a template's task for operands like these and results like `out`."""
+        self.made, self.out, self._engine, self._runtime = made, out, engine, engine.runtime
+        count = len(made.uses)
+        chosen = decompose(made, None, engine.runtime.points, config.min_chunk)
+        task = chosen.task((chosen, tuple(range(count)), (0,) * len(made.numbers), None))
+        composition = compose((task,), ())
+        self._kernel = compiler.kernel(composition.body)
+        plan = Plan(composition, self._kernel, (task,), range(count), "", "")
+        self._replay = Replay(plan, (task,), {slot: slot for slot in range(count)})
+        self._kinds = [_kind(x) for x in operands]
+        """Of each array its type of elements, extents and strides; of each number None."""
+        self._casts = tuple([CASTS.get(name) or numpy.dtype(name).type for _, name in made.numbers])
+        offsets = [use.map.offset for use in made.uses]
+        *self._offsets, self._last = offsets
+
+    def ready(self) -> bool:
+        """Is there machine code by now?"""
+        compiler.request(self._kernel)
+        return self._kernel.native is not None
+
+    def __call__(self, *operands: Any) -> Array | None:
+        """Compute the result; None where a task has to be recorded: the operands have other layouts,
+        something else is pending, or a floating-point error is to be reported."""
+        addresses, numbers, offsets, casts = [], [], iter(self._offsets), iter(self._casts)
+        for x, kind in zip(operands, self._kinds, strict=True):
+            if kind is None:
+                try:
+                    numbers.append(next(casts)(x))
+                except OverflowError:  # the computing type has no room for it
+                    return None
+            elif (x.dtype, x.shape, x.strides) == kind and x.flags.aligned:
+                addresses.append(address(x) - next(offsets))
+            else:
+                return None
+        out = numpy.empty_like(self.out)
+        addresses.append(address(out) - self._last)
+        replay = self._replay
+        values = replay.values(((self.made, (), tuple(numbers), None),),
+                               [addresses[slot] for slot in replay.used], ())
+        flags = self._run(Launch(self._kernel, values, replay.points, (out, operands), work=replay.work))
+        if flags and (flags < 0 or reported(flags)):
+            self.made.alone = 0
+            return None
+        return out
+
+    def _run(self, launch: Launch) -> int:
+        """Run the launch, and return the floating-point errors that it raised; -1 if other work is pending,
+        which it would have to wait for."""
+        engine = self._engine
+        with engine._lock:
+            runtime = self._runtime
+            if not engine.idle or runtime is not engine.runtime:
+                return -1
+            runtime.launch(launch)
+            runtime.fence()
+            return runtime.flags()
+
+
+def reported(flags: int) -> bool:
+    """Are floating-point errors of one of these kinds reported?"""
+    modes = geterr()
+    return any(flags & bit and modes[kind.mode] != "ignore" for bit, kind in KINDS.items())
+
+
+def _kind(x: Any) -> tuple[Any, ...] | None:
+    return (x.dtype, x.shape, x.strides) if isinstance(x, numpy.ndarray) else None
+
+
+def direct(engine: Queue, made: Template, operands: Sequence[Any], out: Array) -> Direct | None:
+    """Lay out the launch of a template's task on operands like these; None where the runtime has to place
+    memory, or there is no machine code yet."""
+    runtime = engine.runtime
+    if not (runtime.addressed and runtime.host_sees and runtime.code is CodeUse.PREFERRED):
+        return None
+    found = Direct(engine, made, operands, out)
+    return found if found.ready() else None

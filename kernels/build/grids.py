@@ -1,0 +1,125 @@
+"""Turns a `Body` into grid kernels that can be launched, from the cache or through the compile server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from diffuse.ir import Privilege
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.build import jit
+from diffuse.kernels.grid import schedule
+from diffuse.observe import trace
+from diffuse.service import code, loader
+
+MOST = 64
+"""Extents of launches whose steps are remembered."""
+
+
+class Steps(list[tuple[str, int, int]]):
+    """Launches of kernels, one after another: the kernel's name, its groups, and its argument."""
+
+    plan: Any = None
+    """What the runtime made of them."""
+
+
+class Text:
+    """Code for a device, which its runtime loads."""
+
+    def __init__(self, image: bytes, names: Sequence[str]) -> None:
+        self.image = image
+        self.addresses: Mapping[str, int] = {}
+
+
+class GridCode:
+    """The grid kernels of one body."""
+
+    def __init__(self, body: Body, found: loader.Loaded) -> None:
+        self.code: Any = found
+        """What was loaded: functions of this process by their names, or a `Text`."""
+        self.names = schedule.names(body)
+        self.functions: Any = None
+        """What the runtime made of it."""
+        self._body, self._kernels = body, schedule.kernels(body)
+        begins = abi.words(body)
+        self.written = tuple(begins.arguments[k] for k, argument in enumerate(body.arguments)
+                             if argument.privilege is not Privilege.READ)
+        """The words with the addresses of arguments that are written."""
+        self._spaces = [(begin + body.launch_rank, begin + body.launch_rank + space.rank)
+                        for begin, space in zip(begins.spaces, body.spaces, strict=True)]
+        self._end = max([end for _, end in self._spaces], default=0)
+        self._steps: dict[tuple[Any, ...], Steps] = {}
+
+    def steps(self, values: tuple[Any, ...]) -> Steps:
+        """The launches of kernels that these values of the block need."""
+        key = values[:self._end]  # with domains and tiles, which are equal where extents are
+        found = self._steps.get(key)
+        if found is None:
+            if len(self._steps) >= MOST:
+                self._steps.clear()
+            extents = [values[begin:end] for begin, end in self._spaces]
+            launches = schedule.launches(self._body, self._kernels, extents)
+            found = self._steps[key] = Steps([(kernel.name, groups, argument)
+                                              for kernel, groups, argument in launches])
+        return found
+
+
+class Compilation(jit.Compilation):
+    """The compilation of the grid kernels of one body for a target, or of a kernel for the processor if the
+    target cannot run them."""
+
+    __slots__ = ("refusal", "_host", "_target")
+
+    kind = code.GRID
+
+    def __init__(self, body: Body, target: str) -> None:
+        super().__init__(body, loader.load if target == "simt" else Text)
+        self._target = target
+        self.refusal = ""
+        """Why the target cannot run the body."""
+        self._host: jit.Compilation | None = None
+
+    def digest(self) -> str:
+        from hashlib import sha256
+
+        return sha256(f"{jit.key_of(self._body)} {self._target}".encode()).hexdigest()
+
+    def names(self) -> tuple[str, ...]:
+        return schedule.names(self._body)
+
+    def content(self) -> tuple[Any, ...]:
+        return (*jit.request(self._body), self._target)
+
+    def made(self, found: loader.Loaded) -> GridCode:
+        return GridCode(self._body, found)
+
+    def compile(self) -> Any:
+        if self._host is None:
+            try:
+                return super().compile()
+            except schedule.Refused as error:
+                self._refuse(str(error))
+        assert self._host is not None
+        found = self._host.compile()
+        self.asked = self._host.asked
+        return found
+
+    def look(self, seconds: float | None = 0.0) -> Any:
+        if self._host is None:
+            try:
+                return super().look(seconds)
+            except RuntimeError as error:  # of the compile server
+                name, _, reason = str(error).partition(": ")
+                if name != schedule.Refused.__name__:
+                    raise
+                self._refuse(reason)
+        assert self._host is not None
+        return (None if self._host.asked else self._host.compile()) or self._host.look(seconds)
+
+    def _refuse(self, reason: str) -> None:
+        """Compile for the processor from now on."""
+        self.refusal = reason
+        self._host = jit.Compilation(self._body)
+        operations = sum(len(loop.ops) for loop in self._body.loops)
+        trace.event("on the host", f"a kernel of {operations} operations, since {reason}")

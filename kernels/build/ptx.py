@@ -1,0 +1,34 @@
+"""Compiles LLVM IR to PTX with LLVM's own back end, through llvmlite's package."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from diffuse.kernels.targets.nvptx import FEATURES, TRIPLE
+
+SPEED = 3
+"""LLVM's level of optimisation: on a GPU what stays in local memory is slow, and phases have to be joined."""
+
+
+@cache
+def _machine(architecture: str) -> Any:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    return llvm.Target.from_triple(TRIPLE).create_target_machine(
+        cpu=architecture, features=FEATURES, opt=SPEED)
+
+
+def compile(source: str, architecture: str) -> str:
+    """The PTX of a module (kernels/grid/emit.py), for GPUs of an architecture, such as "sm_90", and later."""
+    import llvmlite.binding as llvm
+
+    machine = _machine(architecture)
+    module = llvm.parse_assembly(source)
+    module.triple, module.data_layout = TRIPLE, str(machine.target_data)
+    # made anew each time: LLVM ends the process when they run over a second module
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=SPEED))
+    builder.getModulePassManager().run(module, builder)
+    return str(machine.emit_assembly(module))

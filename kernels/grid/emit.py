@@ -1,0 +1,116 @@
+"""From a body to the LLVM modules of its grid kernels: for a GPU, and for the host that plays one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from diffuse.ir import ITEMSIZE
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.grid import entries, leaves, schedule, threads
+from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import Code, Module
+from diffuse.kernels.llvm.reduce import Operator
+from diffuse.kernels.targets.base import Target
+from diffuse.kernels.targets.nvptx import PARAMETERS as MOST
+from diffuse.kernels.targets.nvptx import TRIPLE
+
+Phase = Callable[[Code, Block, Body, Kernel], None]
+
+PARAMETERS = "ptr %block, ptr %shared, i64 %group, i64 %thread, i64 %argument"
+
+
+def phases(kernel: Kernel) -> list[Phase]:
+    """What writes the phases of a kernel, in their order."""
+    form = "columns" if kernel.form.startswith("columns") else kernel.form
+    if form == "rows":
+        return [_folding, *[_halving(WARP >> k) for k in range(1, WARP.bit_length())], _leaf]
+    if form == "chunks":
+        return [_level(k) for k in range(leaves.LEVELS)]
+    return [_ALONE[form]]
+
+
+def _folding(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    threads.Rows(code, block, body, kernel).fold_segment()
+
+
+def _halving(half: int) -> Phase:
+    return lambda code, block, body, kernel: threads.Rows(code, block, body, kernel).fold_half(half)
+
+
+def _leaf(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    threads.Rows(code, block, body, kernel).write_leaf()
+
+
+def _level(number: int) -> Phase:
+    return lambda code, block, body, kernel: leaves.level(code, block, kernel, number)
+
+
+_ALONE: dict[str, Phase] = {
+    "elements": threads.elements, "columns": threads.columns, "scan": threads.scan,
+    "trees": lambda code, block, body, kernel: leaves.tree(code, block, kernel),
+    "results": leaves.results,
+}
+"""Forms of one phase."""
+
+
+def shared_bytes(body: Body, kernel: Kernel) -> int:
+    """The memory that a group of a kernel shares."""
+    if kernel.form != "rows":
+        return 0
+    first, ops = abi.first_reduction(body, kernel.loop), body.loops[kernel.loop].ops
+    reductions = dict(zip([i for i, op in enumerate(ops) if op.kind == "reduce"],
+                          abi.reductions(body)[first:], strict=False))
+    used = [reductions[i] for i in kernel.folds if "0" in body.arguments[reductions[i].argument].classes]
+    return THREADS * sum(ITEMSIZE[d] for r in used for d in Operator(r).dtypes)
+
+
+def written(body: Body, target: Target) -> tuple[Module, dict[str, list[str]]]:
+    """The module with all phases, and the names of each kernel's."""
+    module, found = Module(target), dict[str, list[str]]()
+    for kernel in schedule.kernels(body):
+        if kernel.name in found:  # chunks of another stride
+            continue
+        found[kernel.name] = []
+        for number, write in enumerate(phases(kernel)):
+            code = Code(module, 1)
+            code.label("entry")
+            write(code, Block(code, body), body, kernel)
+            code.do("ret void")
+            name = f"{kernel.name}_{number}"
+            module.functions.append("\n".join([
+                f"define internal void @{name}({PARAMETERS}) nounwind alwaysinline {{", *code.lines, "}"]))
+            found[kernel.name].append(name)
+    return module, found
+
+
+def for_host(body: Body, target: Target) -> str:
+    """The module of kernels that the host runs: `void kernel(ptr block, i64 groups, i64 argument, i64 order)`
+    runs all groups, phase by phase all threads of each, in one of the orders of `entries.HOST`."""
+    module, found = written(body, target)
+    planned = schedule.kernels(body)
+    sizes = {kernel.name: shared_bytes(body, kernel) for kernel in planned}
+    ends = [entries.host(name, names, sizes[name]) for name, names in found.items()]
+    if joined := schedule.members(body, planned):
+        ends.append(entries.host_together([(kernel.name, kernel.stride) for kernel in joined]))
+    return "\n".join([str(module), *ends])
+
+
+def for_gpu(body: Body, target: Target) -> str:
+    """The module of kernels for a GPU: `kernel(block, i64 argument)`, with the block by value."""
+    module, found = written(body, target)
+    outside = [text for text in module.declarations if text.startswith("declare ") and "@llvm." not in text]
+    if outside:
+        name = outside[0].partition("@")[2].partition("(")[0]
+        raise schedule.Refused(f"{name} is a function of the C library, which GPUs lack")
+    size = abi.layout(body).size
+    if size + 8 > MOST:
+        raise schedule.Refused(f"its parameters take {size + 8} bytes, and a GPU's kernel has {MOST}")
+    planned = schedule.kernels(body)
+    sizes = {kernel.name: shared_bytes(body, kernel) for kernel in planned}
+    ends = [entries.gpu(name, names, sizes[name], size // 8) for name, names in found.items()]
+    if joined := schedule.members(body, planned):
+        members = [(found[kernel.name], kernel.stride) for kernel in joined]
+        ends.append(entries.gpu_together(members, size // 8))
+    return "\n".join([f'target triple = "{TRIPLE}"', str(module), entries.GPU, *ends])

@@ -1,0 +1,225 @@
+"""Which grid kernels a body becomes, in which order they run, and on how many groups of threads.
+
+A GPU runs a kernel on a grid of *groups* of `THREADS` threads each (CUDA calls a group a block).  The threads
+of a group share some memory and can wait for each other; groups cannot.  So a kernel ends where all threads
+have to wait: each loop of a body is a kernel of its own, and so is each level of the tree over the leaves of
+a reduction.  A stream runs kernels one after another.
+
+How a loop is handed out to threads is its kernel's *form*:
+
+    elements    a thread for each iteration
+    rows        a warp for each leaf of a row reduction: lane l is the accumulator l
+    columns     a thread for each leaf of each column
+    scan        a thread for each row
+
+A loop whose reductions have different forms becomes several kernels: each computes again what it folds, and
+the last one stores.  Leaves are combined by these:
+
+    chunks      a group for 512 leaves of one output, `stride` leaves apart
+    trees       a thread for all leaves of one output
+    results     a thread for each output: leaf 0 goes to the argument
+
+What takes a single group of threads, such as the upper levels of a tree and the arithmetic with its result,
+is also in one kernel, `together`, which runs those of its members that the bits of its argument name: a
+launch costs more than they do.
+
+The values and the order of all operations are those of the host's kernels, and so are the bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from diffuse.ir import Point
+from diffuse.ir.loops import ROWS, SEGMENT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body, Loop
+
+THREADS = 256
+WARP = abi.ACCUMULATORS
+"""Threads that run in step."""
+CHUNK = 2 * THREADS
+"""Leaves that a group combines."""
+STRIDES = (1, CHUNK, CHUNK * CHUNK)
+"""Leaves that remain after each pass over the leaves lie so far apart."""
+MANY = 8192
+"""From so many outputs on, each output's leaves are combined by one thread."""
+
+
+TOGETHER = "together"
+MEMBERS = 62
+"""Kernels that can be run together, at most: bits of an argument."""
+
+
+class Refused(Exception):
+    """A body that no grid kernels are written for; the text says why."""
+
+
+class Kernel(NamedTuple):
+    """One kernel of a body."""
+
+    name: str
+    form: str
+    loop: int
+    folds: tuple[int, ...] = ()
+    """The ops of the loop that reduce here."""
+    stores: bool = False
+    """Does it run the loop's stores?"""
+    reduction: int = -1
+    """Of which reduction it combines leaves."""
+    stride: int = 1
+    """How far apart these are."""
+
+
+class Launch(NamedTuple):
+    """One launch of a kernel."""
+
+    kernel: Kernel
+    groups: int
+    argument: int
+    """The shift of elements and columns (see `shift`), the stride of chunks, or what runs together."""
+
+
+def kernels(body: Body) -> tuple[Kernel, ...]:
+    """The kernels of a body, in the order in which they run."""
+    found: list[Kernel] = []
+    reductions = abi.reductions(body)
+    for number in range(len(body.loops)):
+        found += _of_loop(body, number)
+        for k, reduction in enumerate(reductions):
+            if reduction.loop == number:
+                found.append(Kernel(f"trees{k}", "trees", number, reduction=k))
+                found += [Kernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
+                found.append(Kernel(f"results{k}", "results", number, reduction=k))
+    return tuple(found)
+
+
+def _of_loop(body: Body, number: int) -> list[Kernel]:
+    """The kernels of one loop; the last one stores, so that the others read what was there before."""
+    loop = body.loops[number]
+    forms: dict[str, list[int]] = {}
+    whole: list[int] = []
+    for i, op in enumerate(loop.ops):
+        if op.kind == "reduce":
+            form = form_of(body, loop, op.attribute[1])
+            (whole if form == "elements" else forms.setdefault(form, [])).append(i)
+    last = "elements"
+    if any(op.kind == "scan" for op in loop.ops):
+        last = "scan"
+        if forms:
+            raise Refused(f"loop {number} both scans and reduces")
+    elif forms:
+        last = list(forms)[-1]
+        if len(forms) > 1 and _reads_what_it_stored(body, loop):
+            raise Refused(f"loop {number} reduces in several ways what it has just stored")
+    found = [Kernel(f"loop{number}_{form}", form, number, tuple(folds))
+             for form, folds in forms.items() if form != last]
+    return [*found, Kernel(f"loop{number}", last, number, (*forms.get(last, ()), *whole), stores=True)]
+
+
+def form_of(body: Body, loop: Loop, argument: int) -> str:
+    """The form of a reduction into this argument; "columns2" where dimension 2 is the last one reduced."""
+    reduced = [d for d, letter in enumerate(body.arguments[argument].classes) if letter == "0"]
+    if not reduced:
+        return "elements"
+    return "rows" if reduced[-1] == body.spaces[loop.space].rank - 1 else f"columns{reduced[-1]}"
+
+
+def _reads_what_it_stored(body: Body, loop: Loop) -> bool:
+    stored: set[int] = set()
+    for op in loop.ops:
+        if op.kind in ("load", "turn") and body.arguments[op.arguments[0]].slot in stored:
+            return True
+        if op.kind == "store":
+            stored.add(body.arguments[op.attribute].slot)
+    return False
+
+
+def needed(loop: Loop, kernel: Kernel) -> list[int]:
+    """The ops of the loop that a kernel computes."""
+    wanted = [i in kernel.folds or kernel.stores and op.kind == "store" for i, op in enumerate(loop.ops)]
+    for i in range(len(wanted) - 1, -1, -1):
+        if wanted[i]:
+            for a in loop.ops[i].args:
+                wanted[a] = True
+    return [i for i, want in enumerate(wanted) if want]
+
+
+def shift(extent: int) -> int:
+    """How a group of threads is spread over two dimensions: 2 ** shift threads along the innermost one, which
+    has this extent, the others along the next."""
+    return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
+
+
+def members(body: Body, planned: Sequence[Kernel]) -> list[Kernel]:
+    """The kernels that can run together: those that may need one group only."""
+    found = [kernel for kernel in planned if kernel.form in ("chunks", "results")
+             or kernel.form == "elements" and not body.spaces[body.loops[kernel.loop].space].rank]
+    return found[:MEMBERS] if len(found) > 1 else []
+
+
+def names(body: Body) -> tuple[str, ...]:
+    """The names of a body's kernels."""
+    planned = kernels(body)
+    return (*dict.fromkeys([kernel.name for kernel in planned]), *([TOGETHER] * bool(members(body, planned))))
+
+
+def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point]) -> list[Launch]:
+    """What to launch for these extents of the body's spaces: kernels without work are left out, and
+    neighbours of a single group run together."""
+    bits = {kernel: 1 << k for k, kernel in enumerate(members(body, planned))}
+    found: list[Launch] = []
+    joined = False
+    for kernel in planned:
+        groups, argument = _grid(body, kernel, extents[body.loops[kernel.loop].space])
+        if not groups:
+            continue
+        joins = groups == 1 and kernel in bits
+        if joins and joined:
+            last = found.pop()
+            before = last.argument if last.kernel.name == TOGETHER else bits[last.kernel]
+            found.append(Launch(Kernel(TOGETHER, TOGETHER, kernel.loop), 1, before | bits[kernel]))
+        else:
+            found.append(Launch(kernel, groups, argument))
+        joined = joins
+    return found
+
+
+def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
+    """The groups of a kernel and its argument."""
+    if 0 in extents:
+        return 0, 0
+    order = abi.order_of(body, body.loops[kernel.loop])
+    if kernel.form == "rows":
+        return _groups(prod(extents[:-1]) * -(-extents[-1] // SEGMENT), THREADS // WARP), 0
+    if kernel.form == "scan":
+        return _groups(prod(extents) // extents[order[-1]], THREADS), 0
+    if kernel.reduction >= 0:
+        return _combining(body, kernel, extents)
+    sizes = [extents[d] for d in order]
+    if kernel.form.startswith("columns"):
+        last = int(kernel.form.removeprefix("columns"))
+        sizes = [extents[d] for d in order if d not in (last, order[-1])]
+        sizes += [-(-extents[last] // ROWS), extents[order[-1]]]
+    if len(sizes) < 2:
+        return _groups(prod(sizes), THREADS), 0
+    along = shift(sizes[-1])
+    return (_groups(sizes[-1], 1 << along) * _groups(sizes[-2], THREADS >> along) * prod(sizes[:-2]), along)
+
+
+def _combining(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
+    dims = abi.kept(body, abi.reductions(body)[kernel.reduction])
+    leaves, outputs = abi.leaves(extents, dims), prod(extents[d] for d in dims)
+    if kernel.form == "results":
+        return _groups(outputs, THREADS), 0
+    if kernel.form == "trees":
+        return _groups(outputs, THREADS) if leaves > 1 and outputs >= MANY else 0, 0
+    if leaves <= kernel.stride or outputs >= MANY:
+        return 0, 0
+    return outputs * _groups(leaves, CHUNK * kernel.stride), kernel.stride
+
+
+def _groups(threads: int, each: int) -> int:
+    return -(-threads // each)

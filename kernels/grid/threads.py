@@ -1,0 +1,326 @@
+"""The iterations of a loop handed out to the threads of a grid: one *phase* of a kernel.
+
+A phase is a function of the parameter block, the memory that the group shares, the numbers of the group and
+of the thread in it, and the kernel's argument::
+
+    void phase(ptr block, ptr shared, i64 group, i64 thread, i64 argument)
+
+Between two phases of a kernel all threads of a group wait for each other, and nothing lives on but memory.
+So the same text runs on a GPU, with barriers between the phases, and on the host, thread by thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+
+from diffuse.ir import ITEMSIZE
+from diffuse.ir.loops import ROWS, SEGMENT
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel, needed
+from diffuse.kernels.llvm import reduce
+from diffuse.kernels.llvm.block import Block
+from diffuse.kernels.llvm.code import Code, Value, counted, guarded
+from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
+from diffuse.kernels.llvm.memory import Place, Step, element
+from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
+
+HERE = Step("0")
+UNROLLED = 12
+"""Ops of a loop up to which whole segments are written without a loop."""
+
+
+class Fold:
+    """One reduction, folded by one thread into a state of its own."""
+
+    def __init__(self, threads: Threads, number: int) -> None:
+        self.threads, self.code, self.number = threads, threads.code, number
+        self.reduction = abi.reductions(threads.body)[number]
+        self.operator = reduce.Operator(self.reduction)
+        self.reduces = "0" in threads.body.arguments[self.reduction.argument].classes
+        """Does it fold several elements?  Else each element is an output."""
+        self.running: list[Place] = []
+
+    @cached_property
+    def partials(self) -> Partials:
+        return Partials(self.threads.block, self.number)
+
+    def begin(self) -> None:
+        if not self.running:
+            room = self.threads.block.room
+            self.running = [Place(d, "0", room(d, 1)) for d in self.operator.dtypes]
+        store_state(self.code, self.running, HERE, self.operator.identity(self.code))
+
+    def element(self, value: Value, step: Step) -> None:
+        state: reduce.State = (value,)
+        if self.operator.indexed:
+            p, index = self.partials, self.threads.index
+            state = value, p.flat([index[d] for d in p.reduced], [p.extents[d] for d in p.reduced])
+        store_state(self.code, self.running, HERE, self.operator.fold(self.code, self.state(), state))
+
+    def state(self) -> reduce.State:
+        return load_state(self.code, self.running, HERE)
+
+    def output(self) -> str:
+        """The number of the output that this thread contributes to."""
+        p, index = self.partials, self.threads.index
+        return p.flat([index[d] for d in p.kept], [p.extents[d] for d in p.kept])
+
+    def write(self, leaf: str) -> None:
+        store_state(self.code, self.partials.at(leaf, self.output()), HERE, self.state())
+
+
+class Threads(Iteration):
+    """One loop in one form."""
+
+    def __init__(self, code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+        super().__init__(code, block, body, kernel.loop)
+        self.picked = needed(self.loop, kernel)
+        self.kernel = kernel
+        first = abi.first_reduction(body, self.number)
+        numbers = {i: first + k for k, i in enumerate(
+            i for i, op in enumerate(self.loop.ops) if op.kind == "reduce")}
+        self.reductions = self.folds = {i: Fold(self, numbers[i]) for i in kernel.folds}
+
+    def extent(self, dimension: int) -> str:
+        return self.block.extent(self.loop.space, dimension)
+
+    def begin(self) -> None:
+        """Write what does not depend on the iteration."""
+        for fold in self.folds.values():
+            fold.partials  # noqa: B018 (what it computes is needed in several places)
+            fold.begin()
+        self.starts = self.bases()
+        self.write_ops(HEAD, HERE)
+
+    def compute(self, at: str) -> None:
+        """Write the ops of one iteration."""
+        self.write_ops(INNER, Step(at))
+        for fold in self.folds.values():
+            if not fold.reduces:
+                fold.write("0")
+                fold.begin()
+
+    def split(self, number: str, dimensions: Sequence[int]) -> None:
+        """Find the indices of these dimensions from their row-major number."""
+        code, rest = self.code, number
+        for d in reversed(dimensions[1:]):
+            extent = self.extent(d)
+            self.index[d] = code.let(f"urem i64 {rest}, {extent}")
+            rest = code.let(f"udiv i64 {rest}, {extent}")
+        for d in dimensions[:1]:
+            self.index[d] = rest
+
+    def locate(self) -> None:
+        """Find the arguments in the row of this iteration."""
+        moved = self.starts
+        for d in self.order[:-1]:
+            moved = self.along(d, moved)
+        self.accesses = {a: self.place(a, base) for a, base in moved.items()}
+
+
+def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    """A thread for each iteration."""
+    threads = Threads(code, block, body, kernel)
+    order = threads.order
+    with spread(code, [threads.extent(d) for d in order]) as found:
+        threads.index.update(zip(order, found, strict=True))
+        threads.begin()
+        threads.locate()
+        threads.write_ops(ROW, HERE)
+        threads.compute(found[-1] if found else "0")
+
+
+def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    """A thread for each leaf of each column: up to 32 rows, one after another."""
+    threads = Threads(code, block, body, kernel)
+    last, inner = int(kernel.form.removeprefix("columns")), threads.order[-1]
+    others = [d for d in threads.order if d not in (last, inner)]
+    extent = threads.extent(last)
+    leaves = code.let(f"lshr i64 {code.let(f'add i64 {extent}, {ROWS - 1}')}, {ROWS.bit_length() - 1}")
+    with spread(code, [*[threads.extent(d) for d in others], leaves, threads.extent(inner)]) as found:
+        threads.index.update(zip([*others, last, inner], found, strict=True))
+        leaf = threads.index[last]
+        threads.begin()
+        start = code.let(f"mul i64 {leaf}, {ROWS}")
+        end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {ROWS}"), extent)
+        with counted(code, start, end) as row:
+            threads.index[last] = row
+            threads.locate()
+            threads.write_ops(ROW, HERE)
+            threads.compute(found[-1])
+        for fold in threads.folds.values():
+            p = fold.partials
+            if fold.reduces:
+                outer = [threads.index[d] for d in p.reduced[:-1]]
+                fold.write(p.flat([*outer, leaf], p.leaf_counts))
+
+
+def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    """A thread for each row."""
+    threads = Threads(code, block, body, kernel)
+    *outer, inner = threads.order
+    number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
+    rows = "1"
+    for d in outer:
+        rows = code.let(f"mul i64 {rows}, {threads.extent(d)}")
+    with guarded(code, code.let(f"icmp ult i64 {number}, {rows}")):
+        threads.split(number, outer)
+        threads.begin()
+        threads.locate()
+        threads.start_scans()
+        threads.write_ops(ROW, HERE)
+        with counted(code, "0", threads.extent(inner)) as at:
+            threads.index[inner] = at
+            threads.compute(at)
+
+
+@contextmanager
+def spread(code: Code, extents: Sequence[str]) -> Iterator[list[str]]:
+    """Hand out a box of iterations: enter with the coordinates of the thread, if it is in the box.
+
+    In two and more dimensions a group covers 2 ** argument elements of the last one, and as many rows as that
+    leaves threads for (`schedule.shift`).
+    """
+    if not extents:
+        with guarded(code, code.let(f"icmp eq i64 {code.let('or i64 %group, %thread')}, 0")):
+            yield []
+        return
+    if len(extents) == 1:
+        at = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
+        with guarded(code, code.let(f"icmp ult i64 {at}, {extents[0]}")):
+            yield [at]
+        return
+    down = code.let(f"sub i64 {THREADS.bit_length() - 1}, %argument")
+    width, height = code.let("shl i64 1, %argument"), code.let(f"shl i64 1, {down}")
+    across = _pieces(code, extents[-1], width, "%argument")
+    below = _pieces(code, extents[-2], height, down)
+    column, rest = code.let(f"urem i64 %group, {across}"), code.let(f"udiv i64 %group, {across}")
+    within = code.let(f"and i64 %thread, {code.let(f'sub i64 {width}, 1')}")
+    x = code.let(f"add i64 {code.let(f'shl i64 {column}, %argument')}, {within}")
+    row = rest
+    if len(extents) > 2:
+        row, rest = code.let(f"urem i64 {rest}, {below}"), code.let(f"udiv i64 {rest}, {below}")
+    y = code.let(f"add i64 {code.let(f'shl i64 {row}, {down}')}, {code.let('lshr i64 %thread, %argument')}")
+    inside = code.let(f"and i1 {code.let(f'icmp ult i64 {x}, {extents[-1]}')}, "
+                      f"{code.let(f'icmp ult i64 {y}, {extents[-2]}')}")
+    with guarded(code, inside):
+        found = [x, y]
+        for extent in reversed(extents[1:-2]):
+            found.append(code.let(f"urem i64 {rest}, {extent}"))
+            rest = code.let(f"udiv i64 {rest}, {extent}")
+        if len(extents) > 2:
+            found.append(rest)
+        yield found[::-1]
+
+
+def _pieces(code: Code, extent: str, size: str, bits: str) -> str:
+    """The pieces of 2 ** bits that an extent has."""
+    up = code.let(f"add i64 {extent}, {code.let(f'sub i64 {size}, 1')}")
+    return code.let(f"lshr i64 {up}, {bits}")
+
+
+class Rows(Threads):
+    """A warp for each leaf of row reductions: lane l folds the elements l, l + 32, ... of the segment, then
+    the lanes are folded by halves, in shared memory."""
+
+    def find(self) -> str:
+        """Find the warp's leaf; the condition that there is one."""
+        code = self.code
+        extent = self.extent(self.inner)
+        self.lane = code.let(f"and i64 %thread, {WARP - 1}")
+        warp = code.let(f"lshr i64 %thread, {WARP.bit_length() - 1}")
+        number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS // WARP}')}, {warp}")
+        up = code.let(f"add i64 {extent}, {SEGMENT - 1}")
+        self.segments = count = code.let(f"lshr i64 {up}, {SEGMENT.bit_length() - 1}")
+        for d in self.order[:-1]:
+            count = code.let(f"mul i64 {count}, {self.extent(d)}")
+        self.position = number
+        return code.let(f"icmp ult i64 {number}, {count}")
+
+    def enter(self) -> None:
+        """Find the row and the segment of the leaf."""
+        row = "0"
+        self.segment = self.position
+        if len(self.order) > 1:
+            row = self.code.let(f"udiv i64 {self.position}, {self.segments}")
+            self.segment = self.code.let(f"urem i64 {self.position}, {self.segments}")
+        self.split(row, self.order[:-1])
+
+    def room(self, thread: str) -> list[tuple[Fold, list[Place]]]:
+        """Where each reduction keeps the state of a thread of the group in shared memory."""
+        found, at = [], 0
+        for fold in self.folds.values():
+            if fold.reduces:
+                places = []
+                for dtype in fold.operator.dtypes:
+                    base = self.code.let(f"getelementptr inbounds i8, ptr %shared, i64 {at}")
+                    places.append(Place(dtype, "1", element(self.code, dtype, base, thread)))
+                    at += THREADS * ITEMSIZE[dtype]
+                found.append((fold, places))
+        return found
+
+    def fold_segment(self) -> None:
+        """The first phase: each lane folds its elements of the segment."""
+        code = self.code
+        with guarded(code, self.find()):
+            self.enter()
+            self.begin()
+            self.locate()
+            self.write_ops(ROW, HERE)
+            start = code.let(f"mul i64 {self.segment}, {SEGMENT}")
+            end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {SEGMENT}"),
+                                 self.extent(self.inner))
+            first = code.let(f"add i64 {start}, {self.lane}")
+            if len(self.picked) > UNROLLED:
+                with counted(code, first, end, WARP) as at:
+                    self._element(at)
+            else:
+                self._elements(first, end)
+            for fold, places in self.room("%thread"):
+                store_state(code, places, HERE, fold.state())
+
+    def _element(self, at: str) -> None:
+        self.index[self.inner] = at
+        self.compute(at)
+
+    def _elements(self, first: str, end: str) -> None:
+        """The lane's elements of the segment; those of a whole one without a loop, so that all are loaded
+        before the first is folded."""
+        code = self.code
+        last = code.let(f"add i64 {first}, {SEGMENT - WARP}")
+        whole = code.let(f"icmp slt i64 {last}, {end}")
+        with guarded(code, whole):
+            for k in range(0, SEGMENT, WARP):
+                self._element(code.let(f"add nsw i64 {first}, {k}"))
+        rest = code.let(f"select i1 {whole}, i64 {end}, i64 {first}")
+        with counted(code, rest, end, WARP) as at:
+            self._element(at)
+
+    def fold_half(self, half: int) -> None:
+        """The next phases: the first `half` lanes fold the states of the lanes `half` behind them."""
+        code = self.code
+        with guarded(code, self.find()):
+            with guarded(code, code.let(f"icmp ult i64 {self.lane}, {half}")):
+                there = code.let(f"add i64 %thread, {half}")
+                pairs = zip(self.room("%thread"), self.room(there), strict=True)
+                for (fold, low), (_, high) in pairs:
+                    states = load_state(code, low, HERE), load_state(code, high, HERE)
+                    store_state(code, low, HERE, fold.operator.fold(code, *states))
+
+    def write_leaf(self) -> None:
+        """The last phase: lane 0 writes the leaf."""
+        code = self.code
+        with guarded(code, self.find()):
+            with guarded(code, code.let(f"icmp eq i64 {self.lane}, 0")):
+                self.enter()
+                for fold, places in self.room("%thread"):
+                    p = fold.partials
+                    outer = p.flat([self.index[d] for d in p.reduced[:-1]], p.leaf_counts[:-1])
+                    leaf = self.segment
+                    if outer != "0":
+                        before = code.let(f"mul i64 {outer}, {p.leaf_counts[-1]}")
+                        leaf = code.let(f"add i64 {before}, {leaf}")
+                    store_state(code, p.at(leaf, fold.output()), HERE, load_state(code, places, HERE))

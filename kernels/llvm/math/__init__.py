@@ -1,0 +1,1 @@
+"""Transcendental functions written out in LLVM IR, one family a file."""

@@ -1,0 +1,191 @@
+"""exp, exp2, expm1.
+
+e^x = 2^n e^r with n = round(x / ln 2), so that |r| <= ln 2 / 2, and e^r - 1 = r + r^2 P(r).
+"""
+
+from __future__ import annotations
+
+from diffuse.kernels.llvm.math.values import (
+    LAST,
+    SINGLE,
+    Real,
+    Whole,
+    beyond,
+    bits,
+    fma,
+    nearest,
+    paired,
+    rarely,
+    widened,
+)
+
+EXP = (0.5000000000000011, 0.16666666666666413, 0.04166666666653027, 0.008333333333494357,
+       0.0013888888943596658, 0.00019841269506720938, 2.4801493137164044e-05, 2.755758632269774e-06,
+       2.763023360336397e-07, 2.5000053645771096e-08)
+"""P(r) = (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2: e^r has a relative error of 2^-56.3."""
+EXP_SHORT = (0.5000000044250082, 0.16666666368979732, 0.041666360430694535, 0.008333389543550057,
+             0.0013940670790118712, 0.00019845870466928475)
+"""The same for results of 24 bits, with an error of 2^-33."""
+LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
+LOG2E = 1.4426950408889634
+LN2_SINGLE, LN2_SINGLE_REST = 0.6931471824645996, -1.904654323148236e-09
+TINY = 2.0 ** -80
+LARGEST, LARGEST_SINGLE = 708.0, 87.0
+"""Up to here in magnitude e^x is a normal number."""
+
+
+def exp(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), LARGEST)
+    return rarely("exp", special, exp_within(special.replaced(1.0, x), short), exp_anywhere, x)
+
+
+def exp_single(x: Real) -> Real:
+    special = beyond(x.size(), LARGEST_SINGLE)
+    found = exp_within(special.replaced(1.0, x), short=True)
+    return rarely("exp", special, found, lambda y: widened(exp_anywhere, y), x)
+
+
+def exp2(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), 1020.0)
+    return rarely("exp2", special, _exp2_within(special.replaced(1.0, x), short), _exp2_anywhere, x)
+
+
+def exp2_single(x: Real) -> Real:
+    special = beyond(x.size(), 125.0)
+    found = _exp2_within(special.replaced(1.0, x), short=True)
+    return rarely("exp2", special, found, lambda y: widened(_exp2_anywhere, y), x)
+
+
+def _exp2_within(x: Real, short: bool) -> Real:
+    n, r = _reduced2(x)
+    return _scaled(_power(r, short), n)
+
+
+def expm1(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), LARGEST)
+    return rarely("expm1", special, expm1_within(special.replaced(1.0, x), short), _expm1_anywhere, x)
+
+
+def exp_within(x: Real, short: bool) -> Real:
+    """Return e^x for magnitudes up to LARGEST."""
+    if not short:
+        return exp_of_sum(x, 0.0, short)
+    n, r = _reduced(x, short)
+    return _scaled(_power(r, short), n)
+
+
+def expm1_within(x: Real, short: bool) -> Real:
+    """Return e^x - 1 for magnitudes up to LARGEST."""
+    if short:
+        return expm1_falling(x, short).signed(x)
+    n, turns = nearest(x, LOG2E)
+    first, second = fma(turns, -LN2, x), turns * -LN2_REST
+    r = first + second
+    scale = _scaled(x.of(1.0), n)
+    base, lifted = scale - 1.0, scale * r
+    # what is added to the error of r keeps the square of a tiny number from underflowing
+    error = fma(r, TINY, (first - r) + second)
+    small = fma(r * _growth(r, r.squared(), short), r, error)
+    high = base + lifted
+    return (high + fma(scale, small, (base - high) + lifted)).signed(x)
+
+
+def expm1_falling(x: Real, short: bool) -> Real:
+    """Return e^x - 1 for negative x, where nothing cancels; -0.0 loses its sign."""
+    n, r = _reduced(x, short)
+    scale = _scaled(x.of(1.0), n)
+    grown = fma(r * _growth(r, r.squared(), short), r, r)
+    return fma(scale, grown, scale - 1.0)
+
+
+def _power(r: Real, short: bool) -> Real:
+    """Return e^r for |r| <= ln 2 / 2."""
+    square = r.squared()
+    return fma(square, _growth(r, square, short), r) + 1.0
+
+
+def _growth(r: Real, square: Real, short: bool) -> Real:
+    """Evaluate P(r)."""
+    return paired(EXP_SHORT if short else EXP, r, square)
+
+
+def exp_of_sum(x: Real, rest: Real | float, short: bool) -> Real:
+    """Return e^(x + rest) for |x| up to LARGEST and a small rest."""
+    n, power = _power_of_sum(x, rest, short)
+    return _scaled(power, n)
+
+
+def exp_of_sum_anywhere(x: Real, rest: Real) -> Real:
+    """Return e^(x + rest) for |x| up to 1000: it may overflow or underflow."""
+    n, power = _power_of_sum(x, rest, short=False)
+    return _raised(power, n << 32 >> 32)
+
+
+def _power_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
+    """Return n and e^r, where r is kept as the sum of an exact number and a small one."""
+    n, turns = nearest(x, LOG2E)
+    first = fma(turns, -LN2, x)
+    second = turns * -LN2_REST if rest == 0.0 else fma(turns, -LN2_REST, rest)
+    r = first + second
+    square = r.squared()
+    return n, (first + fma(square, _growth(r, square, short), second)) + 1.0
+
+
+def _reduced(x: Real, short: bool) -> tuple[Whole, Real]:
+    """Return n, in the low bits, and r."""
+    n, turns = nearest(x, LOG2E)
+    if x.dtype == SINGLE:
+        return n, fma(turns, -LN2_SINGLE_REST, fma(turns, -LN2_SINGLE, x))
+    r = fma(turns, -LN2, x)
+    return n, r if short else fma(turns, -LN2_REST, r)
+
+
+def _reduced2(x: Real) -> tuple[Whole, Real]:
+    """Return n and r of 2^x = 2^n e^r."""
+    n, turns = nearest(x, 1.0)
+    return n, fma(x - turns, LN2, x.format.tiny)
+
+
+def _scaled(x: Real, n: Whole) -> Real:
+    """Multiply by 2^n by adding to the exponent: the result has to be a normal number."""
+    return (x.whole() + (n << x.format.mantissa)).real()
+
+
+def exp_anywhere(x: Real, doublings: int = 0) -> Real:
+    """Return e^x 2^doublings for any operand."""
+    n, power = _power_of_sum(_clamped(x, 1000.0), 0.0, short=False)
+    return _ends(x, _raised(power, (n << 32 >> 32) + doublings))
+
+
+def _exp2_anywhere(x: Real) -> Real:
+    n, r = _reduced2(_clamped(x, 1100.0))
+    return _ends(x, _raised(_power(r, short=False), n << 32 >> 32))
+
+
+def _expm1_anywhere(x: Real) -> Real:
+    falls = x.negative() & ~x.nan()
+    return falls.choose(-1.0, exp_anywhere(falls.choose(0.0, x)))
+
+
+def _raised(x: Real, n: Whole) -> Real:
+    """Multiply by 2^n by two products, which overflow, underflow and raise flags as the result does.
+
+    A result below the normal numbers is an underflow even where the last product is exact, by chance.
+    """
+    half = n >> 1
+    found = x * half.power_of_two() * (n - half).power_of_two()
+    small = found.size().is_("ult", bits(found.format.least))
+    fall = small.replaced(2.0 ** -600, found.of(0.0))
+    return found + fall * fall
+
+
+def _clamped(x: Real, limit: float) -> Real:
+    """Clamp the magnitude to `limit`; replace infinities and NaN by 0."""
+    near = beyond(x.size(), limit).choose(x.of(limit).signed(x), x)
+    return beyond(x.size(), LAST).choose(0.0, near)
+
+
+def _ends(x: Real, result: Real) -> Real:
+    """Put in the results for infinities and NaN, which raise no flag."""
+    end = x.nan().choose(x, x.negative().choose(0.0, x))
+    return beyond(x.size(), LAST).choose(end, result)

@@ -1,0 +1,97 @@
+"""sinh, cosh, tanh and their inverses, from e^x - 1 and log(1 + x)."""
+
+from __future__ import annotations
+
+from diffuse.kernels.llvm.math.exponential import (
+    LARGEST,
+    exp_anywhere,
+    exp_within,
+    expm1_falling,
+    expm1_within,
+)
+from diffuse.kernels.llvm.math.logarithm import LN2, log1p_within, log_anywhere
+from diffuse.kernels.llvm.math.values import (
+    Real,
+    beyond,
+    bits,
+    fma,
+    raises_divide,
+    raises_invalid,
+    rarely,
+)
+
+FLAT = {"float64": 22.0, "float32": 10.0}
+"""tanh x rounds to 1 from here on."""
+LARGE = 2.0 ** 500
+"""Squares are finite up to here, and the operand of log(1 + x) is in its range."""
+
+
+def sinh(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), LARGEST)
+    safe = special.replaced(1.0, x)
+    more = expm1_within(abs(safe), short)
+    found = ((more + more / (more + 1.0)) * 0.5).signed(safe)
+    return rarely("sinh", special, found, lambda y: _half_power(y).signed(y), x)
+
+
+def cosh(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), LARGEST)
+    power = exp_within(abs(special.replaced(1.0, x)), short)
+    return rarely("cosh", special, power * 0.5 + 0.5 / power, _half_power, x)
+
+
+def _half_power(x: Real) -> Real:
+    """Return e^|x| / 2, which may overflow."""
+    return exp_anywhere(abs(x), doublings=-1)
+
+
+def tanh(x: Real, short: bool) -> Real:
+    size, flat = x.size(), FLAT[x.dtype]
+    near = beyond(size, flat).pick(x.format.bits(flat), size).real()
+    less = expm1_falling(near * -2.0, short)
+    return x.nan().choose(x, (less / (less + 2.0)).signed(x))
+
+
+def tanh_single(x: Real) -> Real:
+    return tanh(x, short=True)
+
+
+def asinh(x: Real, short: bool) -> Real:
+    special = beyond(x.size(), LARGE)
+    size = abs(special.replaced(1.0, x))
+    root = fma(size, size, 1.0).root()
+    found = log1p_within(fma(size, size / (root + 1.0), size), short).signed(x)
+    return rarely("asinh", special, found, lambda y: _log_of_twice(abs(y)).signed(y), x)
+
+
+def acosh(x: Real, short: bool) -> Real:
+    special = (x.whole() - bits(1.0)).is_("ugt", bits(LARGE) - bits(1.0))
+    more = special.replaced(1.0, x) - 1.0
+    found = log1p_within(more + fma(more, more, more + more).root(), short)
+    return rarely("acosh", special, found, _acosh_anywhere, x)
+
+
+def _acosh_anywhere(x: Real) -> Real:
+    """Return acosh x from LARGE on, or NaN below 1."""
+    invalid = ~beyond(x.size(), LARGE) | (x.negative() & ~x.nan())
+    return invalid.choose(raises_invalid(invalid), _log_of_twice(invalid.choose(1.0, x)))
+
+
+def _log_of_twice(x: Real) -> Real:
+    """Return log 2x for large x."""
+    return log_anywhere(x) + LN2
+
+
+def atanh(x: Real, short: bool) -> Real:
+    special = x.size().is_("uge", bits(1.0))
+    size = abs(special.replaced(0.5, x))
+    found = (log1p_within((size + size) / (1.0 - size), short) * 0.5).signed(x)
+    return rarely("atanh", special, found, _atanh_anywhere, x, harmless=2.0)
+
+
+def _atanh_anywhere(x: Real) -> Real:
+    """Return infinity for 1 and NaN for larger magnitudes."""
+    one = x.size().is_("eq", bits(1.0))
+    invalid = ~one & ~x.nan()
+    found = one.choose(raises_divide(one).signed(x), x)
+    return invalid.choose(raises_invalid(invalid), found)

@@ -1,0 +1,201 @@
+"""pow, from a logarithm of twice the usual precision; cbrt and hypot.
+
+x^y = e^(y log x).  An error of log x grows with y log x, which reaches 700, so log x is a sum of two floats
+with a relative error of 2^-66: log(1 + f) = 2 s + s^3 (2/3 + s^2 Q(s^2)), s = f / (2 + f), where all but Q is
+computed with the rounding errors of each step.
+"""
+
+from __future__ import annotations
+
+from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywhere
+from diffuse.kernels.llvm.math.logarithm import (
+    LEAST,
+    LN2_SHORT,
+    LN2_SHORT_REST,
+    natural,
+    taken_apart,
+)
+from diffuse.kernels.llvm.math.values import (
+    INFINITY,
+    LAST,
+    MANTISSA,
+    Real,
+    Truth,
+    Whole,
+    beyond,
+    bits,
+    fma,
+    horner,
+    nearest,
+    outside,
+    raises_divide,
+    raises_invalid,
+    rarely,
+)
+
+LOG = (0.3999999999999998, 0.28571428571443835, 0.22222222217791554, 0.1818181884376006, 0.15384558443719035,
+       0.13336263967348377, 0.11675790179267076, 0.11981686801658752)
+"""Q(z) = ((log((1 + s) / (1 - s)) - 2 s) / s^3 - 2/3) / s^2 for z = s^2 <= 0.0295: 2^-73 of log."""
+TWO_THIRDS, TWO_THIRDS_REST = 0.6666666666666666, 3.700743415417188e-17
+CBRT = (1.781070708270658, -1.5660536402366347, 1.2437909599344115, -0.5978567882490654, 0.15605969384094634,
+        -0.01701662674042502)
+"""x^(-1/3) for 1 <= x <= 2, with a relative error of 2^-17.3."""
+CBRT2 = 2.0 ** (1 / 3)
+
+
+def pow(x: Real, y: Real, short: bool) -> Real:
+    raw = x.whole()
+    special = (raw - LEAST).is_("uge", bits(INFINITY) - LEAST) | outside(y.size(), 2.0 ** -900, 2.0 ** 900)
+    k, m = taken_apart(special.pick(bits(1.0), raw))
+    exponent = special.replaced(1.0, y)
+    if short:  # the precision of a float64 is enough
+        product, rest = exponent * natural(k, m - 1.0, short=False), x.of(0.0)
+    else:
+        product, rest = _times(exponent, k, m - 1.0)
+    special = special | beyond(product.size(), 707.0)
+    found = exp_of_sum(special.replaced(0.0, product), special.replaced(0.0, rest), short)
+    return rarely("pow", special, found, pow_anywhere, x, y)
+
+
+def _times(y: Real, k: Whole, f: Real) -> tuple[Real, Real]:
+    """Return y log(2^k (1 + f)) as a sum of two floats."""
+    high, low = _logarithm(k.counted(), f)
+    product = y * high
+    return product, fma(y, low, fma(y, high, -product))
+
+
+def _logarithm(k: Real, f: Real) -> tuple[Real, Real]:
+    """Return log(2^k (1 + f)) as a sum of two floats; names that end in `l` are of rounding errors."""
+    d = f + 2.0
+    dl = f - (d - 2.0)
+    inverse = 1.0 / d
+    s = f * inverse
+    sl = fma(-s, dl, fma(-s, d, f)) * inverse
+    z = s * s
+    zl = fma(s + s, sl, fma(s, s, -z))
+    more = z * horner(LOG, z)
+    c = more + TWO_THIRDS
+    cl = ((TWO_THIRDS - c) + more) + TWO_THIRDS_REST
+    u = z * c
+    ul = fma(z, c, -u) + fma(z, cl, zl * c)
+    v = s * u
+    vl = fma(s, u, -v) + fma(s, ul, sl * u)
+    twice = s + s
+    h = twice + v
+    hl = ((twice - h) + v) + (vl + (sl + sl))
+    base = k * LN2_SHORT
+    found = base + h
+    return found, ((base - found) + h) + fma(k, LN2_SHORT_REST, hl)
+
+
+def pow_anywhere(x: Real, y: Real) -> Real:
+    """Return x^y for any operands, as annex F of C99 says."""
+    size, exponent = x.size(), y.size()
+    zero, endless = size.is_("eq", 0), size.is_("eq", bits(INFINITY))
+    unknown = x.nan() | y.nan()
+    whole = _is_whole(y) | beyond(exponent, 2.0 ** 52)
+    half = exponent.is_("ult", bits(1.0)).replaced(1.0, y) * 0.5
+    odd = _is_whole(y) & ~_is_whole(half) & ~beyond(exponent, 2.0 ** 53)
+    ordinary = ~(zero | endless | unknown | exponent.is_("eq", bits(INFINITY)))
+    invalid = x.negative() & ordinary & ~whole
+    found = _magnitude(x, y, ordinary & ~invalid)
+    falls = y.negative()
+    divides = zero & falls & exponent.is_("ne", 0) & ~beyond(exponent, LAST)
+    edge = falls.choose(endless.choose(0.0, INFINITY), endless.choose(INFINITY, 0.0))
+    edge = divides.choose(raises_divide(divides), edge)
+    found = (zero | endless).choose(edge, found)
+    above = beyond(size, 1.0)
+    far = size.is_("eq", bits(1.0)).choose(1.0, ((above & ~falls) | (~above & falls)).choose(INFINITY, 0.0))
+    found = exponent.is_("eq", bits(INFINITY)).choose(far, found)
+    found = (odd & x.negative()).choose(-found, found)
+    found = invalid.choose(raises_invalid(invalid), found)
+    found = unknown.choose(x + y, found)
+    return (exponent.is_("eq", 0) | x.whole().is_("eq", bits(1.0))).choose(1.0, found)
+
+
+def _magnitude(x: Real, y: Real, ordinary: Truth) -> Real:
+    """Return |x|^y, which may overflow or underflow, where both are ordinary numbers; 1 elsewhere."""
+    small = x.size().is_("ult", LEAST)
+    base = ordinary.choose(abs(x), 1.0)
+    k, m = taken_apart(small.choose(base * 2.0 ** 54, base).whole())
+    k = k - (small & ordinary).pick(54, 0)
+    moderate = beyond(y.size(), 2.0 ** 70).choose(y.of(2.0 ** 70).signed(y), y)
+    tiny = ~beyond(y.size(), 2.0 ** -200)
+    moderate = (tiny | ~ordinary).choose(0.0, moderate)
+    product, rest = _times(moderate, k, m - 1.0)
+    far = beyond(product.size(), 1000.0)
+    return exp_of_sum_anywhere(far.choose(x.of(1000.0).signed(product), product), far.choose(0.0, rest))
+
+
+def _is_whole(x: Real) -> Truth:
+    return x.intrinsic("llvm.rint").equals(x)
+
+
+def cbrt(x: Real, short: bool) -> Real:
+    size = x.size()
+    special = (size - LEAST).is_("uge", bits(INFINITY) - LEAST)
+    return rarely("cbrt", special, _third(special.pick(bits(1.0), size), x, short), _cbrt_anywhere, x)
+
+
+def _third(size: Whole, x: Real, short: bool) -> Real:
+    """Return the cube root of a normal number, given by its magnitude and the sign of x.
+
+    One step of the fourth order from a polynomial for y^(-1/3), then one of Newton's method for the root.
+    """
+    exponent = ((size >> MANTISSA) - 1023).counted()
+    k, thirds = nearest(exponent, 1 / 3)
+    m = fma(thirds, -3.0, exponent)
+    fraction = ((size & ((1 << MANTISSA) - 1)) | bits(1.0)).real()
+    up, down = m.whole().is_("eq", bits(1.0)), m.negative() & ~m.equals(0.0)
+    y = fraction * up.choose(2.0, down.choose(0.5, 1.0))
+    r = horner(CBRT, fraction) * up.choose(1 / CBRT2, down.choose(CBRT2, 1.0))
+    h = fma(r * r * r, -y, 1.0)
+    if short:
+        r = fma(r * h, 1 / 3, r)
+        c = y * (r * r)
+    else:
+        r = fma(r * h, fma(h, fma(h, 14 / 81, 2 / 9), 1 / 3), r)
+        inverse = r * r
+        c = y * inverse
+        c = fma(fma(-(c * c), c, y), inverse * (1 / 3), c)
+    return (c.whole() + (k << MANTISSA)).real().signed(x)
+
+
+def _cbrt_anywhere(x: Real) -> Real:
+    """Return the cube root of zero, infinity, NaN or a subnormal number."""
+    plain = x.equals(0.0) | beyond(x.size(), LAST)
+    lifted = plain.choose(1.0, abs(x) * 2.0 ** 54)
+    return plain.choose(x, _third(lifted.size(), x, short=False) * 2.0 ** -18)
+
+
+def hypot(x: Real, y: Real, short: bool) -> Real:
+    most, least = _by_size(x, y)
+    special = (most - bits(2.0 ** -400)).is_("ugt", bits(2.0 ** 500) - bits(2.0 ** -400)) & most.is_("ne", 0)
+    a, b = (special.replaced(1.0, v.real()) for v in (most, least))
+    return rarely("hypot", special, _root_of_squares(a, b), _hypot_anywhere, x, y)
+
+
+def _by_size(x: Real, y: Real) -> tuple[Whole, Whole]:
+    a, b = x.size(), y.size()
+    larger = a.is_("ugt", b)
+    return larger.pick(a, b), larger.pick(b, a)
+
+
+def _root_of_squares(a: Real, b: Real) -> Real:
+    """Return sqrt(a^2 + b^2), a >= b; what is added to b^2 keeps it from underflowing and is lost in a^2."""
+    return fma(a, a, fma(b, b, a * 2.0 ** -560)).root()
+
+
+def _hypot_anywhere(x: Real, y: Real) -> Real:
+    most, least = _by_size(x, y)
+    endless = x.size().is_("eq", bits(INFINITY)) | y.size().is_("eq", bits(INFINITY))
+    unknown = x.nan() | y.nan()
+    large, small = beyond(most, 2.0 ** 500), ~beyond(most, 2.0 ** -400)
+    scale = large.choose(2.0 ** -600, small.choose(2.0 ** 600, 1.0))
+    back = large.choose(2.0 ** 600, small.choose(2.0 ** -600, 1.0))
+    numbers = ~(endless | unknown)
+    swallowed = (most - least).is_("sgt", 100 << MANTISSA)
+    a = numbers.choose(most.real() * scale, 1.0)
+    b = (numbers & ~swallowed).choose(least.real(), 0.0) * scale
+    found = unknown.choose(x + y, fma(a, a, b * b).root() * back)
+    return endless.choose(INFINITY, found)

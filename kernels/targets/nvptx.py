@@ -1,0 +1,35 @@
+"""NVIDIA's GPUs as a target: what is written for them becomes PTX.
+
+Nothing is contracted or approximated: additions and multiplications are rounded one by one, divisions and
+square roots as IEEE 754 says, subnormal numbers stay what they are.  There are no floating-point flags.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diffuse.kernels.llvm.code import Code
+from diffuse.kernels.llvm.math import table
+
+TRIPLE = "nvptx64-nvidia-cuda"
+FEATURES = "+ptx81"
+"""The version of PTX from which on a kernel's parameters may have 32,764 bytes."""
+PARAMETERS = 32_764
+"""Bytes of parameters that a kernel may have."""
+
+
+@dataclass(frozen=True)
+class Nvptx:
+    """GPUs of one architecture and those after it."""
+
+    architecture: str = "sm_80"
+    lanes: int = 1
+    masks_bytes: bool = False
+    quiet: bool = False
+    sse: bool = False
+    flags: bool = False
+    library: bool = False
+    fma: bool = True
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        return table.call(code, name, dtype, values)

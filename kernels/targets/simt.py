@@ -1,0 +1,32 @@
+"""The target of kernels that run thread by thread on the host, as a GPU would run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from diffuse.kernels.llvm.code import Code
+from diffuse.kernels.targets.host import Host, host
+
+
+@dataclass(frozen=True)
+class Simt:
+    """One element at a time, with the host's routines and without floating-point flags."""
+
+    host: Host
+    lanes: int = 1
+    masks_bytes: bool = False
+    quiet: bool = False
+    sse: bool = False
+    flags: bool = False
+    library: bool = False
+
+    @property
+    def fma(self) -> bool:
+        return self.host.fma
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        return self.host.math(code, name, dtype, values)
+
+
+def simt() -> Simt:
+    return Simt(host())

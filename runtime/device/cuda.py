@@ -1,0 +1,133 @@
+"""The CUDA runtime: grid kernels on one NVIDIA GPU, asynchronously, in one stream.
+
+All memory, copies and launches are ordered by the stream.  So a block of memory that is freed while launches
+on it are queued may be handed out again at once, and nobody waits but who reads a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from diffuse.memory import address
+from diffuse.runtime.base import GridCode, Launch
+from diffuse.runtime.device.exchange import DeviceExchange
+from diffuse.runtime.device.runtime import Device
+from diffuse.runtime.device.submission import plan
+from diffuse.runtime.local.allocator import Allocator, Lease, Usage
+from diffuse.service import code as service
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+KEPT = 1 << 30
+"""Bytes of the device's memory that are cached at most, besides a quarter of what is in use."""
+
+
+class Gpu(Protocol):
+    """What drives a device (driver.py)."""
+
+    version: int
+    stream: int
+
+    def name(self) -> str: ...
+    def architecture(self) -> str: ...
+    def memory(self) -> tuple[int, int]: ...
+    def allocate(self, nbytes: int) -> int: ...
+    def free(self, address: int) -> None: ...
+    def trim(self) -> None: ...
+    def upload(self, target: int, source: int, nbytes: int) -> None: ...
+    def download(self, target: int, source: int, nbytes: int) -> None: ...
+    def link(self, text: bytes) -> bytes: ...
+    def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]: ...
+    def submit(self, plan: bytes, block: bytes) -> None: ...
+    def wait(self) -> None: ...
+    def wait_for(self, stream: int) -> None: ...
+
+
+class Memory:
+    """The device's memory, as the allocator sees it."""
+
+    lazy = False
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._gpu = gpu
+
+    def available(self) -> int:
+        return self._gpu.memory()[0]
+
+    def take(self, size: int) -> int:
+        return self._gpu.allocate(size)
+
+    def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
+        return self._gpu.free, (address,)
+
+
+class Cuda(Device):
+    """Launches on one GPU."""
+
+    name = "cuda"
+
+    def __init__(self, points: int | None = None, gpu: Gpu | None = None) -> None:
+        super().__init__()
+        if gpu is None:
+            from diffuse.runtime.device.driver import Driver
+
+            gpu = Driver()
+        self.gpu = gpu
+        self.target = gpu.architecture()
+        self._total = gpu.memory()[1]
+        self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
+        self.exchange = DeviceExchange(self._total, self.to_device, gpu.wait_for)
+
+    def allocate(self, nbytes: int) -> Lease:
+        if nbytes > self._total:
+            raise MemoryError(f"{nbytes} bytes asked, and {self.gpu.name()} has {self._total}: use smaller "
+                              "arrays, or DIFFUSE_RUNTIME=local")
+        return Lease(self._allocator, nbytes)
+
+    def to_device(self, target: int, source: NDArray[np.uint8]) -> None:
+        self.gpu.upload(target, address(source), source.nbytes)
+
+    def to_host(self, target: NDArray[np.uint8], source: int) -> None:
+        self.gpu.download(address(target), source, target.nbytes)
+
+    def submit(self, code: GridCode, launch: Launch) -> None:
+        steps, gpu = code.steps(launch.values), self.gpu
+        if steps.plan is None or steps.plan[0] is not gpu:  # a runtime that was made later has its own
+            if code.functions is None or code.functions[0] is not gpu:
+                code.functions = gpu, self._loaded(code)
+            functions = code.functions[1]
+            steps.plan = gpu, plan([(functions[kernel], groups, argument)
+                                    for kernel, groups, argument in steps])
+        block = launch.kernel.pack(launch.values)
+        self._begun += 1  # as in `_turn`, without a call
+        gpu.submit(steps.plan[1], block)
+        self._ended = self._begun
+
+    def _loaded(self, code: GridCode) -> dict[str, int]:
+        """Load the kernels of a body: machine code that was linked before, or PTX that is linked now."""
+        from hashlib import sha256
+
+        text: bytes = code.code.image
+        key = sha256(text + f"{self.gpu.version} {self.target}".encode()).hexdigest()
+        cache = service.disk()
+        image = cache.get(key)
+        if image is None:
+            image = self.gpu.link(text)
+            cache.put(key, image)
+        return self.gpu.functions(image, code.names)
+
+    def fence(self) -> None:
+        self.gpu.wait()
+
+    def usage(self) -> Usage:
+        """Bytes of the device's memory: in use, the peak, cached."""
+        return self._allocator.usage()
+
+    def trim(self) -> int:
+        """Return cached memory to the device; returns the bytes freed."""
+        freed = self._allocator.trim()
+        self.gpu.trim()
+        return freed

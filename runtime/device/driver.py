@@ -1,0 +1,242 @@
+"""NVIDIA's driver, as far as Diffuse uses it: about thirty functions of libcuda, called through ctypes.
+
+Source: the reference of the CUDA driver API.  A function whose name has a suffix such as `_v2` is the version
+of it that has these parameters.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any
+
+from diffuse.runtime.device import submission
+
+LIBRARY = "libcuda.so.1"
+MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this machine's GPU, or set "
+           "DIFFUSE_RUNTIME=local")
+
+OUT_OF_MEMORY = 2
+NON_BLOCKING = 1
+"""A stream that does not wait for the one that other libraries take by default."""
+COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
+"""Attributes of a device."""
+RELEASE_THRESHOLD = 4
+"""Attribute of a memory pool: the bytes that it keeps."""
+PTX = 1
+"""The kind of input of the driver's linker."""
+ERROR_LOG, ERROR_LOG_BYTES = 5, 6
+"""Options of the driver's linker."""
+
+NUMBER, POINTER, SIZE, WORD = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64
+REFERENCE = ctypes.c_void_p
+
+FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "cuInit": (ctypes.c_uint,),
+    "cuDriverGetVersion": (REFERENCE,),
+    "cuDeviceGet": (REFERENCE, NUMBER),
+    "cuDeviceGetName": (POINTER, NUMBER, NUMBER),
+    "cuDeviceGetAttribute": (REFERENCE, NUMBER, NUMBER),
+    "cuDevicePrimaryCtxRetain": (REFERENCE, NUMBER),
+    "cuCtxSetCurrent": (POINTER,),
+    "cuStreamCreate": (REFERENCE, ctypes.c_uint),
+    "cuStreamSynchronize": (POINTER,),
+    "cuDeviceGetDefaultMemPool": (REFERENCE, NUMBER),
+    "cuMemPoolSetAttribute": (POINTER, NUMBER, REFERENCE),
+    "cuMemPoolTrimTo": (POINTER, SIZE),
+    "cuMemGetInfo_v2": (REFERENCE, REFERENCE),
+    "cuMemAllocAsync": (REFERENCE, SIZE, POINTER),
+    "cuMemFreeAsync": (WORD, POINTER),
+    "cuMemcpyHtoDAsync_v2": (WORD, POINTER, SIZE, POINTER),
+    "cuMemcpyDtoHAsync_v2": (POINTER, WORD, SIZE, POINTER),
+    "cuLinkCreate_v2": (ctypes.c_uint, POINTER, POINTER, REFERENCE),
+    "cuLinkAddData_v2": (POINTER, NUMBER, POINTER, SIZE, ctypes.c_char_p, ctypes.c_uint, POINTER, POINTER),
+    "cuLinkComplete": (POINTER, REFERENCE, REFERENCE),
+    "cuLinkDestroy": (POINTER,),
+    "cuModuleLoadData": (REFERENCE, ctypes.c_char_p),
+    "cuModuleGetFunction": (REFERENCE, POINTER, ctypes.c_char_p),
+    "cuLaunchKernel": (POINTER, *[ctypes.c_uint] * 7, POINTER, POINTER, POINTER),
+    "cuGetErrorName": (NUMBER, REFERENCE),
+    "cuGetErrorString": (NUMBER, REFERENCE),
+}
+"""Parameters of each function; all return an error number."""
+
+
+class CudaError(RuntimeError):
+    """An error that the driver reports."""
+
+
+class Driver:
+    """One device, its primary context, and one stream."""
+
+    def __init__(self, library: str = LIBRARY, device: int = 0) -> None:
+        try:
+            self._library = ctypes.CDLL(library)
+        except OSError as error:
+            raise RuntimeError(MISSING.format(error)) from None
+        self._names: dict[str, Any] = {}
+        for name, parameters in FUNCTIONS.items():
+            try:
+                function = getattr(self._library, name)
+            except AttributeError:
+                raise RuntimeError(f"NVIDIA's driver has no {name}: it is older than CUDA 12; "
+                                   "update it, or set DIFFUSE_RUNTIME=local") from None
+            function.argtypes, function.restype = parameters, ctypes.c_int
+            self._names[name] = function
+        self._launch = ctypes.cast(self._names["cuLaunchKernel"], ctypes.c_void_p)
+        self._submit: Any = None
+        self._process = os.getpid()
+        self._entered = threading.local()
+        self.call("cuInit", 0)
+        version, self._device = ctypes.c_int(), ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.addressof(version))
+        self.version = version.value
+        self.call("cuDeviceGet", ctypes.addressof(self._device), device)
+        self._context = self._new("cuDevicePrimaryCtxRetain", self._device)
+        self.enter()
+        self._stream = self._new("cuStreamCreate", NON_BLOCKING)
+        self.stream = self._stream.value or 0
+        """The handle of the stream, for other libraries."""
+        self._pool = self._new("cuDeviceGetDefaultMemPool", self._device)
+        most = ctypes.c_uint64(2 ** 64 - 1)
+        self.call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, ctypes.addressof(most))
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver's; CudaError names it and what it says."""
+        error = self._names[name](*arguments)
+        if error:
+            raise CudaError(f"{name}: {self.described(error)}")
+
+    def described(self, error: int) -> str:
+        """The driver's name of an error, and its sentence."""
+        found = []
+        for name in ("cuGetErrorName", "cuGetErrorString"):
+            text = ctypes.c_char_p()
+            if not self._names[name](error, ctypes.addressof(text)) and text.value:
+                found.append(text.value.decode())
+        return ": ".join(found) or f"error {error}"
+
+    def _new(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+        """Call a function whose first parameter says where to put a handle."""
+        handle = ctypes.c_void_p()
+        self.call(name, ctypes.addressof(handle), *arguments)
+        return handle
+
+    def enter(self) -> None:
+        """Make the context current in this thread."""
+        process = os.getpid()
+        if getattr(self._entered, "process", 0) == process:
+            return
+        if process != self._process:
+            raise RuntimeError("the GPU belongs to the process that this one was forked from: start workers "
+                               "with the method spawn, or set DIFFUSE_RUNTIME=local in them")
+        self.call("cuCtxSetCurrent", self._context)
+        self._entered.process = self._process
+
+    # -- the device ----------------------------------------------------------------------------------------
+
+    def name(self) -> str:
+        text = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", ctypes.addressof(text), len(text), self._device)
+        return text.value.decode()
+
+    def architecture(self) -> str:
+        """What code is compiled for, such as sm_90."""
+        found = []
+        for attribute in (COMPUTE_MAJOR, COMPUTE_MINOR):
+            value = ctypes.c_int()
+            self.call("cuDeviceGetAttribute", ctypes.addressof(value), attribute, self._device)
+            found.append(value.value)
+        return f"sm_{found[0]}{found[1]}"
+
+    def memory(self) -> tuple[int, int]:
+        """Bytes of the device's memory that are free, and all."""
+        free, total = ctypes.c_size_t(), ctypes.c_size_t()
+        self.enter()
+        self.call("cuMemGetInfo_v2", ctypes.addressof(free), ctypes.addressof(total))
+        return free.value, total.value
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def allocate(self, nbytes: int) -> int:
+        """The address of so many bytes of the device's memory; 0 if there is not enough."""
+        self.enter()
+        address = ctypes.c_uint64()
+        error = self._names["cuMemAllocAsync"](ctypes.addressof(address), nbytes, self._stream)
+        if error == OUT_OF_MEMORY:
+            return 0
+        if error:
+            raise CudaError(f"cuMemAllocAsync: {self.described(error)}")
+        return address.value
+
+    def free(self, address: int) -> None:
+        """Free memory, after everything submitted so far."""
+        self.enter()
+        self.call("cuMemFreeAsync", address, self._stream)
+
+    def trim(self) -> None:
+        """Give memory that is free, and kept for reuse, back to the device."""
+        self.enter()
+        self.wait()
+        self.call("cuMemPoolTrimTo", self._pool, 0)
+
+    def upload(self, target: int, source: int, nbytes: int) -> None:
+        """Copy from an address of the host; the memory there may change as soon as this returns."""
+        self.enter()
+        self.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, self._stream)
+
+    def download(self, target: int, source: int, nbytes: int) -> None:
+        """Copy to an address of the host, and wait."""
+        self.enter()
+        self.call("cuMemcpyDtoHAsync_v2", target, source, nbytes, self._stream)
+        self.wait()
+
+    # -- code ----------------------------------------------------------------------------------------------
+
+    def link(self, text: bytes) -> bytes:
+        """Machine code for this device, from PTX."""
+        self.enter()
+        log = ctypes.create_string_buffer(8192)
+        options = (ctypes.c_int * 2)(ERROR_LOG, ERROR_LOG_BYTES)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), len(log))
+        state = self._new_linker(options, values)
+        try:
+            self.call("cuLinkAddData_v2", state, PTX, text, len(text), b"kernels", 0, None, None)
+            code, size = ctypes.c_void_p(), ctypes.c_size_t()
+            self.call("cuLinkComplete", state, ctypes.addressof(code), ctypes.addressof(size))
+            return ctypes.string_at(code.value or 0, size.value)
+        except CudaError as error:
+            raise CudaError(f"{error}\n{log.value.decode(errors='replace')}".rstrip()) from None
+        finally:
+            self.call("cuLinkDestroy", state)
+
+    def _new_linker(self, options: Any, values: Any) -> ctypes.c_void_p:
+        state = ctypes.c_void_p()
+        self.call("cuLinkCreate_v2", len(options), options, values, ctypes.addressof(state))
+        return state
+
+    def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]:
+        """Load machine code, and find its kernels."""
+        self.enter()
+        module = self._new("cuModuleLoadData", image)
+        return {name: self._new("cuModuleGetFunction", module, name.encode()).value or 0 for name in names}
+
+    def submit(self, plan: bytes, block: bytes) -> None:
+        """Launch the kernels of a plan (submission.py) with a block of parameters, which is copied."""
+        self.enter()
+        if self._submit is None:
+            self._submit, self._code = submission.native()
+        error = self._submit(self._launch, self._stream, plan, block, len(block))
+        if error:
+            raise CudaError(f"cuLaunchKernel: {self.described(error)}")
+
+    def wait(self) -> None:
+        """Until everything submitted has ended; an error of a kernel comes out here."""
+        self.enter()
+        self.call("cuStreamSynchronize", self._stream)
+
+    def wait_for(self, stream: int) -> None:
+        """Until everything in a stream of another library has ended."""
+        self.enter()
+        self.call("cuStreamSynchronize", stream)

@@ -1,0 +1,192 @@
+"""What runtimes of devices with memory of their own share: copies to and from the host, and what runs there.
+
+A launch whose kernel has no grid kernels runs on the host, over the host's copies of its stores: its operands
+are copied from the device, its results go back with the next launch that needs them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from ctypes import CFUNCTYPE, c_char_p, c_int64
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from diffuse.interrupts import deferred
+from diffuse.ir import Store
+from diffuse.memory import address
+from diffuse.observe import trace
+from diffuse.runtime.base import CodeUse, Fate, GridCode, Instance, Launch, MachineCode
+from diffuse.runtime.device.exchange import DeviceExchange
+from diffuse.runtime.device.instances import DeviceInstance
+from diffuse.runtime.reference import attached
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Device(ABC):
+    """Launches on one device, in order."""
+
+    name: str
+    target: str
+    points = 1
+    addressed = True
+    host_sees = False
+    pipelines = False
+    code = CodeUse.NEEDED
+    ranks = 1
+    exchange: DeviceExchange | None = None
+
+    def __init__(self) -> None:
+        self._flags = 0
+        self._begun = self._ended = 0
+        """Launches and host functions so far: what an interrupt left of the last one (`fate`)."""
+        self._owed: list[DeviceInstance] = []
+        """Shared instances whose copies a host function may write to."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """Allocate memory of the device: an object with its `address`, which owns it.  MemoryError if there
+        is not enough."""
+
+    @abstractmethod
+    def to_device(self, target: int, source: NDArray[np.uint8]) -> None:
+        """Copy bytes to an address of the device, after everything submitted so far."""
+
+    @abstractmethod
+    def to_host(self, target: NDArray[np.uint8], source: int) -> None:
+        """Copy bytes from an address of the device, after everything submitted so far, and wait."""
+
+    @abstractmethod
+    def submit(self, code: GridCode, launch: Launch) -> None:
+        """Submit the grid kernels of a launch, all of them, as one turn (`_turn`)."""
+
+    @abstractmethod
+    def fence(self) -> None:
+        """Wait until everything submitted has ended."""
+
+    # -- memory --------------------------------------------------------------------------------------------
+
+    def scratch(self, nbytes: int) -> DeviceInstance:
+        return self.create(nbytes)
+
+    def create(self, nbytes: int, store: Store | None = None) -> DeviceInstance:
+        return DeviceInstance(nbytes, self.allocate(nbytes))
+
+    def zeroed(self, nbytes: int, store: Store | None = None) -> DeviceInstance | None:
+        return None
+
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> DeviceInstance:
+        memory = attached(array)
+        return DeviceInstance(memory.nbytes, self.allocate(memory.nbytes), memory)
+
+    def release(self, instance: Instance) -> None:
+        if isinstance(instance, DeviceInstance):
+            instance.lease = instance.memory = None
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, DeviceInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        if instance.memory is None:
+            instance.memory = np.empty(instance.nbytes, np.uint8)
+        if (instance.shared or not instance.fresh) and instance.nbytes:
+            trace.counters["downloads"] += 1
+            self.to_host(instance.memory, instance.address)
+        instance.fresh = True
+        if not instance.shared:  # else what the host writes is copied back at once
+            instance.home |= write
+        elif write:
+            self._owed.append(instance)
+        return instance.memory
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        code: Any = launch.kernel.native
+        keep: tuple[DeviceInstance, ...] = launch.keep
+        if not hasattr(code, "steps"):
+            self._on_host(launch, keep)
+            return
+        for instance in keep:
+            if instance.home and instance.nbytes:
+                trace.counters["uploads"] += 1
+                self.to_device(instance.address, cast(Any, instance.memory))
+                instance.home = instance in launch.watched
+        for word in code.written:
+            place = launch.values[word]
+            for instance in keep:
+                if 0 <= place - instance.address < instance.nbytes:
+                    instance.home = instance.fresh = False
+                    break
+        self.submit(code, launch)
+
+    def _on_host(self, launch: Launch, keep: Sequence[DeviceInstance]) -> None:
+        """Run a launch that has no grid kernels on the host, over copies of all that it uses."""
+        kernel: Any = launch.kernel
+        trace.counters["on the host"] += 1
+        used = sorted(keep, key=lambda x: x.address)
+        values = list(launch.values)
+        for word in kernel.address_words:
+            instance = holder(used, values[word])
+            if instance is not None:
+                values[word] += address(self.host(instance, True)) - instance.address
+        self.call(lambda: self._by_points(launch, tuple(values)))
+
+    def _by_points(self, launch: Launch, values: tuple[Any, ...]) -> None:
+        kernel: Any = launch.kernel
+        native: MachineCode | None = kernel.native
+        if native is not None:
+            block = kernel.pack(values)
+            for p in range(launch.points):
+                CFUNCTYPE(None, c_char_p, c_int64)(native.address)(block, p)
+            if launch.points > 1 and native.finish:
+                CFUNCTYPE(None, c_char_p)(native.finish)(block)
+            return
+        with np.errstate(all="call", call=self._note):
+            for p in range(launch.points):
+                kernel.point(values, p)
+            kernel.finish(values)
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._flags |= flag
+
+    def _turn(self, work: Callable[[], None]) -> None:
+        """Run something that an interrupt must not repeat, noting whether it came to its end."""
+        self._begun += 1
+        work()
+        self._ended = self._begun
+
+    def call(self, function: Callable[[], None]) -> None:
+        try:
+            deferred(lambda: self._turn(function))
+        finally:
+            self._pay()
+
+    def _pay(self) -> None:
+        """Copy to the device what the host wrote to copies of shared instances."""
+        while self._owed:
+            assert self.exchange is not None  # which shared them
+            self.exchange.write_back(self._owed.pop())
+
+    def flags(self) -> int:
+        """The floating-point errors of what ran interpreted on the host: devices keep none."""
+        seen, self._flags = self._flags, 0
+        return seen
+
+    def mark(self) -> int:
+        return self._begun
+
+    def fate(self, mark: int) -> Fate:
+        if self._begun == mark:
+            return Fate.PENDING
+        return Fate.DONE if self._ended == self._begun else Fate.LOST
+
+
+def holder(used: Sequence[DeviceInstance], place: int) -> DeviceInstance | None:
+    """The instance, of some in the order of their addresses, that an address belongs to."""
+    at = bisect_right(used, place, key=lambda x: x.address) - 1
+    return used[at] if at >= 0 and place - used[at].address < max(used[at].nbytes, 1) else None
+

@@ -1,0 +1,125 @@
+/* A driver without a device: memory is the host's, launches are noted, modules are their own text.  It shows
+   that the runtime calls the driver as it should; what kernels compute is shown elsewhere. */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST (64u << 20)
+
+static size_t used;
+static char last[65536];
+static size_t last_bytes;
+static unsigned last_groups;
+static long launches;
+static char *linked;
+static size_t linked_bytes;
+static char *log_text;
+
+int cuInit(unsigned flags) { return 0; }
+int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
+int cuDeviceGet(int *device, int number) { *device = number; return number ? 101 : 0; }
+int cuDeviceGetName(char *name, int bytes, int device) { strncpy(name, "a device for tests", bytes); return 0; }
+int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? 9 : 0; return 0; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
+int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
+int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
+int cuStreamSynchronize(void *stream) { return stream == (void *)2 ? 0 : 400; }
+int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = (void *)3; return 0; }
+int cuMemPoolSetAttribute(void *pool, int which, uint64_t *value) { return which == 4 && *value ? 0 : 1; }
+int cuMemPoolTrimTo(void *pool, size_t bytes) { return 0; }
+int cuMemGetInfo_v2(size_t *available, size_t *all) { *available = MOST - used; *all = MOST; return 0; }
+
+int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream)
+{
+    size_t *block;
+    if (bytes > MOST - used || !(block = malloc(bytes + 64)))
+        return 2;
+    *block = bytes;
+    used += bytes;
+    *address = (uint64_t)(uintptr_t)block + 64;
+    return 0;
+}
+
+int cuMemFreeAsync(uint64_t address, void *stream)
+{
+    size_t *block = (size_t *)(uintptr_t)(address - 64);
+    used -= *block;
+    free(block);
+    return 0;
+}
+
+int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return 0;
+}
+
+int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
+{
+    memcpy(to, (void *)(uintptr_t)from, bytes);
+    return 0;
+}
+
+int cuLinkCreate_v2(unsigned count, const int *options, void **values, void **state)
+{
+    if (count != 2 || options[0] != 5 || options[1] != 6)
+        return 1;
+    log_text = values[0];
+    *state = (void *)4;
+    return 0;
+}
+
+int cuLinkAddData_v2(void *state, int kind, const char *text, size_t bytes, const char *name, unsigned count,
+                     void *options, void *values)
+{
+    if (kind != 1 || !strstr(text, ".version")) {
+        strcpy(log_text, "ptxas fatal: this is no PTX");
+        return 218;
+    }
+    free(linked);
+    linked = malloc(bytes + 1);
+    memcpy(linked, text, bytes);
+    linked[bytes] = 0;
+    linked_bytes = bytes;
+    return 0;
+}
+
+int cuLinkComplete(void *state, void **code, size_t *bytes) { *code = linked; *bytes = linked_bytes; return 0; }
+int cuLinkDestroy(void *state) { return 0; }
+int cuModuleLoadData(void **module, const char *image) { *module = strdup(image); return 0; }
+
+int cuModuleGetFunction(void **function, const char *module, const char *name)
+{
+    *function = strstr(module, name);
+    return *function ? 0 : 500;
+}
+
+int cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, unsigned threads, unsigned ty,
+                   unsigned tz, unsigned shared, void *stream, void **parameters, void **extra)
+{
+    if (threads != 256 || parameters || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
+        return 1;
+    last_bytes = *(size_t *)extra[3];
+    memcpy(last, extra[1], last_bytes);
+    last_groups = groups;
+    launches++;
+    return groups ? 0 : 9;
+}
+
+int cuGetErrorName(int error, const char **text)
+{
+    *text = error == 9 ? "CUDA_ERROR_INVALID_CONFIGURATION" : "CUDA_ERROR_FOR_TESTS";
+    return 0;
+}
+
+int cuGetErrorString(int error, const char **text) { *text = "something was wrong"; return 0; }
+
+size_t noted(void *parameters, unsigned *groups, long *count)
+{
+    memcpy(parameters, last, last_bytes);
+    *groups = last_groups;
+    *count = launches;
+    return last_bytes;
+}

@@ -1,0 +1,1 @@
+"""The parts of the PTX machine (tests/ptx_machine.py)."""

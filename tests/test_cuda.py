@@ -1,0 +1,179 @@
+"""The CUDA runtime over a driver without a device (libcuda.c): its calls, and what it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from diffuse.kernels.body import abi
+from diffuse.kernels.build.compiler import Kernel
+from diffuse.runtime.base import Launch
+from diffuse.runtime.device.cuda import Cuda
+from diffuse.runtime.device.driver import CudaError, Driver
+from diffuse.runtime.device.submission import plan
+from tests.test_grid import reduction, tanh
+
+COMPILER = shutil.which("gcc") or shutil.which("cc")
+HERE = Path(__file__).parent
+
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="a C compiler builds the driver for tests")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
+    subprocess.run([str(COMPILER), "-shared", "-fPIC", "-o", str(path), str(HERE / "libcuda.c")], check=True)
+    return path
+
+
+@pytest.fixture
+def driver(library: Path) -> Driver:
+    return Driver(str(library))
+
+
+@pytest.fixture
+def cuda(driver: Driver) -> Iterator[Cuda]:
+    yield Cuda(gpu=driver)
+
+
+def noted(driver: Any) -> tuple[bytes, int, int]:
+    """The parameters and the groups of the last launch, and the number of launches."""
+    room, groups, count = ctypes.create_string_buffer(1 << 16), ctypes.c_uint(), ctypes.c_long()
+    size = driver._library.noted(room, ctypes.byref(groups), ctypes.byref(count))
+    return room.raw[:size], groups.value, count.value
+
+
+@needs_compiler
+def test_the_device_is_described(driver: Driver) -> None:
+    assert (driver.name(), driver.architecture(), driver.version) == ("a device for tests", "sm_90", 13000)
+    assert driver.memory()[1] == 64 << 20
+
+
+@needs_compiler
+def test_memory_goes_there_and_back(cuda: Cuda) -> None:
+    array = np.arange(1000.0)
+    instance = cuda.attach(array)
+    cuda.to_device(instance.address, array.view(np.uint8))
+    instance.memory, instance.fresh, instance.home = None, False, False
+    assert np.array_equal(cuda.host(instance, False).view(float), array)
+
+
+@needs_compiler
+def test_memory_is_reused_and_given_back(cuda: Cuda, driver: Driver) -> None:
+    first = cuda.create(1 << 20)
+    place = first.address
+    cuda.release(first)
+    assert cuda.create(1 << 20).address == place
+    kept = driver.memory()[0]
+    cuda.trim()
+    assert driver.memory()[0] >= kept + (1 << 20)
+
+
+@needs_compiler
+def test_too_much_memory_is_refused_with_the_sizes(cuda: Cuda) -> None:
+    with pytest.raises(MemoryError, match=r"68719476736 bytes asked, and a device for tests has 67108864"):
+        cuda.create(64 << 30)
+    held = [cuda.create(20 << 20) for _ in range(2)]
+    with pytest.raises(MemoryError, match="bytes asked"):
+        cuda.create(40 << 20)
+    del held
+    assert cuda.create(40 << 20).address
+
+
+@needs_compiler
+def test_a_launch_has_the_block_and_the_argument_of_each_kernel(cuda: Cuda, driver: Driver) -> None:
+    body = reduction("s0")
+    kernel = Kernel(body, cuda.target)
+    kernel.advance(None)
+    x, y = cuda.create(100 * 3000 * 8), cuda.create(800)
+    partials = cuda.create(abi.partial_bytes(body, abi.reductions(body)[0], (100, 3000)))
+    values = (1, 100, 100, 3000, x.address, 24000, 8, y.address, 8, 0, partials.address)
+    before = noted(driver)[2]
+    cuda.launch(Launch(kernel, values, 1, (x, y, partials)))
+    parameters, groups, count = noted(driver)
+    assert count - before == 3 and groups == 1
+    assert parameters == struct.pack("<11Qq", *values, 0)
+
+
+@needs_compiler
+def test_linked_code_is_kept_between_processes(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
+    body = reduction("s0", "prod")
+    for number in range(2):
+        kernel = Kernel(body, cuda.target)
+        kernel.advance(None)
+        assert sorted(cuda._loaded(kernel.native)) == ["chunks0", "loop0", "results0", "together", "trees0"]
+        monkeypatch.setattr(cuda.gpu, "link", lambda text: pytest.fail("linked again"))
+
+
+@needs_compiler
+def test_what_a_gpu_cannot_run_is_compiled_for_the_host_and_runs_there(cuda: Cuda) -> None:
+    x = np.linspace(0.1, 1, 100) * (1 + 1j)
+    kernel = Kernel(tanh(), cuda.target)
+    kernel.advance(None)
+    way: Any = kernel.compilation
+    assert "ctanh is a function of the C library" in way.refusal and hasattr(kernel.native, "address")
+    given, made = cuda.attach(x), cuda.create(1600)
+    cuda.launch(Launch(kernel, (1, 100, 100, given.address, 16, made.address, 16), 1, (given, made)))
+    assert np.allclose(cuda.host(made, False).view(complex), np.tanh(x), rtol=1e-15)
+
+
+@needs_compiler
+def test_errors_name_the_function_and_what_the_driver_says(driver: Driver) -> None:
+    with pytest.raises(CudaError, match="cuLinkAddData_v2: CUDA_ERROR_FOR_TESTS: something was wrong\n"
+                                        "ptxas fatal: this is no PTX"):
+        driver.link(b"nonsense")
+    with pytest.raises(CudaError, match="cuLaunchKernel: CUDA_ERROR_INVALID_CONFIGURATION"):
+        driver.submit(plan([(0, 0, 0)]), bytes(8))
+    with pytest.raises(CudaError, match="cuModuleGetFunction"):
+        driver.functions(b".version", ("nothing",))
+
+
+@needs_compiler
+def test_other_threads_enter_the_context(driver: Driver) -> None:
+    found: list[int] = []
+    thread = threading.Thread(target=lambda: found.append(driver.allocate(64)))
+    thread.start()
+    thread.join()
+    assert found[0]
+    driver.free(found[0])
+
+
+@needs_compiler
+def test_a_forked_child_is_told_what_to_do(driver: Driver) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            driver.wait()
+            os.write(writing, b"nothing was raised")
+        except RuntimeError as error:
+            os.write(writing, str(error).encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert b"start workers with the method spawn" in os.read(reading, 1000)
+    os.close(reading)
+    os.close(writing)
+
+
+def test_without_a_driver_the_first_task_says_what_is_missing() -> None:
+    with pytest.raises(RuntimeError, match="no NVIDIA driver was found .*: install NVIDIA's driver .*"
+                                           "DIFFUSE_RUNTIME=local"):
+        Driver("libcuda-nowhere.so.1")
+    program = "import diffuse.numpy as np; print(np.arange(3) + 1); print((np.arange(1e5) + 1)[5])"
+    environment = {**os.environ, "DIFFUSE_RUNTIME": "cuda", "LD_LIBRARY_PATH": ""}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True,
+                          timeout=60)
+    if done.returncode:  # no GPU here
+        assert done.stdout == "[1 2 3]\n"
+        assert "NVIDIA driver" in done.stderr.splitlines()[-1]

@@ -1,0 +1,118 @@
+"""Programs on the CUDA runtime, from the array library to the PTX: the local runtime's bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import diffuse.numpy as dnp
+from diffuse import settings
+from diffuse.runtime.device import driver
+from diffuse.stream import engine
+from tests.interpreted_gpu import Interpreted
+from tests.test_simt import results
+
+pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
+    """The device of the runtime cuda."""
+    monkeypatch.setattr(driver, "Driver", Interpreted)
+    with settings.using(runtime="cuda", small=0):
+        runtime: Any = engine.current().runtime
+        yield runtime.gpu
+
+
+@pytest.mark.parametrize("name, size", [
+    ("stencil", 40), ("black_scholes", 3000), ("conjugate_gradient", 20), ("jacobi", 60), ("mandelbrot", 20),
+    ("cg", 24), ("bicgstab", 24), ("gmg", 16), ("shallow_water", 12), ("channel_flow", 9)])
+def test_programs_have_the_local_runtimes_bits(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "Driver", Interpreted)
+    here, there = results(name, "local", size), results(name, "cuda", size)
+    for key, array in here.items():
+        assert there[key].tobytes() == array.tobytes(), key
+
+
+def test_a_reduction_and_what_is_computed_with_it_are_two_launches(gpu: Interpreted) -> None:
+    x = dnp.arange(3000.0)
+    engine.flush()
+    gpu.launched.clear()
+    y = (x * 2).sum() + 1.0
+    assert float(y) == 2 * 2999 * 1500 + 1.0
+    assert gpu.launched == ["loop0", "together"]
+
+
+def test_what_the_host_computes_goes_there_and_back(gpu: Interpreted) -> None:
+    x = dnp.arange(1000.0)[::-1] * 2
+    assert np.array_equal(np.asarray(dnp.sort(x) + 1), np.arange(1000.0) * 2 + 1)
+    mine = np.asarray(x)
+    mine[3] = -1.0
+    assert float((x + 1)[3]) == 0.0
+
+
+class Foreign:
+    """An array of another library's on the device."""
+
+    def __init__(self, gpu: Interpreted, values: Any, **others: Any) -> None:
+        self.gpu, self.shape, self.dtype = gpu, values.shape, values.dtype
+        self.address = gpu.heap.allocate(values.nbytes)
+        gpu.heap.write(self.address, values.tobytes())
+        self.__cuda_array_interface__ = {"shape": values.shape, "typestr": values.dtype.str, "version": 3,
+                                         "strides": None, "data": (self.address, False), **others}
+
+    def values(self) -> Any:
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        return np.frombuffer(self.gpu.heap.read(self.address, size), self.dtype).reshape(self.shape)
+
+
+def test_arrays_of_other_libraries_are_taken_without_a_copy(gpu: Interpreted) -> None:
+    theirs = Foreign(gpu, np.arange(12.0).reshape(3, 4), stream=5)
+    x = dnp.asarray(theirs)
+    assert gpu.waited == [5] and x.shape == (3, 4)
+    x[1] *= 10.0
+    expected = np.arange(12.0).reshape(3, 4)
+    expected[1] *= 10.0
+    assert np.array_equal(theirs.values(), expected)
+    gpu.heap.write(theirs.address, np.full(12, 7.0).tobytes())  # nobody tells
+    assert float(x.sum()) == 84.0 and float(dnp.add(theirs, 1.0)[2, 3]) == 8.0
+    again = dnp.asarray(theirs)
+    again[0, 0] = 1.0
+    assert float(x[0, 0]) == 1.0
+
+
+def test_other_libraries_take_ours_without_a_copy(gpu: Interpreted) -> None:
+    x = dnp.arange(20.0).reshape(4, 5) + 1
+    described = x[1:, ::2].__cuda_array_interface__
+    address, readonly = described["data"]
+    assert (described["shape"], described["strides"], readonly) == ((3, 3), (40, 16), False)
+    assert np.frombuffer(gpu.heap.read(address, 8)) == 6.0
+    gpu.heap.write(address, np.array([-1.0]).tobytes())
+    assert float(x[1, 0]) == -1.0
+    x += 1.0
+    assert np.frombuffer(gpu.heap.read(address, 8)) == 0.0
+    with pytest.raises(BufferError, match="hand out a copy"):
+        y = dnp.arange(5.0) + 1
+        held = np.asarray(y)
+        assert held is not None and y.__cuda_array_interface__
+
+
+def test_what_a_device_cannot_share_is_refused(gpu: Interpreted) -> None:
+    with pytest.raises(TypeError, match="pass a contiguous copy"):
+        dnp.asarray(Foreign(gpu, np.arange(12.0).reshape(3, 4), strides=(8, 24)))
+    with pytest.raises(TypeError, match="a type that Diffuse computes in"):
+        dnp.asarray(Foreign(gpu, np.arange(3).astype("M8[s]")))
+    with settings.using(runtime="local"):
+        assert not hasattr(dnp.arange(5.0), "__cuda_array_interface__")
+
+
+def test_memory_is_given_back(gpu: Interpreted) -> None:
+    for _ in range(5):
+        x = dnp.ones(1 << 20) + 1
+        engine.flush()
+        del x
+    engine.flush()
+    assert sum(gpu.used.values()) <= 3 << 23

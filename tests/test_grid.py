@@ -1,0 +1,139 @@
+"""Grid kernels against the interpreter, bit for bit, thread by thread on the host in several orders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from diffuse.ir import Privilege
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.grid import emit, schedule
+from diffuse.kernels.targets.nvptx import Nvptx
+from diffuse.kernels.targets.simt import simt
+from tests.bodies import Case
+from tests.simt import disagreement
+
+pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
+
+EVERY = 50
+FORMS = {"elements", "rows", "columns", "scan", "chunks", "results", "together"}
+
+
+@pytest.mark.parametrize("first", range(0, 500, EVERY))
+def test_random_bodies_have_the_interpreters_bits_in_every_order_of_threads(first: int) -> None:
+    seen = set()
+    for seed in range(first, first + EVERY):
+        case = Case(seed, transcendental=seed % 5 == 0)
+        try:
+            forms, found = disagreement(case)
+        except schedule.Refused:
+            continue
+        assert not found, f"seed {seed}\n{case.body}"
+        seen |= forms
+    assert seen >= FORMS - {"scan"}
+
+
+def reduction(classes: str, operator: str = "sum", dtype: str = "float64", rank: int = 2) -> Body:
+    """Load, and fold into an argument of these letters."""
+    whole = "s" * (rank - 1) + "1"
+    arguments = (Argument(0, 0, dtype, 0, whole, Privilege.READ),
+                 Argument(1, 0, dtype, 0, classes, Privilege.WRITE))
+    ops = (Op("load", dtype, (), 0), Op("reduce", dtype, (0,), (operator, 1)))
+    return Body((Space(rank, (0,)),), arguments, (), (Loop(0, tuple(range(rank)), ops),))
+
+
+def names(body: Body, *extents: int) -> list[tuple[str, int, int]]:
+    planned = schedule.kernels(body)
+    return [(k.name, groups, argument) for k, groups, argument in schedule.launches(body, planned, [extents])]
+
+
+def test_a_sum_of_rows_is_a_warp_for_each_leaf_and_then_its_tree() -> None:
+    assert names(reduction("s0"), 100, 3000) == [("loop0", 75, 0), ("chunks0", 100, 1), ("results0", 1, 0)]
+    assert names(reduction("0", rank=1), 3000) == [("loop0", 1, 0), ("together", 1, 0b1001)]
+    assert names(reduction("s0"), 100, 500) == [("loop0", 13, 0), ("results0", 1, 0)]
+    assert names(reduction("0", rank=1), 10 ** 9) == [
+        ("loop0", 244141, 0), ("chunks0", 3815, 1), ("chunks0", 8, 512), ("together", 1, 0b1100)]
+
+
+def test_a_sum_of_many_columns_is_folded_by_one_thread_each() -> None:
+    assert names(reduction("01"), 64, 10000) == [("loop0", 80, 8), ("trees0", 40, 0), ("results0", 40, 0)]
+    assert names(reduction("01"), 64, 3) == [("loop0", 1, 2), ("chunks0", 3, 1), ("results0", 1, 0)]
+
+
+def test_nothing_is_launched_for_empty_spaces() -> None:
+    assert names(reduction("s0"), 0, 5) == names(reduction("01"), 5, 0) == []
+
+
+def test_a_loop_that_folds_in_two_ways_is_two_kernels_of_which_the_last_stores() -> None:
+    body = reduction("s0")
+    both = Body(body.spaces, (*body.arguments, Argument(2, 0, "float64", 0, "01", Privilege.WRITE),
+                              Argument(0, 0, "float64", 0, "s1", Privilege.WRITE)), (),
+                (Loop(0, (0, 1), (*body.loops[0].ops, Op("reduce", "float64", (0,), ("sum", 2)),
+                                  Op("store", "float64", (0,), 3))),))
+    first, second = [k for k in schedule.kernels(both) if k.form not in ("trees", "chunks", "results")]
+    assert (first.form, first.folds, first.stores) == ("rows", (1,), False)
+    assert (second.form, second.folds, second.stores) == ("columns0", (2,), True)
+    assert schedule.needed(both.loops[0], first) == [0, 1]
+
+
+def test_short_rows_share_a_group() -> None:
+    assert schedule.shift(3) == 2 and schedule.shift(1) == 0 and schedule.shift(1000) == 8
+
+
+def tanh() -> Body:
+    """A function of complex numbers, which the C library computes."""
+    arguments = (Argument(0, 0, "complex128", 0, "1", Privilege.READ),
+                 Argument(1, 0, "complex128", 0, "1", Privilege.WRITE))
+    ops = (Op("load", "complex128", (), 0), Op("tanh", "complex128", (0,)),
+           Op("store", "complex128", (1,), 1))
+    return Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),))
+
+
+def test_a_function_of_the_c_library_is_refused_on_a_gpu_with_its_name() -> None:
+    with pytest.raises(schedule.Refused, match="ctanh"):
+        emit.for_gpu(tanh(), Nvptx())
+
+
+def test_the_kernels_of_a_sum_of_rows(golden: Callable[[str], None]) -> None:
+    golden(emit.for_gpu(reduction("s0"), Nvptx()))
+
+
+# Faults that have to show
+
+
+def without_barriers(text: str) -> str:
+    """Each thread goes through all phases of a kernel before the next thread begins."""
+    entries = text.split("define void @")
+    for number, entry in enumerate(entries[1:], 1):
+        calls = [line for line in entry.splitlines() if line.startswith("  call void @")]
+        first, *others = calls
+        entry = entry.replace(first, "\n".join(re.sub(r"%thread\d+", "%thread0", call) for call in calls))
+        entries[number] = "\n".join(line for line in entry.splitlines() if line not in others)
+    return "define void @".join(entries)
+
+
+FAULTS: dict[str, Callable[[str], str]] = {
+    "no barriers": without_barriers,
+    "short leaves": lambda text: text.replace("i64 %v2, 511", "i64 %v2, 510"),
+    "sums that start from 1": lambda text: text.replace("store double 0x8000000000000000",
+                                                        "store double 0x3FF0000000000000"),
+    "the wrong half": lambda text: re.sub(r"(icmp ult i64 %v\d+), 16\n", r"\1, 15\n", text),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_of_kernels_are_seen(fault: str) -> None:
+    """What the orders of threads and the comparison are for: kernels with a fault differ."""
+    found = 0
+    for seed in range(60):
+        case = Case(seed)
+        try:
+            source = emit.for_host(case.body, simt())
+            changed = FAULTS[fault](source)
+            if changed != source and disagreement(case, FAULTS[fault])[1]:
+                found += 1
+        except schedule.Refused:
+            continue
+    assert found

@@ -1,0 +1,200 @@
+"""The PTX of grid kernels runs on the PTX machine, with the bits of the interpreter of bodies."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from apps import black_scholes
+from diffuse.ir import Privilege
+from diffuse.kernels.body import abi
+from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.build import ptx
+from diffuse.kernels.grid import emit, schedule
+from diffuse.kernels.meaning import interpret
+from diffuse.kernels.targets.nvptx import Nvptx
+from tests.bodies import Array, Case, differences
+from tests.ptx_machine import Fault, Machine, Memory
+from tests.simt import expected
+
+pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
+
+Change = Callable[[str], str]
+
+
+@cache
+def compiled(source: str) -> str:
+    return ptx.compile(source, "sm_80")
+
+
+def launch(body: Body, values: Sequence[int | float], extents: tuple[int, ...], arrays: Sequence[Array],
+           change: Change = str, parts: int = 2) -> set[str]:
+    """Run all kernels of a body on the host's arrays; the kernels' forms.  `change` alters the PTX."""
+    machine = Machine(change(compiled(emit.for_gpu(body, Nvptx()))), parts=parts)
+    memory, forms = Memory(), set()
+    for array in arrays:
+        memory.adopt(array)
+    block = abi.layout(body).pack(*values)
+    for kernel, groups, argument in schedule.launches(body, schedule.kernels(body), [extents]):
+        forms.add(kernel.form.rstrip("0123456789"))
+        machine.launch(kernel.name, groups, block + struct.pack("<q", argument), memory)
+    return forms
+
+
+def disagreement(case: Case, change: Change = str, parts: int = 2) -> tuple[set[str], list[str]]:
+    """The forms of the kernels that ran, and where their results differ from the interpreter's."""
+    meant, before, partials = expected(case), case.save(), case.partials()
+    try:
+        forms = launch(case.body, case.values(1, partials), case.extents, [*case.memory, *partials], change,
+                       parts)
+        return forms, differences(case.memory, meant)
+    finally:
+        case.restore(before)
+
+
+EVERY = 25
+
+
+@pytest.mark.parametrize("first", range(0, 150, EVERY))
+def test_random_bodies_have_the_interpreters_bits(first: int) -> None:
+    seen = set()
+    for seed in range(first, first + EVERY):
+        case = Case(seed, transcendental=seed % 5 == 0)
+        try:
+            forms, found = disagreement(case)
+        except schedule.Refused:
+            continue
+        assert not found, f"seed {seed}\n{case.body}"
+        seen |= forms
+    assert seen >= {"elements", "rows", "columns", "chunks", "results"}
+
+
+class Given:
+    """A body of one loop over vectors, with arrays to run it on."""
+
+    def __init__(self, reads: Sequence[Array], make: Callable[..., Sequence[Any]]) -> None:
+        self.ops: list[Op] = []
+        self.arrays = list(reads)
+        traced = [Traced(self, Op("load", x.dtype.name, (), k)) for k, x in enumerate(reads)]
+        for value in make(*traced):
+            self.arrays.append(np.zeros(len(reads[0]), value.dtype))
+            self.ops.append(Op("store", value.dtype, (value.number,), len(self.arrays) - 1))
+        arguments = tuple(
+            Argument(k, 0, x.dtype.name, 0, "1", Privilege.READ if k < len(reads) else Privilege.WRITE)
+            for k, x in enumerate(self.arrays))
+        self.body = Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), tuple(self.ops)),))
+
+    def differs(self, change: Change = str) -> list[str]:
+        """Where the PTX gives other results than the interpreter of bodies."""
+        many = len(self.arrays[0])
+        values = [1, many, many, *[word for x in self.arrays for word in (x.ctypes.data, x.itemsize)]]
+        interpret.point(self.body, values, 0)
+        meant = [array.copy() for array in self.arrays]
+        for array, argument in zip(self.arrays, self.body.arguments, strict=True):
+            if argument.privilege is Privilege.WRITE:
+                array[...] = 0
+        launch(self.body, values, (many,), self.arrays, change)
+        return differences(self.arrays, meant)
+
+
+class Traced(np.lib.mixins.NDArrayOperatorsMixin):
+    """A value of a body that NumPy's functions record."""
+
+    def __init__(self, given: Given, op: Op) -> None:
+        given.ops.append(op)
+        self.given, self.number, self.dtype = given, len(given.ops) - 1, op.dtype
+
+    def apply(self, kind: str, values: Sequence[Any], dtype: str = "") -> Traced:
+        numbers = [v.number if isinstance(v, Traced) else
+                   Traced(self.given, Op("const", self.dtype, (), float(v))).number for v in values]
+        return Traced(self.given, Op(kind, dtype or self.dtype, tuple(numbers)))
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *values: Any) -> Traced:
+        return self.apply(function.__name__, values, "bool" if function in (np.greater, np.less) else "")
+
+    def __array_function__(self, function: Any, types: Any, values: Any, options: Any) -> Traced:
+        return self.apply(function.__name__, values, values[1].dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_black_scholes_has_the_interpreters_bits(dtype: str) -> None:
+    draw = np.random.default_rng(1)
+    columns = [draw.uniform(low, high, 5000).astype(dtype)
+               for low, high in ((50, 150), (60, 140), (0.25, 2), (0.1, 0.5))]
+    given = Given(columns, black_scholes.prices)
+    assert not given.differs()
+    assert np.all(given.arrays[-1] > -1e-3)
+
+
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "int64", "uint8"])
+def test_remainders_are_exact(name: str, dtype: str) -> None:
+    draw = np.random.default_rng(2)
+    if np.dtype(dtype).kind == "f":
+        special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -3.0, np.finfo(dtype).smallest_subnormal,
+                            np.finfo(dtype).max], dtype)
+        wide = np.exp(draw.uniform(-8, 8, 300)) * draw.choice([-1, 1], 300)
+        pairs = np.meshgrid(np.append(special, wide[:20]), np.append(special, wide[20:40]))
+        x, y = (a.ravel() for a in pairs)
+        x, y = np.append(x, wide[:150]).astype(dtype), np.append(y, wide[150:]).astype(dtype)
+    else:
+        kind = np.iinfo(dtype)
+        x, y = (draw.integers(kind.min, kind.max, 600, dtype, endpoint=True) for _ in range(2))
+        y[:50], x[40:60] = 0, kind.min
+    function = getattr(np, name)
+    assert not Given([x, y], lambda x, y: [function(x, y)]).differs()
+
+
+# Faults that have to show
+
+
+def without_one_barrier(text: str) -> str:
+    """The PTX without the first barrier of each kernel."""
+    return re.sub(r"(\.entry[^}]*?)\tbar\.sync[^\n]*\n", r"\1", text, flags=re.DOTALL)
+
+
+def folding(many: int) -> list[Case]:
+    """Random bodies that reduce rows."""
+    found: list[Case] = []
+    for seed in range(100):
+        case = Case(seed, transcendental=seed % 5 == 0)  # bodies of the test above, compiled already
+        try:
+            forms = {kernel.form for kernel in schedule.kernels(case.body)}
+        except schedule.Refused:
+            continue
+        if "rows" in forms and 0 not in case.extents and len(found) < many:
+            found.append(case)
+    return found
+
+
+def test_a_dropped_barrier_is_a_race() -> None:
+    for case in folding(8):
+        with pytest.raises(Fault, match=r"race of threads \d+ and \d+ at byte \d+ of \d+: line \d+: st"):
+            disagreement(case, without_one_barrier)
+
+
+def test_a_dropped_barrier_changes_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other way to see it, without looking for races: threads run in parts."""
+    monkeypatch.setattr("tests.ptx.memory.Region.check", lambda region, group: region.accesses.clear())
+    found = [bool(disagreement(case, without_one_barrier, parts=4)[1]) for case in folding(6)]
+    assert sum(found) >= 2
+
+
+OTHER = {"add.rn": "sub.rn", "sub.rn": "add.rn", "mul.rn": "add.rn"}
+
+
+def test_one_other_instruction_changes_results() -> None:
+    """In a sum of products each instruction counts."""
+    draw = np.random.default_rng(3)
+    given = Given(list(draw.standard_normal((3, 300))), lambda x, y, z: [x * y + z - x * z, x - y])
+    text = compiled(emit.for_gpu(given.body, Nvptx()))
+    places = list(re.finditer("|".join(map(re.escape, OTHER)), text))
+    assert len(places) == 5 and not given.differs()
+    for place in places:
+        assert given.differs(lambda text: text[:place.start()] + OTHER[place[0]] + text[place.end():])
