@@ -16,6 +16,9 @@ from diffuse.service.client import Unavailable
 from diffuse.settings import config
 
 RUNTIMES = ("local", "reference", "legate", "cuda", "simt")
+SEEN = frozenset({"local", "reference"})
+"""The runtimes whose memory the host sees: one rank, and no memory of other libraries (base.py).  It is known
+by name, so that a program on small arrays asks without making a runtime."""
 
 
 def make(name: str, points: int | None = None) -> Runtime:

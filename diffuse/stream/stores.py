@@ -17,7 +17,7 @@ from typing import Any
 
 from diffuse.ir import ITEMSIZE, Frame, IndexTask, Point, Privilege, Store, covers
 from diffuse.ir.view import View
-from diffuse.runtime import make
+from diffuse.runtime import SEEN, make
 from diffuse.runtime.base import Exchange, Instance, Runtime
 from diffuse.settings import config
 
@@ -153,6 +153,17 @@ class Stores:
                 if self._runtime is None:
                     self._runtime = make(config.runtime)
         return self._runtime
+
+    @property
+    def made(self) -> bool:
+        """Was the runtime made?  Until then nothing ran on it."""
+        return self._runtime is not None
+
+    @property
+    def host_sees(self) -> bool:
+        """`Runtime.host_sees`, without making a runtime if its name tells."""
+        runtime = self._runtime
+        return config.runtime in SEEN or self.runtime.host_sees if runtime is None else runtime.host_sees
 
     def change_runtime(self) -> bool:
         """Switch to the runtime that the settings name, and move the memory of all stores there."""

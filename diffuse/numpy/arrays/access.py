@@ -51,7 +51,7 @@ def lent(root: Array) -> bool:
     memory = root.meta
     # the two fields of the array, the variable here, and the argument of the call; several ranks have to
     # decide alike, whatever their references say
-    root.lent = getrefcount(memory) > 4 or not ENGINE.runtime.host_sees
+    root.lent = getrefcount(memory) > 4 or not ENGINE.host_sees
     return root.lent
 
 
@@ -135,7 +135,7 @@ def storage_of(x: Array) -> Any:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
                 root.storage = storage = library.attach(memory)
-                if held and ENGINE.runtime.host_sees:
+                if held and ENGINE.host_sees:
                     storage.show_while(seen(root.meta))
                 elif held:
                     storage.show(None)
@@ -182,7 +182,7 @@ def host(x: Array) -> Mirror:
 def remember(x: Array, memory: Mirror) -> Mirror:
     """Set the memory of an array, and first that of its owner, to views of `memory`, the bytes of their
     store."""
-    core.see(library.current().runtime.host_sees)
+    core.see(library.current().host_sees)
     root = x.owner
     if root is not None and root.memory is None:
         root.memory = over(root, memory)

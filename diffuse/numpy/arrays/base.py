@@ -131,7 +131,7 @@ def operand(x: Array, shape: Point) -> Operand:
 
 def distant(x: Array) -> bool:
     """Return whether reading one element would fetch a large store from other memory."""
-    return (not library.current().runtime.host_sees and x.storage is not None and library.busy(x.storage)
+    return (not library.current().host_sees and x.storage is not None and library.busy(x.storage)
             and x.storage.nbytes > NEAR)
 
 

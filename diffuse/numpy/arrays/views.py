@@ -64,7 +64,7 @@ def getitem(x: Array, index: Any) -> Any:
     if simple is None:
         return _gather(x, index)
     if (x.memory is None and x.meta.size >= core.SMALL > 0 and ready(x)
-            and library.current().runtime.host_sees):
+            and library.current().host_sees):
         host(x)  # the views that follow are made of the memory, too
     if x.memory is not None and (core.SEES or x.memory is x.meta) and ready(x):
         found = x.memory[simple]

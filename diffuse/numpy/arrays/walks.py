@@ -11,7 +11,7 @@ def begun() -> bool:
     """Does the program go through arrays in small steps (stream/walk.py)?  If so, waits for all pending
     tasks, so that this small operation and those that follow find their operands at hand."""
     engine = library.current()
-    if not engine.walk.begun or not engine.runtime.host_sees:
+    if not engine.walk.begun or not engine.host_sees:
         return False
     trace.count("walks")
     engine.fence("a loop over slices begins, which is done at once")

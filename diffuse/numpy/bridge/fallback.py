@@ -148,13 +148,14 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
     """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
-    if silent in BULK and library.current().runtime.ranks > 1:
+    running = library.current()
+    distant = not running.host_sees
+    if silent in BULK and distant and running.runtime.ranks > 1:
         from diffuse.numpy.bridge import distributed
 
         found = distributed.call(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
-    distant = not library.current().runtime.host_sees
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}

@@ -32,7 +32,10 @@ def shares(x: Any) -> bool:
         return False
     if hasattr(type(x), PROTOCOL):
         return True
-    exchange = library.current().runtime.exchange
+    running = library.current()
+    if running.host_sees:
+        return False
+    exchange = running.runtime.exchange
     return exchange is not None and exchange.shows(x)
 
 

@@ -88,7 +88,7 @@ def empty(shape: Any, dtype: Any = float, order: Any = "C", *, device: Any = Non
     if (device is not None or like is not None) and elsewhere(device, like):
         return fallback.asked(numpy.empty, shape, dtype, order, like=like)
     if not core.SEES:  # else the extension's gate need not ask whether NumPy's memory would do
-        core.see(library.current().runtime.host_sees)
+        core.see(library.current().host_sees)
     if dtype is float and order == "C" and type(shape) is int and shape >= max(core.SMALL, 1):
         return recorded(row_major((shape,), FLOAT))
     kind = element_type(dtype)

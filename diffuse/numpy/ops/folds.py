@@ -48,7 +48,7 @@ def immediate(x: Array) -> Any:
     """Return the memory of an array that is to be reduced at once by the calling thread, or None where a task
     is to be recorded."""
     size = x.meta.size
-    if size >= AT_ONCE * core.SMALL or not library.current().runtime.host_sees:
+    if size >= AT_ONCE * core.SMALL or not library.current().host_sees:
         return None
     if not core.SEES:
         core.see(True)
@@ -169,7 +169,7 @@ _NUMPYS: dict[str, Any] = {operator: getattr(numpy, name).reduce for operator, n
 
 def glance(operator: str, x: Array) -> Any:
     """`any` or `all` where the first elements in memory decide it and nothing is pending, else None."""
-    if not core.SMALL or not library.current().runtime.host_sees or elementwise.eager_errors:
+    if not core.SMALL or not library.current().host_sees or elementwise.eager_errors:
         return None
     memory = access.at_hand(x)
     if memory is None:

@@ -74,7 +74,7 @@ def product(x: Any, y: Any) -> Any:
 def _at_once(x: Any, y: Any) -> Any:
     """Compute the product of two arrays at hand by NumPy; None of others.  Recording NumPy's call gains
     nothing where it has no task to wait for."""
-    if not core.SMALL or not library.current().runtime.host_sees:
+    if not core.SMALL or not library.current().host_sees:
         return None
     one = access.at_hand(x) if type(x) is core.array_class else x
     other = None if one is None else access.at_hand(y) if type(y) is core.array_class else y
