@@ -114,6 +114,20 @@ def test_the_key_holds_the_body_and_the_machine(monkeypatch: pytest.MonkeyPatch)
     assert jit.key_of(plus(1.0)) not in keys
 
 
+def test_a_changed_source_file_of_the_emitter_counts(tmp_path: Path) -> None:
+    (tmp_path / "ops").mkdir()
+    (tmp_path / "ops" / "__pycache__").mkdir()
+    file = tmp_path / "ops" / "code.py"
+    file.write_text("x = 1")
+    (tmp_path / "ops" / "__pycache__" / "code.py").write_text("")
+    first = list(jit._sources(str(tmp_path), "llvm"))
+    assert [(name, size) for name, size, _ in first] == [("llvm/ops/code.py", 5)]
+    os.utime(file, ns=(0, first[0][2] + 1000))
+    second = list(jit._sources(str(tmp_path), "llvm"))
+    file.write_text("x = 10")
+    assert first != second != list(jit._sources(str(tmp_path), "llvm"))
+
+
 def test_an_operation_without_a_rule_is_refused() -> None:
     ops = Op("const", "float64", (), 1.0), Op("juggle", "float64", (0,))
     body = Body((Space(0, (-1,)),), (), (), (Loop(0, (), ops),))
