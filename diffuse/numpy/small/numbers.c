@@ -1,12 +1,13 @@
-/* Operators of NumPy's numbers on the left of arrays.
+/* Operators of NumPy's numbers and arrays on the left of Diffuse's arrays.
  *
  * `numpy.float64(2) * x` reaches an array by way of NumPy's ufunc, which looks for `__array_ufunc__` among its
  * operands and makes a call of it: twice what the operation takes.  As far as NumPy's numbers have slots of their own
- * for Python's operators, these look at the right operand first. */
-#include "small.h"
+ * for Python's operators, these look at the right operand first.  So do those of NumPy's arrays, which small views
+ * and results are: where both operands are small and at hand, the operation is done there. */
+#include "operators.h"
 
 enum { ADDED, SUBTRACTED, MULTIPLIED, DIVIDED, OPERATORS };
-enum { DOUBLE, SINGLE, LONG, KINDS };
+enum { DOUBLE, SINGLE, LONG, ARRAY, KINDS };
 
 static binaryfunc numpys[KINDS][OPERATORS];
 
@@ -27,6 +28,30 @@ OPERATORS_OF(DOUBLE)
 OPERATORS_OF(SINGLE)
 OPERATORS_OF(LONG)
 
+/* The operation of an array of NumPy's own and one of ours, if both are small and at hand; else NULL. */
+static PyObject *at_hand(PyObject *a, PyObject *b, binaryfunc function)
+{
+    PyObject *left, *right;
+    if (Py_TYPE(b) != state.array_class || !PyArray_CheckExact(a) || small_operands(a, b, &left, &right) <= 0)
+        return NULL;
+    PyObject *found = small_shown(function(left, right));
+    Py_DECREF(left);
+    Py_DECREF(right);
+    return found;
+}
+
+#define ARRAYS_OPERATOR(number)                                                                                \
+    static PyObject *ARRAY_##number(PyObject *a, PyObject *b)                                                  \
+    {                                                                                                          \
+        PyObject *found = at_hand(a, b, numpys[ARRAY][number]);                                                \
+        return found != NULL || PyErr_Occurred() ? found : numpys[ARRAY][number](a, b);                        \
+    }
+
+ARRAYS_OPERATOR(ADDED)
+ARRAYS_OPERATOR(SUBTRACTED)
+ARRAYS_OPERATOR(MULTIPLIED)
+ARRAYS_OPERATOR(DIVIDED)
+
 static void take(binaryfunc *slot, binaryfunc *before, binaryfunc ours)
 {
     if (*slot != ours) { /* again, if the module is made anew */
@@ -46,4 +71,5 @@ void small_numbers(void)
     TAKE(DOUBLE, PyDoubleArrType_Type)
     TAKE(SINGLE, PyFloatArrType_Type)
     TAKE(LONG, PyLongArrType_Type)
+    TAKE(ARRAY, PyArray_Type)
 }
