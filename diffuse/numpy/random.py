@@ -70,7 +70,7 @@ def _subclass(real: type, **members: Any) -> Any:
 def _generator(real: Any, restored: Callable[..., Any]) -> Any:
     """A subclass of one of NumPy's generators whose methods take and give Diffuse arrays."""
     def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        real.__init__(self, *map(_lowered, args), **kwargs)
+        real.__init__(self, *[x if x is None else _lowered(x) for x in args], **kwargs)
         # NumPy's methods call each other and look for NumPy's arrays; all of a Generator's state is in its
         # bit generator, while a RandomState has some of its own
         self._plain = real(self.bit_generator) if real is _real.Generator else self
@@ -112,7 +112,12 @@ def default_rng(seed: Any = None) -> Any:
     """NumPy's `default_rng`; the arrays that the generator makes are Diffuse's."""
     if isinstance(type(seed), _Kind) and isinstance(seed, _real.Generator):
         return seed
-    return Generator(_real.default_rng(_lowered(seed)).bit_generator)
+    seed = seed if seed is None or type(seed) is int else _lowered(seed)
+    made = _real.default_rng(seed)
+    found = Generator.__new__(Generator)
+    _real.Generator.__init__(found, made.bit_generator)
+    found._plain = made
+    return found
 
 
 def shuffle(*args: Any, **kwargs: Any) -> None:

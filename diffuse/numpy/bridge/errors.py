@@ -32,6 +32,8 @@ PACKAGE = os.path.dirname(library.__file__) + os.sep
 _main = threading.main_thread().ident
 _eager: set[int] = set()
 """Threads in which errors must show at once."""
+_watching = False
+"""Was there ever such a thread?  Else the end of an `errstate` brings none back."""
 
 
 class ErrorModes:
@@ -41,34 +43,38 @@ class ErrorModes:
         self._variable = variable
 
     def set(self, value: Any) -> Token[Any]:
-        serving = _serving()
-        if not serving:
-            library.current().modes_change()
+        if _serving():
+            return self._variable.set(value)
+        library.current().modes_change()
         token = self._variable.set(value)
-        if not serving:
-            try:
-                _follow()
-            except BaseException:
-                self._variable.reset(token)
-                raise
+        try:
+            _follow()
+        except BaseException:
+            self._variable.reset(token)
+            raise
         return token
 
     def reset(self, token: Token[Any]) -> None:
+        if _serving():
+            self._variable.reset(token)
+            return
         try:
-            serving = _serving()
-            if not serving:
-                library.current().modes_change()
+            library.current().modes_change()
         finally:
             self._variable.reset(token)
-        if not serving:
+        if _watching:
             _follow()
 
 
 def _follow() -> None:
     """Tell the array core whether errors must show at once in some thread."""
+    global _watching
     if not EAGER.isdisjoint(numpy.geterr().values()):
+        _watching = True
         _eager.add(threading.get_ident())
-    elif _eager:
+    elif not _eager:
+        return
+    else:
         _eager.discard(threading.get_ident())
     elementwise.eager_errors = known.eager = bool(_eager)
 

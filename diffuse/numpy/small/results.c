@@ -45,6 +45,16 @@ static int all_fresh(PyObject *tuple, Found *found)
     return 1;
 }
 
+/* Is an array the only view of memory that NumPy has just made, as a reshaped result is, and small and packed? */
+static int sole(PyArrayObject *x)
+{
+    PyObject *base = PyArray_BASE(x);
+    return PyArray_CheckExact(base) && Py_REFCNT(base) == 1
+        && PyArray_CHKFLAGS((PyArrayObject *)base, NPY_ARRAY_OWNDATA)
+        && (PyArray_CHKFLAGS(x, NPY_ARRAY_C_CONTIGUOUS) || PyArray_CHKFLAGS(x, NPY_ARRAY_F_CONTIGUOUS))
+        && PyArray_SIZE(x) < state.small;
+}
+
 /* What the program gets of a result of NumPy; steals it. */
 static PyObject *raised(PyObject *result, Found *found)
 {
@@ -62,7 +72,7 @@ static PyObject *raised(PyObject *result, Found *found)
             Py_DECREF(result);
             return Py_NewRef(found->seen[whose]);
         }
-        if (base == NULL)
+        if (base == NULL || sole((PyArrayObject *)result))
             return small_given(result);
         if (found->wrapped == 1 && found->arrays == 1 && viewed((Array *)found->seen[0], base)) {
             PyObject *view = small_viewing((Array *)found->seen[0], result);
