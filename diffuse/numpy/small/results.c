@@ -55,6 +55,37 @@ static int sole(PyArrayObject *x)
         && PyArray_SIZE(x) < state.small;
 }
 
+static PyObject *raised(PyObject *result, Found *found);
+
+/* A tuple or list with what the program gets of its items, the same one if these are; steals it. */
+static PyObject *with_items_raised(PyObject *result, Found *found)
+{
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
+    PyObject *items = PyTuple_New(n), *made;
+    int same = 1;
+    for (Py_ssize_t k = 0; items != NULL && k < n; k++) {
+        PyObject *before = PySequence_Fast_GET_ITEM(result, k), *item = raised(Py_NewRef(before), found);
+        same &= item == before;
+        if (item == NULL)
+            Py_CLEAR(items);
+        else
+            PyTuple_SET_ITEM(items, k, item);
+    }
+    if (items == NULL || same)
+        made = items == NULL ? NULL : Py_NewRef(result);
+    else if (PyList_CheckExact(result))
+        made = PySequence_List(items);
+    else if (PyTuple_CheckExact(result))
+        made = Py_NewRef(items);
+    else if (PyObject_HasAttrString(result, "_fields"))
+        made = PyObject_CallObject((PyObject *)Py_TYPE(result), items);
+    else
+        made = PyObject_CallOneArg((PyObject *)Py_TYPE(result), items);
+    Py_XDECREF(items);
+    Py_DECREF(result);
+    return made;
+}
+
 /* What the program gets of a result of NumPy; steals it. */
 static PyObject *raised(PyObject *result, Found *found)
 {
@@ -81,10 +112,12 @@ static PyObject *raised(PyObject *result, Found *found)
         }
         if (!found->wrapped && (own || PyArray_SIZE((PyArrayObject *)result) < state.tiny))
             return result;
-    } else if (!PyTuple_Check(result) && !PyList_CheckExact(result))
+    } else if (PyTuple_Check(result) || PyList_CheckExact(result)) {
+        if (PyTuple_CheckExact(result) && (!holds_arrays(result) || all_fresh(result, found)))
+            return result; /* a shape, say, or indices */
+        return with_items_raised(result, found);
+    } else
         return result;
-    else if (PyTuple_CheckExact(result) && (!holds_arrays(result) || all_fresh(result, found)))
-        return result; /* a shape, say, or indices */
     PyObject *seen = PyList_New(found->arrays);
     for (int k = 0; seen != NULL && k < found->arrays; k++)
         PyList_SET_ITEM(seen, k, Py_NewRef(found->seen[k]));
