@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -64,3 +65,32 @@ def test_shuffle_moves_objects_without_unpacking_them() -> None:
     for shuffle in np.random.shuffle, np.random.default_rng(1).shuffle:
         shuffle(array)
         assert {id(item) for item in array} == {id(item) for item in items}
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (20, 30), (200, 300)])
+def test_numbers_shapes_and_names_are_numpys_own_arguments(shape: tuple[int, ...]) -> None:
+    def drawn(m: Any) -> list[Any]:
+        rng, old = m.random.default_rng(5), m.random.RandomState(5)
+        m.random.seed(7)
+        return [rng.random(shape, dtype="f4"), rng.normal(1.0, scale=2.0, size=shape), rng.integers(4),
+                rng.permutation(7), rng.choice(5, shape), old.randint(0, 9, shape), m.random.rand(*shape),
+                m.random.uniform(low=1, high=[2.0], size=(*shape, 1)), m.random.normal(m.ones(shape), 1.0)]
+
+    for ours, theirs in zip(drawn(np), drawn(numpy), strict=True):
+        assert numpy.asarray(ours).dtype == numpy.asarray(theirs).dtype
+        assert numpy.array_equal(ours, theirs)
+        assert isinstance(ours, np.ndarray) is isinstance(theirs, numpy.ndarray)
+
+
+CALLS: list[Callable[[Any], Any]] = [
+    lambda m: m.random.default_rng(1).random("x"), lambda m: m.random.rand(-1),
+    lambda m: m.random.default_rng(1).normal(scale=-1.0), lambda m: m.random.Generator.random(),
+    lambda m: m.random.default_rng(1).integers(3, size=(2, -2))]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_errors_of_generators_are_numpys(call: Callable[[Any], Any]) -> None:
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        call(numpy)
+    with pytest.raises(theirs.type):
+        call(np)

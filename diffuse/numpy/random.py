@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import update_wrapper as _update_wrapper
 from typing import Any
 
 import numpy as _numpy
@@ -19,7 +20,10 @@ from diffuse.numpy.ops.lowering import OPTIONS as _OPTIONS
 from diffuse.numpy.ops.operands import lowered as _lowered
 from diffuse.numpy.ops.operands import shared as _shared
 from diffuse.numpy.ops.operands import wrap as _wrap
+from diffuse.numpy.small import native as _native
 
+_DRAWING = 6
+"""What the extension's gates ask of the arguments of these methods (ops/native_gates.py)."""
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""
 
@@ -50,14 +54,23 @@ def _plain(values: Any) -> bool:
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _plain(args) and (not kwargs or _plain(kwargs.values())):
-            found = function(self._plain, *args, **kwargs)
-            if type(found) is not _numpy.ndarray or found.size < _core.TINY:
-                return found
-            return _wrap(found) if _owned(found) else _shared(found)
+            return _drawn(function(self._plain, *args, **kwargs))
         return _call(function.__get__(self._plain), name, args, kwargs)
 
-    run.__name__, run.__doc__ = name, function.__doc__
-    return run
+    run.__name__, run.__qualname__, run.__doc__ = name, function.__qualname__, function.__doc__
+    return run if _native is None else _gate(_native.Gate, function, run)
+
+
+def _gate(kind: Any, function: Callable[..., Any], run: Callable[..., Any]) -> Any:
+    """A gate of the extension: NumPy's function where it takes all arguments as they are, and else `run`."""
+    return _update_wrapper(kind(function, run, _DRAWING, 0, _drawn), run)
+
+
+def _drawn(found: Any) -> Any:
+    """What the program gets of what NumPy drew."""
+    if type(found) is not _numpy.ndarray or found.size < _core.TINY:
+        return found
+    return _wrap(found) if _owned(found) else _shared(found)
 
 
 def _subclass(real: type, **members: Any) -> Any:
@@ -128,3 +141,9 @@ _fallback.dressed(shuffle, _real.shuffle, __name__)
 
 
 _fill(globals(), _real)
+
+for _name in set(dir(_real.mtrand._rand)).difference(_KEPT) if _native else ():
+    _function: Any = getattr(_real, _name, None)
+    if getattr(_function, "__self__", None) is _real.mtrand._rand:  # draws from NumPy's own generator
+        globals()[_name] = _gate(_native.StaticGate, _function, globals()[_name])
+        globals()[_name].told = _real.mtrand._rand

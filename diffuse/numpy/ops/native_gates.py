@@ -18,9 +18,10 @@ from diffuse.numpy.ops.lowering import OPTIONS, before_out, raised
 from diffuse.numpy.ops.traits import BROADCASTING, EXACT, RUNNING, SPREADING, WRITING
 from diffuse.numpy.small import native
 
-ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING = range(6)
+ARRAYS, ANYTHING, SHAPED, RANGING, SPACING, SQUARING, DRAWING = range(7)
 """What a gate asks of the arguments of a call: at least one array or sequence; arrays or numbers; or numbers
-that tell how many elements the result has, as `zeros`, `arange`, `linspace` and `eye` take them."""
+that tell how many elements the result has, as `zeros`, `arange`, `linspace` and `eye` take them, and methods
+of random generators."""
 
 WRITES = 1 << 4  # writes into an argument that is not called `out`
 OPERATES = 1 << 5  # broadcasts its arguments

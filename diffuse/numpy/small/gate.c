@@ -76,7 +76,7 @@ static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
     Py_XSETREF(gate->function, Py_NewRef(function));
     gate->need = need;
     gate->flags = flags;
-    gate->call = (vectorcallfunc)gate_call;
+    gate->call = (vectorcallfunc)(need == DRAWING ? small_draw : gate_call);
     return 0;
 }
 

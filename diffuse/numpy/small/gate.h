@@ -10,7 +10,8 @@ enum { ARRAYS,      /* at least one array, or a sequence of numbers */
        SHAPED,      /* the shape of its result first */
        RANGING,     /* `arange`: bounds and a step */
        SPACING,     /* `linspace`: two ends, and how many */
-       SQUARING };  /* `eye`: rows, and perhaps columns */
+       SQUARING,    /* `eye`: rows, and perhaps columns */
+       DRAWING };   /* a method of a random generator: numbers, shapes and names (draws.c) */
 enum { WRITES = 16, /* writes into an argument without saying so by `out` */
        OPERATES = 32, /* a ufunc: operands are broadcast */
        BELONGS = 64,  /* a method, whose first argument is the array */
@@ -80,6 +81,9 @@ Py_ssize_t small_keyword(PyObject *kwnames, const char *name); /* where it is am
  * result; `small_made` gives that of a result, which it steals, that a task may use next. */
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found);
 PyObject *small_made(PyObject *result, Found *found, PyObject *place);
+
+/* Of draws.c: a call of a method of a random generator. */
+PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

@@ -72,6 +72,7 @@ int small_readable(Array *x); /* is the memory at hand, as far as can be told at
 PyObject *small_mine(Array *x); /* the memory to write to, likewise; NULL as above */
 int small_moves(PyObject *ufunc); /* does some place of the program bring it other views every turn? */
 int small_hand_ready(void);
+int small_draws_ready(void);
 int small_operators_ready(void);
 extern PyMethodDef small_methods[]; /* of elements.c: those of arrays */
 PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */

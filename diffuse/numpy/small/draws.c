@@ -1,0 +1,60 @@
+/* Methods of random generators whose arguments NumPy takes as they are: diffuse/numpy/random.py in C. */
+#include "gate.h"
+
+static PyObject *name_plain; /* the attribute with NumPy's own generator */
+
+static int taken(PyObject *x)
+{
+    if (!PyTuple_CheckExact(x))
+        return small_is_option(x);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(x); k++)
+        if (!taken(PyTuple_GET_ITEM(x, k)))
+            return 0;
+    return 1;
+}
+
+/* Are all arguments from `first` on numbers, shapes and names? */
+static int all_taken(PyObject *const *args, Py_ssize_t first, Py_ssize_t all)
+{
+    for (Py_ssize_t k = first; k < all; k++)
+        if (!taken(args[k]))
+            return 0;
+    return all <= MOST;
+}
+
+/* What the program gets of numbers that were drawn; steals them. */
+static PyObject *drawn(Gate *gate, PyObject *found)
+{
+    if (found == NULL || !PyArray_CheckExact(found) || size_of(found) < state.tiny)
+        return found;
+    PyArrayObject *array = (PyArrayObject *)found;
+    if (PyArray_BASE(array) == NULL && PyArray_CHKFLAGS(array, NPY_ARRAY_OWNDATA) && size_of(found) < state.small)
+        return small_given(found);
+    PyObject *shown = PyObject_CallOneArg(gate->function, found);
+    Py_DECREF(found);
+    return shown;
+}
+
+/* `told` is the generator of a function that is no method, and else NULL. */
+PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t n = PyVectorcall_NARGS(nargsf), all = small_count(n, kwnames);
+    int method = absent(gate->told);
+    if (n < method || !all_taken(args, method, all))
+        return PyObject_Vectorcall(gate->ours, args, n, kwnames);
+    if (!method)
+        return drawn(gate, PyObject_Vectorcall(gate->real, args, n, kwnames));
+    PyObject *low[MOST] = {PyObject_GetAttr(args[0], name_plain)};
+    if (low[0] == NULL)
+        return NULL;
+    memcpy(low + 1, args + 1, (all - 1) * sizeof *low);
+    PyObject *found = PyObject_Vectorcall(gate->real, low, n, kwnames);
+    Py_DECREF(low[0]);
+    return drawn(gate, found);
+}
+
+int small_draws_ready(void)
+{
+    name_plain = PyUnicode_InternFromString("_plain");
+    return name_plain == NULL ? -1 : 0;
+}
