@@ -77,6 +77,7 @@ def with_gates(ufunc: Any, real: Any) -> None:
     flags = OPERATES if ufunc.library == "numpy" else OPERATES | MASKLESS
     if real.nout == 1 and ufunc.told_by_types:
         flags |= {1: ONE, 2: TWO}.get(real.nin, 0)
+    native.hasten(type(ufunc))
     native.StaticGate.__init__(ufunc, real, ufunc.call, ANYTHING, flags | soon_way(ufunc) * WAYS, real.nin)
     for name, (more, most) in METHODS.items():
         plain = getattr(real, name, None)

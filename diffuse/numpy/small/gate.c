@@ -55,11 +55,31 @@ static PyObject *call_on_large(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     return PyObject_Vectorcall(gate->ours, args, n, kwnames);
 }
 
+/* Is it an array of Diffuse's, or the few elements of which NumPy keeps one? */
+static int is_kept(PyObject *x)
+{
+    return Py_TYPE(x) == state.array_class || (PyArray_CheckExact(x) && size_of(x) < state.tiny);
+}
+
+/* Is it a call of a ufunc with an output on numbers and NumPy's arrays of few elements, which is NumPy's? */
+static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    if (!(gate->flags & OPERATES) || kwnames == NULL || PyTuple_GET_SIZE(kwnames) != 1 || small_keyword(kwnames, "out") < 0)
+        return 0;
+    for (Py_ssize_t k = 0; k <= n; k++)
+        if (!(PyArray_CheckExact(args[k]) && size_of(args[k]) < state.tiny) && !PyFloat_CheckExact(args[k])
+                && !PyLong_CheckExact(args[k]))
+            return 0;
+    return 1;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
-    if ((gate->flags & KEEPS) && n == 1 && small_count(n, kwnames) == 1 && Py_TYPE(args[0]) == state.array_class)
+    if ((gate->flags & KEEPS) && n == 1 && kwnames == NULL && is_kept(args[0]))
         return Py_NewRef(args[0]);
+    if (is_numpys(gate, args, n, kwnames))
+        return PyObject_Vectorcall(gate->real, args, n, kwnames);
     PyObject *result = call_on_small(gate, args, n, kwnames);
     return result != NULL || PyErr_Occurred() ? result : call_on_large(gate, args, n, kwnames);
 }

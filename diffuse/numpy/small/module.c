@@ -197,6 +197,16 @@ static PyObject *spend(PyObject *module, PyObject *bytes)
     return PyErr_Occurred() ? NULL : PyBool_FromLong(may);
 }
 
+/* Python calls instances of classes written in Python by a tuple and a dictionary of arguments, even where the base
+ * class takes them as they come (from Python 3.12 on it looks). */
+static PyObject *hasten(PyObject *module, PyObject *type)
+{
+    PyTypeObject *given = (PyTypeObject *)type;
+    if (PyType_Check(type) && PyType_IsSubtype(given, &StaticGate_Type) && given->tp_call == PyVectorcall_Call)
+        given->tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL;
+    Py_RETURN_NONE;
+}
+
 static PyObject *looked(PyObject *module, PyObject *ignored)
 {
     small_looked();
@@ -219,6 +229,7 @@ static PyMethodDef methods[] = {
      "Give the table of what was decided about places, the counters, and where mirrors lie."},
     {"calls", (PyCFunction)(void (*)(void))calls, METH_FASTCALL,
      "Count a call of a ufunc, and return how many there were on the same views before."},
+    {"hasten", hasten, METH_O, "Have Python call instances of a class derived from StaticGate as it calls functions."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
     {"connect_folds", connect_folds, METH_O, "Give the names of the module of reductions."},
