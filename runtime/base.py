@@ -279,6 +279,10 @@ class Exchange(Protocol):
         """End the sharing of an instance's store: no other library holds it any more."""
         ...
 
+    def reclaim(self) -> None:
+        """End the sharing of instances that were lent, and that their borrowers gave back meanwhile."""
+        ...
+
     def adopt(self, store: Any, dtype: str) -> Instance:
         """Make an instance over another library's store."""
         ...

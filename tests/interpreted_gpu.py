@@ -14,7 +14,7 @@ MEMORY = 256 << 20
 class Interpreted:
     """What `runtime.device.cuda.Gpu` asks for."""
 
-    version, stream = 13000, 7
+    version, device, stream = 13000, 0, 7
 
     def __init__(self) -> None:
         self.heap = Memory()
@@ -25,6 +25,8 @@ class Interpreted:
         self.launched: list[str] = []
         self.waited: list[int] = []
         """The other libraries' streams that were waited for."""
+        self.waiting: list[int] = []
+        """The other libraries' streams that waited for ours."""
 
     def name(self) -> str:
         return "an interpreter"
@@ -79,6 +81,9 @@ class Interpreted:
 
     def wait_for(self, stream: int) -> None:
         self.waited.append(stream)
+
+    def ahead_of(self, stream: int) -> None:
+        self.waiting.append(stream)
 
 
 def runtime() -> Any:

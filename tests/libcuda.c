@@ -12,7 +12,8 @@ static size_t used;
 static char last[65536];
 static size_t last_bytes;
 static unsigned last_groups;
-static long launches;
+static long launches, orders;
+static void *ordered_first, *ordered_second;
 static char *linked;
 static size_t linked_bytes;
 static char *log_text;
@@ -26,6 +27,15 @@ int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1;
 int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
 int cuStreamSynchronize(void *stream) { return stream == (void *)2 ? 0 : 400; }
+int cuEventCreate(void **event, unsigned flags) { *event = malloc(sizeof(void *)); return flags == 2 ? 0 : 1; }
+int cuEventRecord(void **event, void *stream) { *event = stream; return 0; }
+int cuStreamWaitEvent(void *stream, void **event, unsigned flags)
+{
+    ordered_first = *event;
+    ordered_second = stream;
+    orders++;
+    return 0;
+}
 int cuDeviceGetDefaultMemPool(void **pool, int device) { *pool = (void *)3; return 0; }
 int cuMemPoolSetAttribute(void *pool, int which, uint64_t *value) { return which == 4 && *value ? 0 : 1; }
 int cuMemPoolTrimTo(void *pool, size_t bytes) { return 0; }
@@ -115,6 +125,14 @@ int cuGetErrorName(int error, const char **text)
 }
 
 int cuGetErrorString(int error, const char **text) { *text = "something was wrong"; return 0; }
+
+/* How often a stream waited for another, and which two these were last. */
+long ordered(void **first, void **second)
+{
+    *first = ordered_first;
+    *second = ordered_second;
+    return orders;
+}
 
 size_t noted(void *parameters, unsigned *groups, long *count)
 {

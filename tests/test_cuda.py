@@ -140,6 +140,20 @@ def test_errors_name_the_function_and_what_the_driver_says(driver: Driver) -> No
 
 
 @needs_compiler
+def test_streams_wait_for_each_other_by_an_event(driver: Any) -> None:
+    first, second = ctypes.c_void_p(), ctypes.c_void_p()
+    before = driver._library.ordered(ctypes.byref(first), ctypes.byref(second))
+    driver.wait_for(9)
+    assert driver._library.ordered(ctypes.byref(first), ctypes.byref(second)) == before + 1
+    assert (first.value, second.value) == (9, driver.stream)
+    driver.ahead_of(1)
+    assert driver._library.ordered(ctypes.byref(first), ctypes.byref(second)) == before + 2
+    assert (first.value, second.value) == (driver.stream, 1)
+    driver.ahead_of(driver.stream)
+    assert driver._library.ordered(ctypes.byref(first), ctypes.byref(second)) == before + 2
+
+
+@needs_compiler
 def test_other_threads_enter_the_context(driver: Driver) -> None:
     found: list[int] = []
     thread = threading.Thread(target=lambda: found.append(driver.allocate(64)))

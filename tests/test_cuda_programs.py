@@ -84,6 +84,15 @@ def test_arrays_of_other_libraries_are_taken_without_a_copy(gpu: Interpreted) ->
     assert float(x[0, 0]) == 1.0
 
 
+def test_arrays_of_other_libraries_may_have_strides(gpu: Interpreted) -> None:
+    theirs = Foreign(gpu, np.arange(12.0).reshape(3, 4), strides=(8, 24))
+    x = dnp.asarray(theirs)
+    expected = np.arange(12.0).reshape(4, 3).T
+    assert np.array_equal(np.asarray(x + 0), expected) and x.strides == (8, 24)
+    x[1, 2] = -1.0
+    assert theirs.values().ravel()[7] == -1.0
+
+
 def test_other_libraries_take_ours_without_a_copy(gpu: Interpreted) -> None:
     x = dnp.arange(20.0).reshape(4, 5) + 1
     described = x[1:, ::2].__cuda_array_interface__
@@ -102,7 +111,7 @@ def test_other_libraries_take_ours_without_a_copy(gpu: Interpreted) -> None:
 
 def test_what_a_device_cannot_share_is_refused(gpu: Interpreted) -> None:
     with pytest.raises(TypeError, match="pass a contiguous copy"):
-        dnp.asarray(Foreign(gpu, np.arange(12.0).reshape(3, 4), strides=(8, 24)))
+        dnp.asarray(Foreign(gpu, np.arange(12.0).reshape(3, 4), strides=(12, 4)))
     with pytest.raises(TypeError, match="a type that Diffuse computes in"):
         dnp.asarray(Foreign(gpu, np.arange(3).astype("M8[s]")))
     with settings.using(runtime="local"):

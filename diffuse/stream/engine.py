@@ -233,6 +233,9 @@ class Engine(Queue):
 
     def _expose(self, storages: Sequence[Storage]) -> None:
         """Make exported memory current, because code outside may read or write it next."""
+        exchange = self.runtime.exchange
+        if exchange is not None:
+            exchange.reclaim()
         if any(storage.shared for storage in storages):
             self.settle("another library holds a store")
         shown = [storage for storage in storages if storage.shown()]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+LEGACY = 1
+"""The handle of the stream that libraries take by default."""
 KEPT = 1 << 30
 """Bytes of the device's memory that are cached at most, besides a quarter of what is in use."""
 
@@ -29,6 +31,7 @@ class Gpu(Protocol):
     """What drives a device (driver.py)."""
 
     version: int
+    device: int
     stream: int
 
     def name(self) -> str: ...
@@ -44,6 +47,7 @@ class Gpu(Protocol):
     def submit(self, plan: bytes, block: bytes) -> None: ...
     def wait(self) -> None: ...
     def wait_for(self, stream: int) -> None: ...
+    def ahead_of(self, stream: int) -> None: ...
 
 
 class Memory:
@@ -79,7 +83,7 @@ class Cuda(Device):
         self.target = gpu.architecture()
         self._total = gpu.memory()[1]
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
-        self.exchange = DeviceExchange(self._total, self.to_device, gpu.wait_for)
+        self.exchange = DeviceExchange(self._total, self.to_device, gpu)
 
     def allocate(self, nbytes: int) -> Lease:
         if nbytes > self._total:
@@ -118,6 +122,9 @@ class Cuda(Device):
             image = self.gpu.link(text)
             cache.put(key, image)
         return self.gpu.functions(image, code.names)
+
+    def meet(self) -> None:
+        self.gpu.wait_for(LEGACY)
 
     def fence(self) -> None:
         self.gpu.wait()

@@ -20,6 +20,8 @@ MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this ma
 OUT_OF_MEMORY = 2
 NON_BLOCKING = 1
 """A stream that does not wait for the one that other libraries take by default."""
+UNTIMED = 2
+"""An event that notes no time, which costs less."""
 COMPUTE_MAJOR, COMPUTE_MINOR = 75, 76
 """Attributes of a device."""
 RELEASE_THRESHOLD = 4
@@ -45,6 +47,9 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetDefaultMemPool": (REFERENCE, NUMBER),
     "cuMemPoolSetAttribute": (POINTER, NUMBER, REFERENCE),
     "cuMemPoolTrimTo": (POINTER, SIZE),
+    "cuEventCreate": (REFERENCE, ctypes.c_uint),
+    "cuEventRecord": (POINTER, POINTER),
+    "cuStreamWaitEvent": (POINTER, POINTER, ctypes.c_uint),
     "cuMemGetInfo_v2": (REFERENCE, REFERENCE),
     "cuMemAllocAsync": (REFERENCE, SIZE, POINTER),
     "cuMemFreeAsync": (WORD, POINTER),
@@ -88,6 +93,7 @@ class Driver:
         self._submit: Any = None
         self._process = os.getpid()
         self._entered = threading.local()
+        self._ordering = threading.Lock()
         self.call("cuInit", 0)
         version, self._device = ctypes.c_int(), ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.addressof(version))
@@ -98,6 +104,8 @@ class Driver:
         self._stream = self._new("cuStreamCreate", NON_BLOCKING)
         self.stream = self._stream.value or 0
         """The handle of the stream, for other libraries."""
+        self.device = device
+        self._event = self._new("cuEventCreate", UNTIMED)
         self._pool = self._new("cuDeviceGetDefaultMemPool", self._device)
         most = ctypes.c_uint64(2 ** 64 - 1)
         self.call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, ctypes.addressof(most))
@@ -237,6 +245,16 @@ class Driver:
         self.call("cuStreamSynchronize", self._stream)
 
     def wait_for(self, stream: int) -> None:
-        """Until everything in a stream of another library has ended."""
-        self.enter()
-        self.call("cuStreamSynchronize", stream)
+        """Let our stream wait for what is in another library's now."""
+        self._order(stream, self.stream)
+
+    def ahead_of(self, stream: int) -> None:
+        """Let another library's stream wait for what is in ours now."""
+        self._order(self.stream, stream)
+
+    def _order(self, first: int, second: int) -> None:
+        if first != second:
+            self.enter()
+            with self._ordering:  # a wait takes the event as it was recorded last
+                self.call("cuEventRecord", self._event, first)
+                self.call("cuStreamWaitEvent", second, self._event, 0)

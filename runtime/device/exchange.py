@@ -2,23 +2,44 @@
 
 Diffuse is not told when another library writes shared memory.  So the data of a *shared* instance is always
 on the device: the host's copy is fetched anew for each read, and what the host writes is copied back at once.
-The other library has streams of its own, so everything that was submitted has ended before it gets to run.
+The other library has streams of its own, so everything that was submitted has ended before it gets to run,
+or its stream waits for that; and launches on shared instances come after what is in the stream that libraries
+take by default.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Store
 from diffuse.ir.view import View
-from diffuse.runtime.device.instances import DeviceInstance
+from diffuse.runtime.device.instances import FOR_GOOD, DeviceInstance
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 INTERFACE = "__cuda_array_interface__"
+
+
+class Streams(Protocol):
+    """The device's streams: ours and those of other libraries, by their handles."""
+
+    device: int
+    """The number of the device."""
+    stream: int
+    """Our stream."""
+
+    def wait_for(self, stream: int) -> None:
+        """Let our stream wait for what is in another one now."""
+        ...
+
+    def ahead_of(self, stream: int) -> None:
+        """Let another stream wait for what is in ours now."""
+        ...
 
 
 class Theirs(NamedTuple):
@@ -37,11 +58,13 @@ class DeviceExchange:
     dimensions = 64
 
     def __init__(self, total: int, upload: Callable[[int, NDArray[np.uint8]], None],
-                 wait_for: Callable[[int], None]) -> None:
+                 streams: Streams) -> None:
         self.room = total
         self._upload = upload
-        self.wait_for = wait_for
-        """Waits until everything in a stream of another library has ended."""
+        self.device, self.stream = streams.device, streams.stream
+        self.wait_for, self.ahead_of = streams.wait_for, streams.ahead_of
+        self._ended: deque[DeviceInstance] = deque()
+        """Instances whose loans ended."""
 
     def memory(self, address: int, nbytes: int, owner: Any) -> Theirs:
         """What another library shows, for `adopt`."""
@@ -51,18 +74,39 @@ class DeviceExchange:
         return getattr(thing, INTERFACE, None) is not None
 
     def share(self, instance: DeviceInstance) -> DeviceInstance:
+        self._share(instance)
+        instance.loans = FOR_GOOD
+        return instance
+
+    def _share(self, instance: DeviceInstance) -> None:
         if instance.home and instance.nbytes:
             self.write_back(instance)
         instance.shared = True
         instance.home = instance.fresh = False
-        return instance
+
+    def lend(self, instance: DeviceInstance) -> Callable[[], None]:
+        """Share an instance until the returned function is called, in any thread and once."""
+        self.reclaim()
+        if not instance.shared or instance.loans != FOR_GOOD:
+            instance.loans += 1
+        self._share(instance)
+        return partial(self._ended.append, instance)
+
+    def reclaim(self) -> None:
+        while self._ended:
+            instance = self._ended.popleft()
+            if instance.loans != FOR_GOOD:
+                instance.loans -= 1
+                if not instance.loans:
+                    self.unshare(instance)
 
     def unshare(self, instance: DeviceInstance) -> None:
         instance.shared = instance.fresh = False
+        instance.loans = 0
 
     def adopt(self, store: Theirs, dtype: str) -> DeviceInstance:
         instance = DeviceInstance(store.nbytes, store)
-        instance.shared = True
+        instance.shared, instance.loans = True, FOR_GOOD
         return instance
 
     def holds(self, instance: Any, store: Theirs) -> bool:

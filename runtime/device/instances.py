@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+FOR_GOOD = -1
+"""Loans of an instance that is shared as long as it lives."""
+
+
 class DeviceInstance:
     """The data of one store."""
 
-    __slots__ = ("address", "nbytes", "memory", "home", "fresh", "lease", "shared")
+    __slots__ = ("address", "nbytes", "memory", "home", "fresh", "lease", "shared", "loans")
 
     scattered = False
     private = False
@@ -38,6 +42,8 @@ class DeviceInstance:
         """Is the host's copy up to date?"""
         self.shared = False
         """Does another library hold the device's memory?  See exchange.py."""
+        self.loans = 0
+        """How many times the memory is lent, until each of the borrowers says that it is done."""
 
     def __repr__(self) -> str:
         return f"<store of {self.nbytes} bytes, {'home' if self.home else 'away'}>"

@@ -64,6 +64,9 @@ class Device(ABC):
     def submit(self, code: GridCode, launch: Launch) -> None:
         """Submit the grid kernels of a launch, all of them, as one turn (`_turn`)."""
 
+    def meet(self) -> None:
+        """Let what is submitted next come after what other libraries submitted to their default stream."""
+
     @abstractmethod
     def fence(self) -> None:
         """Wait until everything submitted has ended."""
@@ -94,6 +97,8 @@ class Device(ABC):
             instance.memory = np.empty(instance.nbytes, np.uint8)
         if (instance.shared or not instance.fresh) and instance.nbytes:
             trace.counters["downloads"] += 1
+            if instance.shared:
+                self.meet()
             self.to_host(instance.memory, instance.address)
         instance.fresh = True
         if not instance.shared:  # else what the host writes is copied back at once
@@ -115,6 +120,8 @@ class Device(ABC):
                 trace.counters["uploads"] += 1
                 self.to_device(instance.address, cast(Any, instance.memory))
                 instance.home = instance in launch.watched
+            if instance.shared:
+                self.meet()
         for word in code.written:
             place = launch.values[word]
             for instance in keep:

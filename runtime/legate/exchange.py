@@ -60,6 +60,9 @@ class LegateExchange:
     def unshare(self, instance: LegateInstance) -> None:
         instance.shared = instance.fresh = False
 
+    def reclaim(self) -> None:
+        """Do nothing: whoever was lent a store has it for good."""
+
     def adopt(self, store: Any, dtype: str) -> LegateInstance:
         instance = LegateInstance(Store(-1, tuple(store.extents), dtype))
         instance.piece = Piece(store if store.extents else store.promote(0, 1), 0, SOMEWHERE)

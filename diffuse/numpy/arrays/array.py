@@ -23,7 +23,7 @@ from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
 from diffuse.numpy.arrays.operators import defers
 from diffuse.numpy.arrays.scalar import scalar
-from diffuse.numpy.bridge import overrides
+from diffuse.numpy.bridge import overrides, sharing
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -215,10 +215,13 @@ class ndarray(Methods, metaclass=Kind):
         return importlib.import_module("diffuse.numpy.bridge.device").interface(self)
 
     def __dlpack__(self, **options: Any) -> Any:
-        return exported(self).__dlpack__(**options)
+        """A capsule for other libraries, of the memory on the GPU if that has the newest elements."""
+        gpu = sharing.tensors()
+        return exported(self).__dlpack__(**options) if gpu is None else gpu.capsule(self, **options)
 
     def __dlpack_device__(self) -> Any:
-        return numpy.empty(0).__dlpack_device__()
+        gpu = sharing.tensors()
+        return numpy.empty(0).__dlpack_device__() if gpu is None else gpu.device_of(self)
 
     def __diffuse__(self) -> Any:
         """The store and the view that other libraries on the stream work with (diffuse.library); of a copy,

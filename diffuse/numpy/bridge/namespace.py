@@ -32,7 +32,7 @@ savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split(
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate""".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
-from_dlpack indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
+indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()
 SILENT = {f"numpy.{name}": reason
           for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),

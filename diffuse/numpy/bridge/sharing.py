@@ -39,6 +39,18 @@ def shares(x: Any) -> bool:
     return exchange is not None and exchange.shows(x)
 
 
+def tensors() -> Any:
+    """The module of DLPack's protocol for the memory of a GPU; None where the runtime has none."""
+    from diffuse.numpy.bridge import device
+
+    exchange = library.current().runtime.exchange
+    if exchange is None or exchange.attribute != device.INTERFACE:
+        return None
+    from diffuse.numpy.bridge import tensors as found
+
+    return found
+
+
 def adopt(x: Any) -> Any:
     """The Diffuse array over the store that an object of another library shows, not copied if possible."""
     from diffuse.numpy.bridge import device, legate

@@ -184,6 +184,13 @@ def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     return x if x.ndim else x.reshape(1)
 
 
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    tensors = sharing.tensors()
+    if tensors is not None and device is None and tensors.on_gpu(x):
+        return tensors.adopt(x, copy)
+    return fallback.call(numpy.from_dlpack, (x,), {"device": device, "copy": copy}, silent="source")
+
+
 def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     if foreign(a):
         return fallback.asked(numpy.copy, a, order=order, subok=subok)

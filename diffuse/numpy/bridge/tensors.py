@@ -1,0 +1,118 @@
+"""DLPack's protocol for arrays whose elements are on a GPU, both ways and without copies.
+
+Source: the page "Python Specification for DLPack".  Of a tensor that is handed out the taker's stream waits
+for ours; a tensor that is taken was made safe for our stream by its producer.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.arrays import access
+from diffuse.numpy.arrays.access import host
+from diffuse.numpy.arrays.base import exported
+from diffuse.numpy.arrays.core import Array, viewing
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import capsules, device
+from diffuse.numpy.bridge.capsules import CPU, CUDA, CUDA_MANAGED
+from diffuse.numpy.ops import elementwise
+
+HOST = CPU, 0
+UNORDERED = -1
+"""In the place of a stream: the taker asks for no order between the streams."""
+
+
+def device_of(x: Array) -> tuple[int, int]:
+    """The device, by DLPack's numbers, where the newest elements of an array are."""
+    running = library.current()
+    storage = x.storage if x.owner is None else x.owner.storage
+    if storage is None or not x.form.size or storage.shown():
+        return HOST
+    if storage.written != running.epoch:  # what is recorded is written there
+        instance: Any = running.stores.instances.get(storage.id)
+        if instance is not None and instance.home:
+            return HOST
+    return CUDA, running.runtime.exchange.device  # type: ignore[union-attr]
+
+
+def capsule(x: Array, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+            copy: Any = None) -> Any:
+    """The body of `ndarray.__dlpack__`."""
+    if dl_device is not None and not isinstance(dl_device, tuple):
+        raise TypeError("dl_device must be a tuple")
+    here, there = device_of(x), dl_device
+    if there is None:
+        there = here
+    if there == HOST:
+        options = {"max_version": max_version, "dl_device": dl_device, "copy": copy}
+        if here == HOST:
+            return exported(x).__dlpack__(stream=stream, **options)
+        if copy is not None and not copy:
+            raise BufferError("Unable to avoid copy while creating an array as requested.")
+        return host(x).__dlpack__(**{**options, "copy": True})  # which says so in the capsule's flags
+    exchange: Any = library.current().exchange
+    if there != (CUDA, exchange.device):
+        raise BufferError("unsupported device requested")
+    if max_version is not None and not (isinstance(max_version, tuple) and len(max_version) == 2):
+        raise TypeError("max_version must be None or a tuple with two elements.")
+    if stream is not None and (stream == 0 or stream < UNORDERED):
+        raise ValueError(f"stream {stream}: expected None, -1, 1, 2 or the handle of a stream")
+    return _capsule(x, stream, max_version is not None and max_version[0] >= capsules.VERSION[0], bool(copy))
+
+
+def _capsule(x: Any, stream: int | None, versioned: bool, copied: bool) -> Any:
+    flags = capsules.COPIED if copied else 0
+    if copied:
+        x = elementwise.duplicate(x)
+    elif not x.meta.flags.writeable and not versioned:
+        raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack "
+                          "(supported by newer DLPack version).")
+    form, exchange = x.form, library.current().exchange
+    if any(s % form.itemsize for s in form.strides):
+        raise BufferError("DLPack only supports strides which are a multiple of itemsize.")
+    strides = None if x.meta.flags.c_contiguous else form.strides
+    place: Any = CUDA, exchange.device  # type: ignore[attr-defined]
+    if not form.size:
+        found = capsules.Described(place, 0, form.shape, None, form.dtype, False)
+        return capsules.made(found, versioned, flags, lambda: None, None)
+    lend: Any = exchange.lend  # type: ignore[attr-defined]
+    address, ended = device.lent(x, library.flush, lend)
+    if stream != UNORDERED:
+        exchange.ahead_of(device.LEGACY if stream is None else stream)  # type: ignore[attr-defined]
+    found = capsules.Described(place, address, form.shape, strides, form.dtype, not x.meta.flags.writeable)
+    return capsules.made(found, versioned, flags, ended, access.storage_of(x))
+
+
+def on_gpu(x: Any) -> bool:
+    """Does `from_dlpack` of an object give an array on the GPU?"""
+    if isinstance(x, Array):
+        return device_of(x) != HOST
+    place = getattr(x, "__dlpack_device__", None)
+    return place is not None and place()[0] in (CUDA, CUDA_MANAGED)
+
+
+def adopt(x: Any, copy: bool | None) -> Any:
+    """The Diffuse array over the tensor of another library; a view of a Diffuse array."""
+    if isinstance(x, Array):
+        return elementwise.duplicate(x) if copy else viewing(x, x.meta)
+    exchange: Any = library.current().exchange
+    _, number = x.__dlpack_device__()
+    if number != exchange.device:
+        raise BufferError(f"a tensor on GPU {number}, and Diffuse runs on GPU {exchange.device}: copy it "
+                          "there first, or to the host")
+    try:
+        found = x.__dlpack__(stream=exchange.stream, max_version=capsules.VERSION, copy=copy)
+    except TypeError:
+        if copy is not None:
+            raise
+        found = x.__dlpack__(stream=exchange.stream)  # a library from before these arguments
+    shown, owner = capsules.taken(found)
+    if shown.device not in ((CUDA, exchange.device), (CUDA_MANAGED, exchange.device)):
+        raise BufferError("Unsupported device in DLTensor.")
+    if shown.dtype not in NATIVE:
+        raise BufferError("Unsupported dtype in DLTensor.")
+    return device.over(shown.address, shown.shape, numpy.dtype(shown.dtype.name), shown.strides, owner,
+                       shown.readonly)
