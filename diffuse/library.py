@@ -64,6 +64,7 @@ from diffuse.stream.engine import (
     new,
     overlap,
     own,
+    piece,
     record,
     recording,
     settle,
@@ -93,7 +94,7 @@ __all__ += ["Frame", "again", "again_into", "new", "recording"]
 __all__ += ["UserFunction", "numba_frontend"]
 # The memory of stores, for libraries whose arrays the program reads and writes element by element
 __all__ += ["Span", "address", "aliased", "busy", "current", "fetch", "foresee", "look", "overlap", "own",
-            "prepare", "settle", "start", "take", "view", "write_back"]
+            "piece", "prepare", "settle", "start", "take", "view", "write_back"]
 # What is told to people
 __all__ += ["floaterrors", "provenance", "trace"]
 

@@ -373,6 +373,17 @@ class Runtime(Protocol):
         """
         ...
 
+    def known(self, instance: Instance) -> NDArray[np.uint8] | None:
+        """The memory as bytes, to be read only, if the host has it without waiting or copying; else None.
+        Nothing that writes it may be pending or running."""
+        ...
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8] | None:
+        """Some of the bytes of an instance, to be read only and once; after everything submitted that writes
+        them.  Copies no more than these, or all of them if parts were asked for often; None where the runtime
+        copies whole instances only."""
+        ...
+
     def launch(self, launch: Launch) -> None:
         """Submit a launch."""
         ...

@@ -82,6 +82,12 @@ class Reference:
             raise TypeError(f"{instance!r} is no instance of this runtime")
         return instance.array
 
+    def known(self, instance: Instance) -> NDArray[np.uint8]:
+        return self.host(instance, False)
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        return self.host(instance, False)[offset:offset + nbytes]
+
     def launch(self, launch: Launch) -> None:
         order = list(range(launch.points))
         if self._shuffle:

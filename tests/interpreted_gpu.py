@@ -23,6 +23,9 @@ class Interpreted:
         self.machines: list[tuple[Machine, str]] = []
         """The kernels, in the order of their handles."""
         self.launched: list[str] = []
+        self.uploads: list[int] = []
+        self.downloads: list[int] = []
+        """Bytes of each copy."""
         self.waited: list[int] = []
         """The other libraries' streams that were waited for."""
         self.waiting: list[int] = []
@@ -52,9 +55,11 @@ class Interpreted:
         pass
 
     def upload(self, target: int, source: int, nbytes: int) -> None:
+        self.uploads.append(nbytes)
         self.heap.write(target, ctypes.string_at(source, nbytes))
 
     def download(self, target: int, source: int, nbytes: int) -> None:
+        self.downloads.append(nbytes)
         ctypes.memmove(target, self.heap.read(source, nbytes), nbytes)
 
     def link(self, text: bytes) -> bytes:

@@ -40,12 +40,12 @@ class Engine(Queue):
     def look(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read only, if no pending or running task writes
         it; None if one may.  Tasks that read it can go on meanwhile."""
-        if storage.written == self.epoch or not self.runtime.host_sees:
+        if storage.written == self.epoch:
             return None
         store = storage.id
         if store in self.stores.lost:
             return None
-        return self.runtime.host(self.stores.instance(store), False)
+        return self.runtime.known(self.stores.instance(store))
 
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
@@ -59,11 +59,25 @@ class Engine(Queue):
             raise copy(self.stores.lost[store])  # its traceback would keep the program's frames, and stores
         memory = self.runtime.host(self.stores.instance(store), False)
         if not storage.shared:
-            storage.touched = -1
+            storage.touched = storage.written = -1
         if not self.runtime.host_sees:
             self.runtime.fence()
             self._report()
         return memory
+
+    def piece(self, storage: Storage, offset: int, nbytes: int) -> Any:
+        """Some bytes of a store as a NumPy array, to be read now, with everything recorded on it done.  None
+        where the runtime copies whole stores only."""
+        if storage.touched == self.epoch:
+            self.flush()
+        store = storage.id
+        if store in self.stores.lost:
+            raise copy(self.stores.lost[store])
+        instance = self.stores.instance(store)
+        found = self.runtime.piece(instance, offset, nbytes)
+        if found is not None and self.runtime.known(instance) is not None:
+            storage.touched = storage.written = -1
+        return found
 
     def take(self, storage: Storage) -> bool:
         """May the host write to the store's own memory now, with nothing to wait for and nobody to tell?
@@ -270,6 +284,7 @@ attach = _engine.stores.attach
 fetch = _engine.fetch
 own = _engine.stores.own
 take = _engine.take
+piece = _engine.piece
 write_back = _engine.stores.write_back
 aliased = _engine.stores.aliased
 busy = _engine.busy

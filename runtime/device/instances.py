@@ -22,7 +22,8 @@ FOR_GOOD = -1
 class DeviceInstance:
     """The data of one store."""
 
-    __slots__ = ("address", "nbytes", "memory", "home", "fresh", "lease", "shared", "loans")
+    __slots__ = ("address", "nbytes", "memory", "home", "fresh", "lease", "shared", "loans",
+                 "copied")
 
     scattered = False
     private = False
@@ -42,6 +43,8 @@ class DeviceInstance:
         """Is the host's copy up to date?"""
         self.shared = False
         """Does another library hold the device's memory?  See exchange.py."""
+        self.copied = 0
+        """What copies of parts to the host cost since a launch wrote the data, in bytes (`Device.piece`)."""
         self.loans = 0
         """How many times the memory is lent, until each of the borrowers says that it is done."""
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
+ALONE = 1 << 16
+"""Bytes that are copied in the time that a copy takes to begin and end, which the host waits for."""
+
+
 class Device(ABC):
     """Launches on one device, in order."""
 
@@ -107,6 +111,21 @@ class Device(ABC):
             self._owed.append(instance)
         return instance.memory
 
+    def known(self, instance: Any) -> NDArray[np.uint8] | None:
+        return instance.memory if instance.fresh and not instance.shared else None
+
+    def piece(self, instance: Any, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        if not instance.shared:
+            instance.copied += nbytes + ALONE
+            if instance.fresh or instance.copied >= instance.nbytes:
+                return self.host(instance, False)[offset:offset + nbytes]
+        found = np.empty(nbytes, np.uint8)
+        trace.counters["downloads"] += 1
+        if instance.shared:
+            self.meet()
+        self.to_host(found, instance.address + offset)
+        return found
+
     # -- launches ------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
@@ -127,6 +146,7 @@ class Device(ABC):
             for instance in keep:
                 if 0 <= place - instance.address < instance.nbytes:
                     instance.home = instance.fresh = False
+                    instance.copied = 0
                     break
         self.submit(code, launch)
 

@@ -106,6 +106,12 @@ class Legate:
         if isinstance(instance, LegateInstance):
             self.placement.drop(instance)
 
+    def known(self, instance: Instance) -> None:
+        return None
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> None:
+        return None
+
     def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
         if not isinstance(instance, LegateInstance):
             raise TypeError(f"{instance!r} is no instance of this runtime")

@@ -129,6 +129,12 @@ class Local:
             raise TypeError(f"{instance!r} is no instance of this runtime")
         return instance.array
 
+    def known(self, instance: Instance) -> NDArray[np.uint8]:
+        return self.host(instance, False)
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        return self.host(instance, False)[offset:offset + nbytes]
+
     def launch(self, launch: Launch) -> None:
         kernel, values, points, keep, _, _, work, _ = launch
         native, submit = kernel.native, self._submit

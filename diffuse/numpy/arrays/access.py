@@ -44,6 +44,11 @@ def seen(memory: Mirror) -> Callable[[], bool]:
     return lambda: getrefcount(memory) > 5
 
 
+def alone() -> bool:
+    """May references of this process decide what is done?  Not where several run the program."""
+    return ENGINE.host_sees or ENGINE.runtime.addressed
+
+
 def lent(root: Array) -> bool:
     """Does the program hold NumPy arrays that are views of the memory of a hosted array without a store?"""
     if not root.lent:
@@ -51,7 +56,7 @@ def lent(root: Array) -> bool:
     memory = root.meta
     # the two fields of the array, the variable here, and the argument of the call; several ranks have to
     # decide alike, whatever their references say
-    root.lent = getrefcount(memory) > 4 or not ENGINE.host_sees
+    root.lent = getrefcount(memory) > 4 or not alone()
     return root.lent
 
 
@@ -135,7 +140,7 @@ def storage_of(x: Array) -> Any:
                     order = sorted(range(memory.ndim), key=lambda d: -memory.strides[d])
                     memory = memory.transpose(order)
                 root.storage = storage = library.attach(memory)
-                if held and ENGINE.host_sees:
+                if held and alone():
                     storage.show_while(seen(root.meta))
                 elif held:
                     storage.show(None)
@@ -164,8 +169,48 @@ def ready(x: Array) -> bool:
 
 
 def host(x: Array) -> Mirror:
-    """Return the memory of an array for reading; waits for the pending tasks that write it."""
+    """Return the memory of an array for reading now; waits for the pending tasks that write it.  Of a short
+    part of a store in other memory it is a copy that nobody may write to."""
     soon.looked()
+    if x.memory is not None and ready(x):
+        return x.memory
+    found = short(x) if storage_of(x).nbytes > NEAR else None
+    return whole(x) if found is None else found
+
+
+NEAR = 1 << 16
+"""Bytes of a store that is fetched whole for one element of it."""
+SPARSE = 8
+"""How many times its own size a part of a store stretches that is gathered before it is fetched."""
+
+
+def short(x: Array) -> Mirror | None:
+    """A copy of a part of a store in other memory for reading now, if the part is fetched by itself; else
+    None."""
+    f, storage = x.form, x.storage
+    running = library.current()
+    if running.host_sees or not f.size:
+        return None
+    ends = [s * (n - 1) for s, n in zip(f.strides, f.shape, strict=True)]
+    nbytes = sum(map(abs, ends)) + f.itemsize
+    if nbytes + NEAR > storage.nbytes:
+        if (not running.runtime.addressed or f.size * f.itemsize * SPARSE > nbytes
+                or not library.busy(storage) or library.look(storage) is not None):
+            return None
+        gathered = slow.gathered(x)
+        return None if gathered is None else whole(gathered)
+    first = sum([end for end in ends if end < 0])
+    bytes_ = library.piece(storage, offset_of(x, x.meta) + first, nbytes)
+    if bytes_ is None:
+        return None
+    found: Mirror = numpy.ndarray(f.shape, f.dtype, bytes_, -first, f.strides)
+    found.flags.writeable = False
+    return found
+
+
+def whole(x: Array) -> Mirror:
+    """Return the memory of an array, fetched with all of its store; waits for the pending tasks that write
+    it."""
     if x.memory is not None and ready(x):
         return x.memory
     storage = storage_of(x)

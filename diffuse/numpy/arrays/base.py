@@ -28,9 +28,6 @@ from diffuse.numpy.arrays.lending import lender
 
 Operand = tuple[Any, view.View]
 
-NEAR = 1 << 16
-"""Bytes of a store that is fetched whole for one element of it."""
-
 UFUNCS: dict[str, Any] = {}
 """The ufunc objects by NumPy's names; ops/ufuncs.py fills them in."""
 
@@ -132,7 +129,7 @@ def operand(x: Array, shape: Point) -> Operand:
 def distant(x: Array) -> bool:
     """Return whether reading one element would fetch a large store from other memory."""
     return (not library.current().host_sees and x.storage is not None and library.busy(x.storage)
-            and x.storage.nbytes > NEAR)
+            and x.storage.nbytes > access.NEAR)
 
 
 def locked(x: Array) -> Mirror:
@@ -144,7 +141,7 @@ def locked(x: Array) -> Mirror:
 
 def owned(x: Array) -> Mirror:
     """The memory of an array, for code that holds it and may write to it at some time."""
-    memory = host(x)
+    memory = access.whole(x)
     if x.storage is not None:
         library.own(x.storage)
     return memory

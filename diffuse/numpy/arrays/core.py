@@ -195,6 +195,7 @@ class Slow:
     component: Callable[[Any, str], Any]
     set_component: Callable[[Any, str, Any], None]
     host: Callable[[Any], Mirror]
+    gathered: Callable[[Any], Any]
     buffer: Callable[[Any], Mirror]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays import access, base, core
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
@@ -77,7 +77,8 @@ def getitem(x: Array, index: Any) -> Any:
 
 def peek(x: Array) -> Any:
     """The element of a 0-d view, fetched by itself: its store stays where it is."""
-    return host(elementwise.duplicate(x))[()]
+    found = access.short(x)
+    return (host(elementwise.duplicate(x)) if found is None else found)[()]
 
 
 def _gather(x: Array, index: Any) -> Any:

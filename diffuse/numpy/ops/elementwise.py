@@ -242,6 +242,16 @@ def assign(target: base.Operand, value: Any) -> Any:
     return template if source is value else None
 
 
+def gathered(x: Array) -> Any:
+    """A packed copy of an array, made where its store is; None where that would need its elements here."""
+    if eager_errors or not base.locate(x):
+        return None
+    return duplicate(x)
+
+
+core.slow.gathered = gathered
+
+
 def duplicate(x: Array, dtype: numpy.dtype[Any] | None = None, order: Any = "K") -> Any:
     """A copy of an array, cast to `dtype`, in the layout that NumPy's copies have."""
     name = "copy", dtype, order if type(order) is str else ""

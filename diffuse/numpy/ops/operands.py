@@ -45,7 +45,7 @@ def shared(array: Any) -> Any:
     x = wrap(ours)
     if not isinstance(x, Array):  # its elements are not aligned
         return array
-    if library.current().host_sees:
+    if access.alone():
         storage_of(x).show_while(partial(held, span))
     else:  # several ranks may run the program: what one of them holds must not decide what all do
         storage_of(x).show(None)
