@@ -1,5 +1,6 @@
 /* A driver without a device: memory is the host's, launches are noted, modules are their own text.  It shows
-   that the runtime calls the driver as it should; what kernels compute is shown elsewhere. */
+   that the runtime calls the driver as it should; what kernels compute is shown elsewhere.  Copies to and from
+   pinned memory are done as late as a device may do them: when somebody waits. */
 
 #include <stddef.h>
 #include <stdint.h>
@@ -12,7 +13,32 @@ static size_t used;
 static char last[65536];
 static size_t last_bytes;
 static unsigned last_groups;
-static long launches, orders;
+static long launches, orders, pageable, waits;
+static struct { void *to; const void *from; size_t bytes; } copies[1 << 16];
+static long queued, done;
+static char *pinned;
+static size_t pinned_bytes, pinned_most = 1u << 30;
+
+static void perform(long upto)
+{
+    for (; done < upto; done++)
+        memcpy(copies[done].to, copies[done].from, copies[done].bytes);
+}
+
+static void submit_copy(void *to, const void *from, size_t bytes, const char *here)
+{
+    if (pinned && here >= pinned && here + bytes <= pinned + pinned_bytes && queued < 1 << 16) {
+        copies[queued].to = to;
+        copies[queued].from = from;
+        copies[queued++].bytes = bytes;
+        return;
+    }
+    perform(queued);
+    memcpy(to, from, bytes);
+    pageable++;
+}
+
+struct event { void *stream; long upto; };
 static void *ordered_first, *ordered_second;
 static char *linked;
 static size_t linked_bytes;
@@ -26,12 +52,30 @@ int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
 int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
-int cuStreamSynchronize(void *stream) { return stream == (void *)2 ? 0 : 400; }
-int cuEventCreate(void **event, unsigned flags) { *event = malloc(sizeof(void *)); return flags == 2 ? 0 : 1; }
-int cuEventRecord(void **event, void *stream) { *event = stream; return 0; }
-int cuStreamWaitEvent(void *stream, void **event, unsigned flags)
+int cuStreamSynchronize(void *stream) { perform(queued); return stream == (void *)2 ? 0 : 400; }
+int cuEventCreate(struct event **event, unsigned flags)
 {
-    ordered_first = *event;
+    *event = calloc(1, sizeof(struct event));
+    return flags == 2 ? 0 : 1;
+}
+int cuEventRecord(struct event *event, void *stream)
+{
+    event->stream = stream;
+    event->upto = queued;
+    return 0;
+}
+int cuEventSynchronize(struct event *event) { perform(event->upto); waits++; return 0; }
+int cuMemHostAlloc(void **place, size_t bytes, unsigned flags)
+{
+    if (bytes > pinned_most)
+        return 2;
+    *place = pinned = malloc(bytes);
+    pinned_bytes = bytes;
+    return 0;
+}
+int cuStreamWaitEvent(void *stream, struct event *event, unsigned flags)
+{
+    ordered_first = event->stream;
     ordered_second = stream;
     orders++;
     return 0;
@@ -55,6 +99,7 @@ int cuMemAllocAsync(uint64_t *address, size_t bytes, void *stream)
 int cuMemFreeAsync(uint64_t address, void *stream)
 {
     size_t *block = (size_t *)(uintptr_t)(address - 64);
+    perform(queued);
     used -= *block;
     free(block);
     return 0;
@@ -62,13 +107,13 @@ int cuMemFreeAsync(uint64_t address, void *stream)
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes, void *stream)
 {
-    memcpy((void *)(uintptr_t)to, from, bytes);
+    submit_copy((void *)(uintptr_t)to, from, bytes, from);
     return 0;
 }
 
 int cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, void *stream)
 {
-    memcpy(to, (void *)(uintptr_t)from, bytes);
+    submit_copy(to, (void *)(uintptr_t)from, bytes, to);
     return 0;
 }
 
@@ -125,6 +170,18 @@ int cuGetErrorName(int error, const char **text)
 }
 
 int cuGetErrorString(int error, const char **text) { *text = "something was wrong"; return 0; }
+
+/* From now on there are this many bytes of pinned memory. */
+void limit(size_t most) { pinned_most = most; }
+
+/* Copies of pinned memory that were submitted and that were done, copies of other memory, and waits for events. */
+void copied(long *all, long *ended, long *others, long *waited)
+{
+    *all = queued;
+    *ended = done;
+    *others = pageable;
+    *waited = waits;
+}
 
 /* How often a stream waited for another, and which two these were last. */
 long ordered(void **first, void **second)

@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 from diffuse.runtime.device import submission
+from diffuse.runtime.device.staging import Staging
 
 LIBRARY = "libcuda.so.1"
 MISSING = ("no NVIDIA driver was found ({}): install NVIDIA's driver for this machine's GPU, or set "
@@ -51,6 +52,8 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cuEventRecord": (POINTER, POINTER),
     "cuStreamWaitEvent": (POINTER, POINTER, ctypes.c_uint),
     "cuMemGetInfo_v2": (REFERENCE, REFERENCE),
+    "cuEventSynchronize": (POINTER,),
+    "cuMemHostAlloc": (REFERENCE, SIZE, ctypes.c_uint),
     "cuMemAllocAsync": (REFERENCE, SIZE, POINTER),
     "cuMemFreeAsync": (WORD, POINTER),
     "cuMemcpyHtoDAsync_v2": (WORD, POINTER, SIZE, POINTER),
@@ -105,7 +108,8 @@ class Driver:
         self.stream = self._stream.value or 0
         """The handle of the stream, for other libraries."""
         self.device = device
-        self._event = self._new("cuEventCreate", UNTIMED)
+        self._event = self.event()
+        self._staging = Staging(self)
         self._pool = self._new("cuDeviceGetDefaultMemPool", self._device)
         most = ctypes.c_uint64(2 ** 64 - 1)
         self.call("cuMemPoolSetAttribute", self._pool, RELEASE_THRESHOLD, ctypes.addressof(most))
@@ -192,13 +196,34 @@ class Driver:
     def upload(self, target: int, source: int, nbytes: int) -> None:
         """Copy from an address of the host; the memory there may change as soon as this returns."""
         self.enter()
-        self.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, self._stream)
+        self._staging.upload(target, source, nbytes)
 
     def download(self, target: int, source: int, nbytes: int) -> None:
         """Copy to an address of the host, and wait."""
         self.enter()
+        self._staging.download(target, source, nbytes)
+
+    def pinned(self, nbytes: int) -> int:
+        """The address of so many bytes of the host's memory that the device reaches by itself; 0 if there is
+        not enough."""
+        place = ctypes.c_void_p()
+        error = self._names["cuMemHostAlloc"](ctypes.addressof(place), nbytes, 0)
+        return 0 if error else place.value or 0
+
+    def send(self, target: int, source: int, nbytes: int) -> None:
+        self.call("cuMemcpyHtoDAsync_v2", target, source, nbytes, self._stream)
+
+    def receive(self, target: int, source: int, nbytes: int) -> None:
         self.call("cuMemcpyDtoHAsync_v2", target, source, nbytes, self._stream)
-        self.wait()
+
+    def event(self) -> Any:
+        return self._new("cuEventCreate", UNTIMED)
+
+    def record(self, event: Any) -> None:
+        self.call("cuEventRecord", event, self._stream)
+
+    def reach(self, event: Any) -> None:
+        self.call("cuEventSynchronize", event)
 
     # -- code ----------------------------------------------------------------------------------------------
 
