@@ -73,7 +73,19 @@ def cuda() -> dict[str, str]:
     free, total = driver.memory()
     return {"device": f"{driver.name()} ({driver.architecture()})",
             "driver": f"CUDA {driver.version // 1000}.{driver.version % 1000 // 10}",
-            "memory": f"{sized(free)} of {sized(total)} available"}
+            "memory": f"{sized(free)} of {sized(total)} available",
+            "cupy": cupy()}
+
+
+def cupy() -> str:
+    """The version of CuPy that is installed; it is not imported."""
+    from importlib import metadata
+    from importlib.util import find_spec
+
+    if find_spec("cupy") is None:
+        return "not installed: pip install 'diffuse[cuda]'"
+    found = metadata.packages_distributions().get("cupy")
+    return metadata.version(found[0]) if found else "installed"
 
 
 def _can(refusal: str | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from diffuse.observe import trace
@@ -46,11 +46,16 @@ class Explanation:
 
     plans: tuple[FusedTask, ...]
     counters: dict[str, int]
+    on_host: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each function that ran on the host on a device's arrays: its calls, and the bytes copied."""
 
     def __str__(self) -> str:
         numbers = ", ".join(f"{name} {n:,}" for name, n in self.counters.items() if n)
         plans = [f"plan {i}: {plan}" for i, plan in enumerate(self.plans)]
-        return "\n\n".join([*plans, f"totals: {numbers or 'nothing was recorded'}"])
+        hosted = [f"on the host: {name}, {_counted(calls, 'call')}, {nbytes:,} bytes copied from the device"
+                  for name, (calls, nbytes) in self.on_host.items()]
+        return "\n\n".join([*plans, *["\n".join(hosted)] * bool(hosted),
+                            f"totals: {numbers or 'nothing was recorded'}"])
 
 
 def explanation(made: Iterable[Any]) -> Explanation:
@@ -60,7 +65,7 @@ def explanation(made: Iterable[Any]) -> Explanation:
                   tuple(_span(*site) for site in p.sites.items()),
                   p.kernel is not None and p.kernel.native is not None, p.text)
         for p in made)
-    return Explanation(plans, trace.snapshot())
+    return Explanation(plans, trace.snapshot(), dict(trace.on_host))
 
 
 def _counted(n: int, noun: str, plural: str | None = None) -> str:

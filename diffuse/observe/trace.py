@@ -29,14 +29,22 @@ COUNTERS = {
     "single": "operations on large arrays done at once, because the program waited for each alone",
     "moving": "operations done at once, because they come with other extents or offsets every turn",
     "walks": "waits that came because small operations in a row are done at once",
-    "uploads": "arrays copied to the device",
-    "downloads": "arrays copied from the device",
+    "uploads": "arrays, and parts of them, copied to the device",
+    "downloads": "arrays, and parts of them, copied from the device",
+    "bytes uploaded": "bytes of these",
+    "bytes downloaded": "bytes of these",
+    "by CuPy": "calls computed on the device by CuPy",
     "on the host": "fused tasks run on the host, because the device has no kernels for them",
     "fallbacks": "calls computed by NumPy because Diffuse lacks the function",
 }
 """Every counter and what it counts."""
 
+BYTES = {"uploads": "bytes uploaded", "downloads": "bytes downloaded"}
+"""The counters of copies, and of their bytes."""
+
 counters: defaultdict[str, int] = defaultdict(int)
+on_host: dict[str, tuple[int, int]] = {}
+"""Of each function that ran on the host on a device's arrays: its calls, and the bytes copied for them."""
 events: dict[tuple[str, str], int] = {}
 
 on: bool = False
@@ -44,6 +52,21 @@ on: bool = False
 
 def count(name: str, n: int = 1) -> None:
     counters[name] += n
+
+
+def copied(kind: str, nbytes: int) -> None:
+    """Count a copy to or from a device."""
+    counters[kind] += 1
+    counters[BYTES[kind]] += nbytes
+
+
+def hosted(name: str, before: int) -> None:
+    """Count a call of a function on the host, if anything was copied from the device for it.  `before` is
+    what the counter of such bytes was before."""
+    nbytes = counters[BYTES["downloads"]] - before
+    if nbytes:
+        calls, known = on_host.get(name, (0, 0))
+        on_host[name] = calls + 1, known + nbytes
 
 
 def event(kind: str, text: str | Callable[[], str]) -> None:
@@ -73,6 +96,7 @@ def snapshot() -> dict[str, int]:
 def reset() -> None:
     counters.clear()
     events.clear()
+    on_host.clear()
 
 
 def summary() -> str:

@@ -289,12 +289,14 @@ class Forwarder:
         import numpy
 
         trace.counters["launched"] += 1
+        before = trace.counters[trace.BYTES["downloads"]]
         arrays = []
         for access in task.accesses:
             view = shown(access)
             write = access.privilege is not READ
             memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
             arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        trace.hosted(task.operation, before)
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from diffuse.memory import address
 from diffuse.runtime.base import GridCode, Launch
-from diffuse.runtime.device.exchange import DeviceExchange
+from diffuse.runtime.device.exchange import LEGACY, DeviceExchange
 from diffuse.runtime.device.runtime import Device
 from diffuse.runtime.device.submission import plan
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LEGACY = 1
-"""The handle of the stream that libraries take by default."""
 KEPT = 1 << 30
 """Bytes of the device's memory that are cached at most, besides a quarter of what is in use."""
 
@@ -83,7 +81,7 @@ class Cuda(Device):
         self.target = gpu.architecture()
         self._total = gpu.memory()[1]
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
-        self.exchange = DeviceExchange(self._total, self.to_device, gpu)
+        self.exchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
 
     def allocate(self, nbytes: int) -> Lease:
         if nbytes > self._total:

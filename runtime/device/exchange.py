@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from diffuse.ir import Store
 from diffuse.ir.view import View
+from diffuse.observe import trace
 from diffuse.runtime.device.instances import FOR_GOOD, DeviceInstance
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 INTERFACE = "__cuda_array_interface__"
+LEGACY = 1
+"""The handle of the stream that libraries take by default."""
 
 
 class Streams(Protocol):
@@ -57,9 +60,12 @@ class DeviceExchange:
     fenced = True
     dimensions = 64
 
-    def __init__(self, total: int, upload: Callable[[int, NDArray[np.uint8]], None],
-                 streams: Streams) -> None:
+    def __init__(self, total: int, upload: Callable[[int, NDArray[np.uint8]], None], streams: Streams,
+                 allocate: Callable[[int], Any]) -> None:
         self.room = total
+        self.allocate = allocate
+        """Allocates memory of the device, for other libraries that work in our stream: an object with its
+        `address`, which owns it."""
         self._upload = upload
         self.device, self.stream = streams.device, streams.stream
         self.wait_for, self.ahead_of = streams.wait_for, streams.ahead_of
@@ -83,6 +89,16 @@ class DeviceExchange:
             self.write_back(instance)
         instance.shared = True
         instance.home = instance.fresh = False
+
+    def settled(self, instance: DeviceInstance, watched: bool) -> None:
+        """Bring an instance's data to the device, in the stream's order, for reading.  If code outside sees
+        the host's copy (`watched`), that one stays valid."""
+        if instance.shared:
+            self.wait_for(LEGACY)
+        elif instance.home and instance.nbytes:
+            trace.copied("uploads", instance.nbytes)
+            self.write_back(instance)
+            instance.home = watched
 
     def lend(self, instance: DeviceInstance) -> Callable[[], None]:
         """Share an instance until the returned function is called, in any thread and once."""

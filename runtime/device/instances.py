@@ -1,8 +1,8 @@
 """Instances on a device: where the valid data of a store is, on the device, in the host's copy, or in both.
 
-A new store has data in neither.  While it is *home*, the host's copy is the valid one, and the next launch
-that uses the store copies it to the device before.  The store stays home if code outside sees the copy, and
-may write to it at any time; that ends when a launch writes the store.
+A new store has data in neither, and none to copy.  While it is *home*, the host's copy is the valid one, and
+the next launch that uses the store copies it to the device before.  The store stays home if code outside sees
+the copy, and may write to it at any time; that ends when a launch writes the store.
 """
 
 from __future__ import annotations

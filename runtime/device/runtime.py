@@ -81,7 +81,9 @@ class Device(ABC):
         return self.create(nbytes)
 
     def create(self, nbytes: int, store: Store | None = None) -> DeviceInstance:
-        return DeviceInstance(nbytes, self.allocate(nbytes))
+        made = DeviceInstance(nbytes, self.allocate(nbytes))
+        made.fresh = True  # there is nothing to copy
+        return made
 
     def zeroed(self, nbytes: int, store: Store | None = None) -> DeviceInstance | None:
         return None
@@ -100,7 +102,7 @@ class Device(ABC):
         if instance.memory is None:
             instance.memory = np.empty(instance.nbytes, np.uint8)
         if (instance.shared or not instance.fresh) and instance.nbytes:
-            trace.counters["downloads"] += 1
+            trace.copied("downloads", instance.nbytes)
             if instance.shared:
                 self.meet()
             self.to_host(instance.memory, instance.address)
@@ -120,7 +122,7 @@ class Device(ABC):
             if instance.fresh or instance.copied >= instance.nbytes:
                 return self.host(instance, False)[offset:offset + nbytes]
         found = np.empty(nbytes, np.uint8)
-        trace.counters["downloads"] += 1
+        trace.copied("downloads", nbytes)
         if instance.shared:
             self.meet()
         self.to_host(found, instance.address + offset)
@@ -136,7 +138,7 @@ class Device(ABC):
             return
         for instance in keep:
             if instance.home and instance.nbytes:
-                trace.counters["uploads"] += 1
+                trace.copied("uploads", instance.nbytes)
                 self.to_device(instance.address, cast(Any, instance.memory))
                 instance.home = instance in launch.watched
             if instance.shared:
@@ -154,12 +156,14 @@ class Device(ABC):
         """Run a launch that has no grid kernels on the host, over copies of all that it uses."""
         kernel: Any = launch.kernel
         trace.counters["on the host"] += 1
+        before = trace.counters[trace.BYTES["downloads"]]
         used = sorted(keep, key=lambda x: x.address)
         values = list(launch.values)
         for word in kernel.address_words:
             instance = holder(used, values[word])
             if instance is not None:
                 values[word] += address(self.host(instance, True)) - instance.address
+        trace.hosted("a fused task", before)
         self.call(lambda: self._by_points(launch, tuple(values)))
 
     def _by_points(self, launch: Launch, values: tuple[Any, ...]) -> None:

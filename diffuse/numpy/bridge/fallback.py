@@ -18,7 +18,7 @@ from diffuse.numpy.arrays import base, core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import BASE, NATIVE, RESERVE, Mirror, address
 from diffuse.numpy.arrays.lending import owned
-from diffuse.numpy.bridge import overrides
+from diffuse.numpy.bridge import overrides, sharing
 from diffuse.numpy.ops.operands import answering, refused, shared, wrap
 from diffuse.numpy.ops.readers import READERS, reads
 from diffuse.settings import config
@@ -148,14 +148,12 @@ def rebuilt(value: tuple[Any, ...], items: list[Any]) -> Any:
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
          name: str | None = None, silent: str | None = None) -> Any:
     """Run a NumPy function on Diffuse arrays.  `silent` is a reason (of SILENT) to say nothing about it."""
-    running = library.current()
-    distant = not running.host_sees
-    if silent in BULK and distant and running.runtime.ranks > 1:
-        from diffuse.numpy.bridge import distributed
-
-        found = distributed.call(name or _name(function), args, kwargs)
+    distant = not library.current().host_sees
+    if distant and silent in BULK:
+        found = elsewhere(name or _name(function), args, kwargs)
         if found is not None:
             return found[0]
+    before = trace.counters[trace.BYTES["downloads"]] if distant else 0
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
@@ -169,7 +167,28 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         found = function(*answering(plain_args), **answering(plain_kwargs))
     finally:
         conversion.put_back()
+    if distant:
+        trace.hosted(name or _name(function), before)
     return conversion.raised(found)
+
+
+def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """What a function of NumPy's gives, in a tuple, if another library computes it where the arrays are: on
+    all ranks, or on a GPU."""
+    if library.current().runtime.ranks > 1:
+        from diffuse.numpy.bridge import distributed
+
+        return distributed.call(name, args, kwargs)
+    return on_gpu(name, args, kwargs)
+
+
+def on_gpu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """What a function of NumPy's gives, in a tuple, if CuPy computes it on a GPU."""
+    if sharing.tensors() is None:
+        return None
+    from diffuse.numpy.bridge import gpu_library
+
+    return gpu_library.call(name, args, kwargs)
 
 
 def asked(function: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -41,9 +41,12 @@ def shares(x: Any) -> bool:
 
 def tensors() -> Any:
     """The module of DLPack's protocol for the memory of a GPU; None where the runtime has none."""
+    running = library.current()
+    if running.host_sees:
+        return None
     from diffuse.numpy.bridge import device
 
-    exchange = library.current().runtime.exchange
+    exchange = running.runtime.exchange
     if exchange is None or exchange.attribute != device.INTERFACE:
         return None
     from diffuse.numpy.bridge import tensors as found

@@ -1,0 +1,282 @@
+"""Functions that CuPy has for a GPU and Diffuse has not: products of matrices, `solve`, transforms, sorts.
+
+CuPy, where it is installed, computes on the memory of our arrays, in our stream, and takes memory from our
+allocator; nothing is copied and nobody waits.  Only calls that mean the same in both are made: what CuPy
+refuses, or would do otherwise, goes to NumPy, and so do calls whose arrays are on the host anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse import library
+from diffuse.library import trace
+from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays.core import Array, slow
+from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.bridge import tensors
+from diffuse.numpy.bridge.device import INTERFACE, VERSION
+from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import shared
+
+FLOATS = "fdFD"
+"""Element types of libraries for linear algebra and transforms."""
+SORTED = "?bhilqBHILQfd"
+"""Element types whose order CuPy takes as NumPy does."""
+
+
+class Asked(NamedTuple):
+    """A call that means the same to CuPy."""
+
+    name: str
+    """In CuPy's namespace."""
+    arrays: tuple[Any, ...]
+    options: dict[str, Any]
+    dtype: Any
+    """The element type of NumPy's result."""
+
+
+def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
+    """What NumPy's function of this name gives, by CuPy, in a tuple; None where NumPy should compute."""
+    rule = RULES.get(name)
+    if rule is None or found() is None:
+        return None
+    try:
+        asked: Asked | None = rule(*args, **kwargs)
+    except TypeError:  # arguments that NumPy refuses, or that only it has
+        return None
+    if asked is None or not any(tensors.on_gpu(x) for x in asked.arrays if isinstance(x, Array)):
+        return None
+    try:
+        result = _run(asked)
+    except Exception as error:  # NumPy does it, or raises an error of its own
+        _refused(name, error)
+        return None
+    if result is None:
+        return None
+    trace.count("by CuPy")
+    if name in IN_PLACE:
+        slow.setitem(args[0], Ellipsis, result)
+        return (None,)
+    return (result,)
+
+
+@cache
+def found() -> Any:
+    """CuPy; None if it is not installed, or does not run here."""
+    if find_spec("cupy") is None:
+        return None
+    try:
+        return import_module("cupy")
+    except ImportError as error:
+        trace.event("on the host", f"CuPy is installed and cannot be imported: {error}")
+        return None
+
+
+def _refused(name: str, error: Exception) -> None:
+    if isinstance(error, MemoryError):
+        library.current().runtime.trim()  # type: ignore[attr-defined]
+    trace.event("on the host", f"{name}, since CuPy raised {type(error).__name__}: {error}")
+
+
+# -- which calls mean the same ------------------------------------------------------------------------------
+
+
+def _kind(x: Any, types: str) -> str:
+    """The letter of an operand's element type, if it is one of these and the operand is an array with
+    elements; else an empty text."""
+    if type(x) is core.array_class:
+        meta = x.meta
+    elif type(x) is numpy.ndarray:
+        meta = x
+    else:
+        return ""
+    fits = meta.size and meta.ndim and meta.dtype.char in types and meta.dtype in NATIVE
+    return str(meta.dtype.char) if fits else ""
+
+
+def _matmul(x: Any, y: Any, /) -> Asked | None:
+    kind = _kind(x, FLOATS)
+    if not kind or kind != _kind(y, FLOATS) or x.ndim + y.ndim < 3:
+        return None
+    return Asked("matmul", (x, y), {}, x.dtype)
+
+
+def _dot(a: Any, b: Any, out: Any = None) -> Asked | None:
+    if out is not None or not _kind(a, FLOATS) or not _kind(b, FLOATS) or a.ndim > 2 or b.ndim > 2:
+        return None
+    return _matmul(a, b)
+
+
+def _solve(a: Any, b: Any) -> Asked | None:
+    kind = _kind(a, FLOATS)
+    if not kind or kind != _kind(b, FLOATS) or a.ndim != 2 or b.ndim > 2 or a.shape[0] != a.shape[1]:
+        return None
+    return Asked("linalg.solve", (a, b), {}, a.dtype) if b.shape[0] == a.shape[0] else None
+
+
+def _inv(a: Any) -> Asked | None:
+    if not _kind(a, FLOATS) or a.ndim != 2 or a.shape[0] != a.shape[1]:
+        return None
+    return Asked("linalg.inv", (a,), {}, a.dtype)
+
+
+def _transform(name: str, takes: str, gives: dict[str, str], many: bool) -> Callable[..., Asked | None]:
+    """The rule of a transform: the element types that it takes, and those of its results."""
+    def one(a: Any, n: Any = None, axis: Any = -1, norm: Any = None, out: Any = None) -> Asked | None:
+        kind = _kind(a, takes)
+        if not kind or out is not None:
+            return None
+        return Asked(f"fft.{name}", (a,), {"n": n, "axis": axis, "norm": norm}, gives[kind])
+
+    def several(a: Any, s: Any = None, axes: Any = axes_of(name), norm: Any = None, out: Any = None
+                ) -> Asked | None:
+        kind = _kind(a, takes)
+        if not kind or out is not None or s is not None and (axes is None or -1 in s):
+            return None  # what an extent of -1 and axes left out mean has changed from version to version
+        return Asked(f"fft.{name}", (a,), {"s": s, "axes": axes, "norm": norm}, gives[kind])
+
+    return several if many else one
+
+
+def axes_of(name: str) -> Any:
+    return (-2, -1) if name.endswith("2") else None
+
+
+def _sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Asked | None:
+    """Any kind of sort gives these elements in the same order, and CuPy has one that is stable."""
+    if not _kind(a, SORTED) or order is not None or not _known(kind, stable):
+        return None
+    return Asked("sort", (a,), {"axis": axis}, a.dtype)
+
+
+def _argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+             ) -> Asked | None:
+    """Of a sort that is not stable, any order of equal elements will do."""
+    if not _kind(a, SORTED) or order is not None or not _known(kind, stable):
+        return None
+    return Asked("argsort", (a,), {"axis": axis}, numpy.intp)
+
+
+def _known(kind: Any, stable: Any) -> bool:
+    """Are these arguments that NumPy takes?"""
+    if stable is not None:
+        return kind is None and type(stable) is bool
+    return kind in (None, "quicksort", "heapsort", "mergesort", "stable")
+
+
+def _sort_in_place(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+                   ) -> Asked | None:
+    if axis is None or not a.meta.flags.writeable or a.form.folded:
+        return None
+    return _sort(a, axis, kind, order, stable=stable)
+
+
+IN_PLACE = ("numpy.ndarray.sort",)
+COMPLEX = {"f": "F", "d": "D", "F": "F", "D": "D"}
+REAL = {"f": "f", "d": "d", "F": "f", "D": "d"}
+
+RULES: dict[str, Callable[..., Asked | None]] = {
+    "numpy.matmul": _matmul, "numpy.dot": _dot, "numpy.linalg.solve": _solve, "numpy.linalg.inv": _inv,
+    "numpy.sort": _sort, "numpy.argsort": _argsort, "numpy.ndarray.sort": _sort_in_place,
+    **{f"numpy.fft.{name}": _transform(name, FLOATS, COMPLEX, name[-1] in "2n")
+       for name in ("fft", "ifft", "fft2", "ifft2", "fftn", "ifftn")},
+    **{f"numpy.fft.{name}": _transform(name, "fd", COMPLEX, name[-1] in "2n")
+       for name in ("rfft", "rfft2", "rfftn")},
+    **{f"numpy.fft.{name}": _transform(name, FLOATS, REAL, name[-1] in "2n")
+       for name in ("irfft", "irfft2", "irfftn")},
+}
+"""What a call asks of CuPy, with NumPy's parameters; None for calls that are NumPy's."""
+
+# -- the call -----------------------------------------------------------------------------------------------
+
+
+class Exhibit:
+    """What CuPy takes for an array of another library."""
+
+    def __init__(self, x: Array, address: int) -> None:
+        strides = None if x.meta.flags.c_contiguous else x.form.strides
+        # no stream: CuPy would wait for it
+        self.__cuda_array_interface__ = {"shape": x.form.shape, "typestr": x.form.dtype.str,
+                                         "strides": strides, "data": (address, False), "version": VERSION}
+
+
+class Ours:
+    """Our stream, as other libraries take one."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.handle
+
+
+def _run(asked: Asked) -> Any:
+    """The result as a Diffuse array; None if it is not what NumPy's would be."""
+    arrays = [_ready(shared(x) if type(x) is numpy.ndarray else x, asked.name) for x in asked.arrays]
+    running, cupy = library.current(), found()
+    exchange: Any = running.exchange
+    library.flush("CuPy computes")
+    with ExitStack() as inside:
+        inside.enter_context(cupy.cuda.Device(exchange.device))
+        inside.enter_context(_stream(cupy, exchange))
+        inside.enter_context(cupy.cuda.using_allocator(_allocator(cupy, exchange)))
+        inside.enter_context(import_module("cupyx").errstate(linalg="raise"))
+        function = cupy
+        for part in asked.name.split("."):
+            function = getattr(function, part)
+        result = function(*[cupy.asarray(Exhibit(x, _place(x))) for x in arrays], **asked.options)
+        result = cupy.ascontiguousarray(result)
+    dtype, shape = numpy.dtype(asked.dtype), tuple(result.shape)
+    if result.dtype != dtype or not shape or 0 in shape:
+        return None
+    theirs = exchange.memory(getattr(result, INTERFACE)["data"][0], result.nbytes, result)
+    storage = running.stores.adopt(exchange, theirs, shape, dtype.name)
+    exchange.unshare(running.stores.instance(storage.id))  # nobody else holds the result
+    storage.touched = storage.written = running.epoch
+    return base.holding(storage, row_major(shape, dtype))
+
+
+def _ready(x: Array, name: str) -> Array:
+    """An operand as CuPy takes it: in row-major order, but for linear algebra."""
+    if name == "matmul" or name.startswith("linalg") or x.meta.flags.c_contiguous:
+        return x
+    copied: Array = elementwise.duplicate(x)
+    if not copied.meta.flags.c_contiguous:
+        raise ValueError("elements in another order, in which NumPy's result would be")
+    return copied
+
+
+def _place(x: Array) -> int:
+    """The address of an array's first element on the device, where its data is in the stream's order."""
+    running = library.current()
+    storage = access.storage_of(x)
+    if storage.id in running.stores.lost:
+        library.fetch(storage)  # raises why
+    instance = running.stores.instance(storage.id)
+    running.exchange.settled(instance, storage.shown())  # type: ignore[attr-defined]
+    return instance.address + access.offset_of(x, x.meta)
+
+
+def _stream(cupy: Any, exchange: Any) -> Any:
+    make = getattr(cupy.cuda.Stream, "from_external", None)
+    if make is not None:
+        return make(Ours(exchange.stream))
+    return cupy.cuda.ExternalStream(exchange.stream, exchange.device)
+
+
+def _allocator(cupy: Any, exchange: Any) -> Callable[[int], Any]:
+    """CuPy's way to our allocator."""
+    def allocate(nbytes: int) -> Any:
+        lease = exchange.allocate(max(nbytes, 1))
+        memory = cupy.cuda.UnownedMemory(lease.address, nbytes, lease, exchange.device)
+        return cupy.cuda.MemoryPointer(memory, 0)
+
+    return allocate
