@@ -18,6 +18,8 @@ def processors(count: int) -> dict[str, str]:
 
 
 LOCAL, LEGATE, MANY, UNFUSED = "local", "legate", "legate, processors", "legate, unfused"
+STUB = "cuda, no device"
+"""The runtime cuda over the driver of the tests, which has no device: what a launch costs the program."""
 FUSED, SINGLY = "diffuse", "diffuse, unfused"
 """Diffuse as it comes on this machine's threads, and with every task on its own."""
 
@@ -33,6 +35,7 @@ def environment(name: str, threads: int, cache: str) -> dict[str, str]:
         SINGLY: {"DIFFUSE_RUNTIME": "local", "DIFFUSE_WINDOW_SIZE": "1"},
         LEGATE: {"DIFFUSE_RUNTIME": "legate"},
         MANY: {"DIFFUSE_RUNTIME": "legate", **processors(threads)},
+        STUB: {"DIFFUSE_RUNTIME": "cuda"},
         UNFUSED: {"DIFFUSE_RUNTIME": "legate", "DIFFUSE_WINDOW_SIZE": "1"},
         "cupynumeric": processors(threads),
     }

@@ -4,6 +4,9 @@ Tasks of sixteen elements, one operation each, on arrays of their own and with a
 The main thread's share is measured inside the runtime's `launch`, `create` and `release`: what recording and
 planning cost is in overheads.py.  All of the rest of the process's time is the runtime's.
 
+"cuda, no device" is the runtime for NVIDIA's GPUs over the driver of the tests, which notes launches and does
+nothing: it is what the program's thread does for a launch, without the driver's own share.
+
 Beside it stands an empty task of Legate's on three stores, made through Legate's Python interface, one after
 another: with nothing else in the processor's caches, the least that a task costs there.
 """
@@ -12,7 +15,10 @@ from __future__ import annotations
 
 import argparse
 import math
+import shutil
 import statistics
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -21,11 +27,13 @@ import child
 import contenders
 import report
 import table
-from contenders import LEGATE, LOCAL, MANY
+from case import ROOT
+from contenders import LEGATE, LOCAL, MANY, STUB
 
 Measures = dict[str, Any]
 SHAPE = (8, 2)      # a single dimension is cut at multiples of 512 only
 MAIN, TOTAL = 25e-6, 250e-6
+DEVICE = 3e-6
 SMALLEST = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "1", "DIFFUSE_WINDOW_SIZE": "1",
             "DIFFUSE_COMPILE": "wait"}
 
@@ -35,8 +43,10 @@ class Meter:
 
     def __init__(self, runtime: Any) -> None:
         self.seconds = 0.0
-        self.launches = 0
+        self.launches = self.calls = 0
         self.points = 0
+        self.clock = self.own()
+        """What reading the clock twice adds to each call."""
         for name in ("launch", "create", "release"):
             setattr(type(runtime), name, self.timed(name, getattr(type(runtime), name)))
 
@@ -47,22 +57,34 @@ class Meter:
                 return call(*args, **options)
             finally:
                 self.seconds += time.thread_time() - start
+                self.calls += 1
                 if name == "launch":
                     self.launches += 1
                     self.points = max(self.points, args[1].points)
 
         return measured
 
+    def own(self) -> float:
+        """Seconds that this meter finds in a call of nothing."""
+        nothing, found = self.timed("nothing", lambda: None), []
+        for _ in range(9):
+            self.seconds = 0.0
+            for _ in range(1000):
+                nothing()
+            found.append(self.seconds / 1000)
+        return statistics.median(found)
+
     def sample(self, operation: Callable[[], Any], wait: Callable[[], None], count: int) -> Measures:
         """Seconds a launch: on the main thread, on all threads, by the clock."""
         wait()
-        self.seconds, self.launches = 0.0, 0
+        self.seconds, self.launches, self.calls = 0.0, 0, 0
         main, total, clock = time.thread_time(), time.process_time(), time.perf_counter()
         for _ in range(count):
             operation()
         wait()
         main, total = time.thread_time() - main, time.process_time() - total
         clock = time.perf_counter() - clock
+        self.seconds -= self.calls * self.clock
         n = max(1, self.launches)
         return {"main": self.seconds / n, "total": (total - main + self.seconds) / n, "wall": clock / n}
 
@@ -124,13 +146,30 @@ def costs(options: Measures) -> Measures:
 def measure(args: argparse.Namespace, cache: str) -> Measures:
     """Each runtime in a process of its own."""
     options = {"count": 200 if args.quick else 1000, "repeats": args.rounds}
-    return {name: child.ask(__file__, name, options,
-                            contenders.environment(name, args.threads, cache) | SMALLEST)
-            for name in (LOCAL, LEGATE, MANY)}
+    found = {name: child.ask(__file__, name, options,
+                             contenders.environment(name, args.threads, cache) | SMALLEST)
+             for name in (LOCAL, LEGATE, MANY)}
+    with tempfile.TemporaryDirectory() as folder:
+        driver = {"LD_LIBRARY_PATH": folder} if stub(folder) else None
+        found[STUB] = {"absent": "a C compiler builds the driver"} if driver is None else child.ask(
+            __file__, STUB, options, contenders.environment(STUB, args.threads, cache) | SMALLEST | driver)
+    return found
+
+
+def stub(folder: str) -> bool:
+    """Build the driver without a device in a folder."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    command = [str(compiler), "-O2", "-shared", "-fPIC", "-o", f"{folder}/libcuda.so.1",
+               str(ROOT / "tests" / "libcuda.c")]
+    return compiler is not None and subprocess.run(command).returncode == 0
 
 
 def goals(result: Measures) -> list[Measures]:
-    return [report.goal(f"{name}: microseconds a launch, {what}", limit * 1e6,
+    on_device = [report.goal(f"{STUB}: microseconds a launch, main thread, {what}", DEVICE * 1e6,
+                             result[STUB][what]["main"] * 1e6 if what in result[STUB] else None,
+                             at_least=False)
+                 for what in ("in place", "new array")]
+    return on_device + [report.goal(f"{name}: microseconds a launch, {what}", limit * 1e6,
                         result[name]["in place"][key] * 1e6 if "in place" in result[name] else None,
                         at_least=False)
             for name in (LEGATE, MANY)
@@ -155,4 +194,4 @@ def text(result: Measures) -> str:
 
 
 if __name__ == "__main__":
-    child.answer(dict.fromkeys((LOCAL, LEGATE, MANY), costs))
+    child.answer(dict.fromkeys((LOCAL, LEGATE, MANY, STUB), costs))

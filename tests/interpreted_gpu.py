@@ -73,10 +73,13 @@ class Interpreted:
             self.machines.append((machine, name))
         return found
 
-    def submit(self, plan: bytes, block: bytes) -> None:
-        (count,) = struct.unpack_from("<q", plan)
-        for k in range(count):
-            function, groups, argument = struct.unpack_from("<3q", plan, 8 + 24 * k)
+    def plan(self, steps: Any, nbytes: int) -> Any:
+        return [*steps], nbytes
+
+    def submit(self, plan: Any, block: bytes) -> None:
+        steps, nbytes = plan
+        assert len(block) == nbytes
+        for function, groups, argument in steps:
             machine, name = self.machines[function]
             self.launched.append(name)
             machine.launch(name, groups, block + struct.pack("<q", argument), self.heap)

@@ -10,6 +10,8 @@
 #define MOST (64u << 20)
 
 static size_t used;
+static __thread void *current;
+static long strays;
 static char last[65536];
 static size_t last_bytes;
 static unsigned last_groups;
@@ -50,7 +52,7 @@ int cuDeviceGet(int *device, int number) { *device = number; return number ? 101
 int cuDeviceGetName(char *name, int bytes, int device) { strncpy(name, "a device for tests", bytes); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? 9 : 0; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
-int cuCtxSetCurrent(void *context) { return context ? 0 : 201; }
+int cuCtxSetCurrent(void *context) { current = context; return context ? 0 : 201; }
 int cuStreamCreate(void **stream, unsigned flags) { *stream = (void *)2; return flags == 1 ? 0 : 1; }
 int cuStreamSynchronize(void *stream) { perform(queued); return stream == (void *)2 ? 0 : 400; }
 int cuEventCreate(struct event **event, unsigned flags)
@@ -154,6 +156,7 @@ int cuModuleGetFunction(void **function, const char *module, const char *name)
 int cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, unsigned threads, unsigned ty,
                    unsigned tz, unsigned shared, void *stream, void **parameters, void **extra)
 {
+    strays += current == 0;
     if (threads != 256 || parameters || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4])
         return 1;
     last_bytes = *(size_t *)extra[3];
@@ -170,6 +173,9 @@ int cuGetErrorName(int error, const char **text)
 }
 
 int cuGetErrorString(int error, const char **text) { *text = "something was wrong"; return 0; }
+
+/* Launches in threads that had not entered a context. */
+long strayed(void) { return strays; }
 
 /* From now on there are this many bytes of pinned memory. */
 void limit(size_t most) { pinned_most = most; }

@@ -86,6 +86,21 @@ def test_a_block_given_back_is_the_next_one_of_its_size(nbytes: int) -> None:
     assert stream.fences == 0
 
 
+def test_a_block_that_is_taken_again_at_once_stays_in_use() -> None:
+    allocator = Allocator()
+    first = allocator.take(1000)
+    other = allocator.take(5000)
+    before = allocator.usage()
+    for _ in range(3):
+        allocator.give(first)
+        assert allocator.take(1000) is first
+    assert allocator.usage() == before
+    allocator.give(other)
+    allocator.give(first)
+    assert allocator.take(1000) is first and allocator.take(5000) is other
+    assert allocator.usage() == before
+
+
 def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
     allocator = Allocator()
     block = allocator.take(32 * MIB)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from diffuse.kernels.build.compiler import Kernel
 from diffuse.runtime.base import Launch
 from diffuse.runtime.device.cuda import Cuda
 from diffuse.runtime.device.driver import CudaError, Driver
-from diffuse.runtime.device.submission import plan
 from tests.test_grid import reduction, tanh
 
 COMPILER = shutil.which("gcc") or shutil.which("cc")
@@ -107,6 +107,19 @@ def test_a_launch_has_the_block_and_the_argument_of_each_kernel(cuda: Cuda, driv
 
 
 @needs_compiler
+def test_other_threads_launch_in_the_same_context(driver: Driver) -> None:
+    plan = driver.plan([(7, 3, 5), (8, 4, 6)], 16)
+    before = noted(driver)[2]
+    for _ in range(2):  # the number of a thread that ended may be the next one's
+        thread = threading.Thread(target=driver.submit, args=(plan, bytes(range(16))))
+        thread.start()
+        thread.join()
+    parameters, groups, count = noted(driver)
+    assert count == before + 4 and groups == 4 and parameters == bytes(range(16)) + struct.pack("<q", 6)
+    assert driver._library.strayed() == 0
+
+
+@needs_compiler
 def test_linked_code_is_kept_between_processes(cuda: Cuda, monkeypatch: pytest.MonkeyPatch) -> None:
     body = reduction("s0", "prod")
     for number in range(2):
@@ -134,7 +147,7 @@ def test_errors_name_the_function_and_what_the_driver_says(driver: Driver) -> No
                                         "ptxas fatal: this is no PTX"):
         driver.link(b"nonsense")
     with pytest.raises(CudaError, match="cuLaunchKernel: CUDA_ERROR_INVALID_CONFIGURATION"):
-        driver.submit(plan([(0, 0, 0)]), bytes(8))
+        driver.submit(driver.plan([(0, 0, 0)], 8), bytes(8))
     with pytest.raises(CudaError, match="cuModuleGetFunction"):
         driver.functions(b".version", ("nothing",))
 
@@ -164,12 +177,16 @@ def test_other_threads_enter_the_context(driver: Driver) -> None:
 
 
 @needs_compiler
-def test_a_forked_child_is_told_what_to_do(driver: Driver) -> None:
+@pytest.mark.parametrize("call", ["wait", "submit"])
+def test_a_forked_child_is_told_what_to_do(driver: Driver, call: str) -> None:
+    plan = driver.plan([(0, 1, 0)], 8)
+    driver.submit(plan, bytes(8))
+    run = driver.wait if call == "wait" else partial(driver.submit, plan, bytes(8))
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
         try:
-            driver.wait()
+            run()
             os.write(writing, b"nothing was raised")
         except RuntimeError as error:
             os.write(writing, str(error).encode())

@@ -6,14 +6,13 @@ on it are queued may be handed out again at once, and nobody waits but who reads
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from diffuse.memory import address
 from diffuse.runtime.base import GridCode, Launch
 from diffuse.runtime.device.exchange import LEGACY, DeviceExchange
 from diffuse.runtime.device.runtime import Device
-from diffuse.runtime.device.submission import plan
 from diffuse.runtime.local.allocator import Allocator, Lease, Usage
 from diffuse.service import code as service
 
@@ -42,7 +41,8 @@ class Gpu(Protocol):
     def download(self, target: int, source: int, nbytes: int) -> None: ...
     def link(self, text: bytes) -> bytes: ...
     def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]: ...
-    def submit(self, plan: bytes, block: bytes) -> None: ...
+    def plan(self, steps: Sequence[tuple[int, int, int]], nbytes: int) -> Any: ...
+    def submit(self, plan: Any, block: bytes) -> None: ...
     def wait(self) -> None: ...
     def wait_for(self, stream: int) -> None: ...
     def ahead_of(self, stream: int) -> None: ...
@@ -96,16 +96,17 @@ class Cuda(Device):
         self.gpu.download(address(target), source, target.nbytes)
 
     def submit(self, code: GridCode, launch: Launch) -> None:
-        steps, gpu = code.steps(launch.values), self.gpu
-        if steps.plan is None or steps.plan[0] is not gpu:  # a runtime that was made later has its own
+        values = launch.values
+        steps, gpu, block = code.steps(values), self.gpu, launch.kernel.pack(values)
+        planned = steps.plan
+        if planned is None or planned[0] is not gpu:  # a runtime that was made later has its own
             if code.functions is None or code.functions[0] is not gpu:
                 code.functions = gpu, self._loaded(code)
             functions = code.functions[1]
-            steps.plan = gpu, plan([(functions[kernel], groups, argument)
-                                    for kernel, groups, argument in steps])
-        block = launch.kernel.pack(launch.values)
+            planned = steps.plan = gpu, gpu.plan([(functions[kernel], groups, argument)
+                                                  for kernel, groups, argument in steps], len(block))
         self._begun += 1  # as in `_turn`, without a call
-        gpu.submit(steps.plan[1], block)
+        gpu.submit(planned[1], block)
         self._ended = self._begun
 
     def _loaded(self, code: GridCode) -> dict[str, int]:

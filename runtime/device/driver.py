@@ -9,7 +9,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Sequence
+from functools import partial
+from threading import get_ident
 from typing import Any
+from weakref import ref
 
 from diffuse.runtime.device import submission
 from diffuse.runtime.device.staging import Staging
@@ -71,6 +75,13 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 """Parameters of each function; all return an error number."""
 
 
+def _forked(driver: ref[Driver]) -> None:
+    """Let a forked child find out that the context is its parent's."""
+    found = driver()
+    if found is not None:
+        found._here = 0
+
+
 class CudaError(RuntimeError):
     """An error that the driver reports."""
 
@@ -92,9 +103,13 @@ class Driver:
                                    "update it, or set DIFFUSE_RUNTIME=local") from None
             function.argtypes, function.restype = parameters, ctypes.c_int
             self._names[name] = function
-        self._launch = ctypes.cast(self._names["cuLaunchKernel"], ctypes.c_void_p)
+        self._launch = ctypes.cast(self._names["cuLaunchKernel"], ctypes.c_void_p).value or 0
         self._submit: Any = None
         self._process = os.getpid()
+        self._here = 0
+        """The number of the main thread, once it has entered the context; 0 in a forked child.  Those of
+        other threads may be used again."""
+        os.register_at_fork(after_in_child=partial(_forked, ref(self)))
         self._entered = threading.local()
         self._ordering = threading.Lock()
         self.call("cuInit", 0)
@@ -145,6 +160,8 @@ class Driver:
                                "with the method spawn, or set DIFFUSE_RUNTIME=local in them")
         self.call("cuCtxSetCurrent", self._context)
         self._entered.process = self._process
+        if threading.current_thread() is threading.main_thread():
+            self._here = get_ident()
 
     # -- the device ----------------------------------------------------------------------------------------
 
@@ -255,12 +272,17 @@ class Driver:
         module = self._new("cuModuleLoadData", image)
         return {name: self._new("cuModuleGetFunction", module, name.encode()).value or 0 for name in names}
 
-    def submit(self, plan: bytes, block: bytes) -> None:
-        """Launch the kernels of a plan (submission.py) with a block of parameters, which is copied."""
-        self.enter()
+    def plan(self, steps: Sequence[tuple[int, int, int]], nbytes: int) -> bytes:
+        """What launches kernels, (function, groups, argument) each, with blocks of so many bytes."""
         if self._submit is None:
             self._submit, self._code = submission.native()
-        error = self._submit(self._launch, self._stream, plan, block, len(block))
+        return submission.plan(self._launch, self.stream, nbytes, steps)
+
+    def submit(self, plan: bytes, block: bytes) -> None:
+        """Launch the kernels of a plan with a block of parameters, which is copied."""
+        if get_ident() != self._here:
+            self.enter()
+        error = self._submit(plan, block)
         if error:
             raise CudaError(f"cuLaunchKernel: {self.described(error)}")
 

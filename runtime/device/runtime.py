@@ -131,8 +131,8 @@ class Device(ABC):
     # -- launches ------------------------------------------------------------------------------------------
 
     def launch(self, launch: Launch) -> None:
-        code: Any = launch.kernel.native
-        keep: tuple[DeviceInstance, ...] = launch.keep
+        kernel, values, _, keep, _, _, _, watched = launch
+        code: Any = kernel.native
         if not hasattr(code, "steps"):
             self._on_host(launch, keep)
             return
@@ -140,13 +140,13 @@ class Device(ABC):
             if instance.home and instance.nbytes:
                 trace.copied("uploads", instance.nbytes)
                 self.to_device(instance.address, cast(Any, instance.memory))
-                instance.home = instance in launch.watched
+                instance.home = instance in watched
             if instance.shared:
                 self.meet()
         for word in code.written:
-            place = launch.values[word]
+            place = values[word]
             for instance in keep:
-                if 0 <= place - instance.address < instance.nbytes:
+                if instance.address <= place < instance.address + instance.nbytes:
                     instance.home = instance.fresh = False
                     instance.copied = 0
                     break

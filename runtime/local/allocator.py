@@ -153,9 +153,20 @@ class Allocator:
         """Allocate at least `nbytes`, contents undefined (zero if asked, from MAPPED bytes on).  The block is
         stored as `_block` of `owner` in the same step in which the allocator lets go of it."""
         with self._lock:
+            returned, size = self._returned, size_class(nbytes)
+            if returned and returned[0].size == size and not zero and not self._torn:
+                # a loop gives back the block that it takes next, and it still counts as in use
+                self._moving = block = returned[0]
+                self._torn = True
+                returned.popleft()
+                block.stamp = self._progress.submitted
+                if owner is None:
+                    self._moving, self._torn = None, False
+                else:
+                    owner._block, self._moving, self._torn = block, None, False
+                return block
             self._sort()
             self._torn = True
-            size = size_class(nbytes)
             limit = settings.config.memory
             if limit is not None and self._in_use + size > limit:
                 raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
