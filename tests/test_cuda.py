@@ -81,6 +81,32 @@ def test_memory_is_reused_and_given_back(cuda: Cuda, driver: Driver) -> None:
 
 
 @needs_compiler
+def test_memory_of_small_stores_is_taken_again_and_counts_as_free(cuda: Cuda) -> None:
+    before = cuda.usage()
+    held = [cuda.create(1000) for _ in range(20)]
+    places = {x.address for x in held}
+    for x in held:
+        cuda.release(x)
+    assert cuda.usage().in_use == before.in_use
+    assert {x.address for x in [cuda.create(1000) for _ in range(8)]} <= places
+    for size in range(2000, 40_000, 1000):
+        cuda.release(cuda.create(size))
+    assert len(cuda._spare) <= 16 and cuda.usage().in_use == before.in_use
+    cuda.trim()
+    assert cuda.usage().cached == 0
+
+
+@needs_compiler
+def test_memory_of_small_stores_goes_back_before_a_request_is_refused(cuda: Cuda, driver: Driver) -> None:
+    held = [cuda.create(65_000) for _ in range(8)] + [cuda.create(60_000) for _ in range(8)]
+    for x in held:
+        cuda.release(x)
+    del held, x
+    assert cuda.create(driver.memory()[1] - (1 << 20)).address
+    cuda.trim()
+
+
+@needs_compiler
 def test_too_much_memory_is_refused_with_the_sizes(cuda: Cuda) -> None:
     with pytest.raises(MemoryError, match=r"68719476736 bytes asked, and a device for tests has 67108864"):
         cuda.create(64 << 30)

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.runtime.base import GridCode, Launch
 from diffuse.runtime.device.exchange import LEGACY, DeviceExchange
+from diffuse.runtime.device.instances import DeviceInstance
 from diffuse.runtime.device.runtime import Device
-from diffuse.runtime.local.allocator import Allocator, Lease, Usage
+from diffuse.runtime.local.allocator import Allocator, Lease, Usage, size_class
 from diffuse.service import code as service
 
 if TYPE_CHECKING:
@@ -22,6 +24,12 @@ if TYPE_CHECKING:
 
 KEPT = 1 << 30
 """Bytes of the device's memory that are cached at most, besides a quarter of what is in use."""
+
+
+LITTLE = 1 << 16
+"""Bytes of a store whose memory is kept for the next one of its size."""
+SIZES, OF_A_SIZE = 16, 8
+"""Sizes, and stores of each, for which memory is kept so."""
 
 
 class Gpu(Protocol):
@@ -80,13 +88,43 @@ class Cuda(Device):
         self.gpu = gpu
         self.target = gpu.architecture()
         self._total = gpu.memory()[1]
+        self._spare: dict[int, list[Lease]] = {}
+        """Memory of small stores that ended, by their sizes: a replayed window takes it again, in less time
+        than the allocator takes."""
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
         self.exchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
+
+    def create(self, nbytes: int, store: Store | None = None) -> DeviceInstance:
+        try:
+            made = DeviceInstance(nbytes, self._spare[nbytes].pop())
+        except (KeyError, IndexError):
+            return super().create(nbytes, store)
+        made.fresh = True
+        return made
+
+    def release(self, instance: Any) -> None:
+        if instance.nbytes > LITTLE or instance.shared or type(instance.lease) is not Lease:
+            super().release(instance)
+            return
+        lease, instance.lease, instance.memory = instance.lease, None, None
+        spare = self._spare.get(instance.nbytes)
+        if spare is None:
+            if len(self._spare) >= SIZES:
+                self._spare.pop(next(iter(self._spare)), None)
+            self._spare[instance.nbytes] = [lease]
+        elif len(spare) < OF_A_SIZE:
+            spare.append(lease)
 
     def allocate(self, nbytes: int) -> Lease:
         if nbytes > self._total:
             raise MemoryError(f"{nbytes} bytes asked, and {self.gpu.name()} has {self._total}: use smaller "
                               "arrays, or DIFFUSE_RUNTIME=local")
+        try:
+            return Lease(self._allocator, nbytes)
+        except MemoryError:
+            if not self._spare:
+                raise
+        self._spare.clear()
         return Lease(self._allocator, nbytes)
 
     def to_device(self, target: int, source: NDArray[np.uint8]) -> None:
@@ -130,10 +168,13 @@ class Cuda(Device):
 
     def usage(self) -> Usage:
         """Bytes of the device's memory: in use, the peak, cached."""
-        return self._allocator.usage()
+        found = self._allocator.usage()
+        spare = sum([size_class(nbytes) * len(leases) for nbytes, leases in [*self._spare.items()]])
+        return Usage(found.in_use - spare, found.peak, found.cached + spare)
 
     def trim(self) -> int:
         """Return cached memory to the device; returns the bytes freed."""
+        self._spare.clear()
         freed = self._allocator.trim()
         self.gpu.trim()
         return freed
