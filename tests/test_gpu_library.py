@@ -155,7 +155,15 @@ HOSTED: list[Callable[[Any, Any], Any]] = [
     lambda np, x: np.fft.fft(x.astype("float16")), lambda np, x: np.sort(x + 1j),
     lambda np, x: np.sort(x.T), lambda np, x: np.fft.fft(x.T), lambda np, x: np.fft.fft(x, out=x + 0j),
     lambda np, x: np.linalg.solve(np.stack([x, x]), np.stack([x, x])), lambda np, x: np.linalg.eigvals(x),
-    lambda np, x: np.fft.hfft(x)]
+    lambda np, x: np.fft.hfft(x), lambda np, x: np.sort(x, axis=np.asarray(1)),
+    lambda np, x: np.sort(x, axis=(x[0, 0] * 0).astype(int))]
+
+
+def test_calls_whose_errors_are_to_be_raised_run_on_the_host(gpu: Interpreted, cupy: StandIn) -> None:
+    _, mine = made(17, (10, 10))
+    with dnp.errstate(over="raise"):
+        assert dnp.linalg.inv(mine) is not None and (mine @ mine) is not None
+    assert not cupy.calls
 
 
 @pytest.mark.parametrize("number", range(len(HOSTED)))

@@ -46,13 +46,15 @@ class Asked(NamedTuple):
 def call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """What NumPy's function of this name gives, by CuPy, in a tuple; None where NumPy should compute."""
     rule = RULES.get(name)
-    if rule is None or found() is None:
+    if rule is None or elementwise.eager_errors or found() is None:
         return None
     try:
         asked: Asked | None = rule(*args, **kwargs)
     except TypeError:  # arguments that NumPy refuses, or that only it has
         return None
-    if asked is None or not any(tensors.on_gpu(x) for x in asked.arrays if isinstance(x, Array)):
+    if asked is None or not _simple(asked.options):
+        return None
+    if not any([tensors.on_gpu(x) for x in asked.arrays if isinstance(x, Array)]):
         return None
     try:
         result = _run(asked)
@@ -100,6 +102,12 @@ def _kind(x: Any, types: str) -> str:
         return ""
     fits = meta.size and meta.ndim and meta.dtype.char in types and meta.dtype in NATIVE
     return str(meta.dtype.char) if fits else ""
+
+
+def _simple(options: dict[str, Any]) -> bool:
+    """Are these numbers, names and tuples of numbers, and no arrays?"""
+    values = [v for value in options.values() for v in (value if type(value) in (list, tuple) else (value,))]
+    return all([v is None or type(v) in (int, str) for v in values])
 
 
 def _matmul(x: Any, y: Any, /) -> Asked | None:
@@ -174,7 +182,7 @@ def _known(kind: Any, stable: Any) -> bool:
 
 def _sort_in_place(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
                    ) -> Asked | None:
-    if axis is None or not a.meta.flags.writeable or a.form.folded:
+    if type(a) is not core.array_class or axis is None or not a.meta.flags.writeable or a.form.folded:
         return None
     return _sort(a, axis, kind, order, stable=stable)
 
