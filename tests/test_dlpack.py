@@ -256,6 +256,21 @@ def test_launches_on_shared_memory_come_after_the_default_stream(gpu: Interprete
     tensor.end()
 
 
+def test_memory_that_comes_back_is_used_after_the_default_stream(gpu: Interpreted) -> None:
+    x = dnp.arange(20.0) + 1
+    y = dnp.arange(20.0) + 1
+    engine.flush()
+    tensor = Tensor(x.__dlpack__())
+    del x
+    tensor.end()
+    gpu.waited.clear()
+    y += 1.0  # another array, perhaps with the same memory for a result
+    engine.flush()
+    y += 1.0
+    engine.flush()
+    assert gpu.waited == [1]
+
+
 def test_on_the_host_all_is_numpys() -> None:
     with settings.using(runtime="local", small=0):
         x = dnp.arange(20.0) + 1

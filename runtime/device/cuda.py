@@ -92,7 +92,8 @@ class Cuda(Device):
         """Memory of small stores that ended, by their sizes: a replayed window takes it again, in less time
         than the allocator takes."""
         self._allocator = Allocator(kept=KEPT, system=Memory(gpu))
-        self.exchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
+        self.exchange: DeviceExchange = DeviceExchange(self._total, self.to_device, gpu, self.allocate)
+        self._returned = self.exchange.ended
 
     def create(self, nbytes: int, store: Store | None = None) -> DeviceInstance:
         try:
@@ -128,6 +129,8 @@ class Cuda(Device):
         return Lease(self._allocator, nbytes)
 
     def to_device(self, target: int, source: NDArray[np.uint8]) -> None:
+        if self._returned:
+            self.exchange.reclaim()
         self.gpu.upload(target, address(source), source.nbytes)
 
     def to_host(self, target: NDArray[np.uint8], source: int) -> None:
@@ -143,6 +146,8 @@ class Cuda(Device):
             functions = code.functions[1]
             planned = steps.plan = gpu, gpu.plan([(functions[kernel], groups, argument)
                                                   for kernel, groups, argument in steps], len(block))
+        if self._returned:
+            self.exchange.reclaim()
         self._begun += 1  # as in `_turn`, without a call
         gpu.submit(planned[1], block)
         self._ended = self._begun

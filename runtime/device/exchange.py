@@ -69,8 +69,9 @@ class DeviceExchange:
         self._upload = upload
         self.device, self.stream = streams.device, streams.stream
         self.wait_for, self.ahead_of = streams.wait_for, streams.ahead_of
-        self._ended: deque[DeviceInstance] = deque()
-        """Instances whose loans ended."""
+        self.ended: deque[DeviceInstance] = deque()
+        """Instances whose loans ended.  The borrower's last work may be in the default stream still, so
+        nothing is submitted before `reclaim`: the memory may be another store's by then."""
 
     def memory(self, address: int, nbytes: int, owner: Any) -> Theirs:
         """What another library shows, for `adopt`."""
@@ -106,11 +107,13 @@ class DeviceExchange:
         if not instance.shared or instance.loans != FOR_GOOD:
             instance.loans += 1
         self._share(instance)
-        return partial(self._ended.append, instance)
+        return partial(self.ended.append, instance)
 
     def reclaim(self) -> None:
-        while self._ended:
-            instance = self._ended.popleft()
+        if self.ended:
+            self.wait_for(LEGACY)
+        while self.ended:
+            instance = self.ended.popleft()
             if instance.loans != FOR_GOOD:
                 instance.loans -= 1
                 if not instance.loans:
