@@ -8,6 +8,7 @@ settings, and NumPy's values nearly.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import random
 import warnings
@@ -20,8 +21,9 @@ import pytest
 
 import diffuse.numpy
 from diffuse import settings
+from diffuse.numpy.arrays import access
 from diffuse.runtime.local.runtime import Local
-from diffuse.runtime.reference import Reference
+from diffuse.runtime.reference import HostInstance, Reference
 from diffuse.stream import engine
 
 ROWS, COLUMNS = (40, 66, 97), (21, 32, 40)
@@ -214,6 +216,10 @@ def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None
             engine.fence()
             if isinstance(mine, Local):
                 mine.close()
+            elif any([isinstance(x, HostInstance) for x in stores.instances.values()]):
+                access._constants.clear()  # no other runtime takes over the memory of this one
+                access._snapshots.clear()
+                gc.collect()
             stores._runtime = before
             engine.current().forget_decompositions()
 
