@@ -357,7 +357,7 @@ class Elsewhere:
     """A target of which nothing is known but its lanes."""
 
     fma = True
-    quiet = sse = masks_bytes = False
+    quiet = sse = masks_bytes = tiles = False
     flags = library = True
 
     def __init__(self, lanes: int) -> None:

@@ -78,16 +78,18 @@ def object_code(body: Body) -> bytes:
 
 
 def grid_code(body: Body, target: str) -> bytes:
-    """Compile a body's grid kernels for a target: "simt", or the architecture of a GPU, such as "sm_90"."""
+    """Compile a body's grid kernels for a target: "simt", or the architecture of a GPU, such as "sm_90"; with
+    the word "tiles" behind it, kernels that run one point of a launch."""
     from diffuse.kernels.build import ptx
     from diffuse.kernels.grid import emit
     from diffuse.kernels.targets import nvptx, simt
 
-    if target != "simt":
-        return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(target)), target).encode()
+    machine_name, _, tiles = target.partition(" ")
+    if machine_name != "simt":
+        return ptx.compile(emit.for_gpu(body, nvptx.Nvptx(machine_name, bool(tiles))), machine_name).encode()
     here = host()
     plain = _machine(here.triple, here.cpu, here.features, 0)  # to be compiled takes longer than to run
-    source = emit.for_host(body, simt.simt())
+    source = emit.for_host(body, simt.simt(bool(tiles)))
     if plain is not None:
         return plain.object_code(source)
     compiler = machine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import Any
 
 from diffuse.ir import Privilege
@@ -50,6 +51,7 @@ class GridCode:
                         for begin, space in zip(begins.spaces, body.spaces, strict=True)]
         self._end = max([end for _, end in self._spaces], default=0)
         self._steps: dict[tuple[Any, ...], Steps] = {}
+        self._parts: dict[tuple[Any, ...], tuple[Steps, Steps]] = {}
 
     def steps(self, values: tuple[Any, ...]) -> Steps:
         """The launches of kernels that these values of the block need."""
@@ -64,6 +66,38 @@ class GridCode:
                                               for kernel, groups, argument in launches])
         return found
 
+    def parts(self, values: tuple[Any, ...]) -> tuple[Steps, Steps]:
+        """For a target with tiles: what each point of a launch runs, and what runs once after all of them.
+        A single point runs all of it.
+
+        Tiles at the end may be smaller than the others: their kernels have more groups than they need.
+        """
+        key = values[:self._end]
+        found = self._parts.get(key)
+        if found is None:
+            if len(self._parts) >= MOST:
+                self._parts.clear()
+            found = self._parts[key] = self._made_parts(values)
+        return found
+
+    def _made_parts(self, values: tuple[Any, ...]) -> tuple[Steps, Steps]:
+        body, many = self._body, self._body.launch_rank
+        if prod(values[:many]) == 1:
+            return self.steps(values), Steps()
+        whole = [values[begin:end] for begin, end in self._spaces]
+        tiles = []
+        for (begin, _), space, extents in zip(self._spaces, body.spaces, whole, strict=True):
+            tile = list(extents)
+            for axis, size in zip(space.axes, values[begin - many:begin], strict=True):
+                if axis >= 0:
+                    tile[axis] = min(tile[axis], size)
+            tiles.append(tuple(tile))
+        chosen = zip(schedule.by_points(body, self._kernels), (tiles, whole), strict=True)
+        points, rest = [Steps([(kernel.name, groups, argument) for kernel, groups, argument
+                               in schedule.launches(body, self._kernels, extents, kernels)])
+                        for kernels, extents in chosen]
+        return points, rest
+
 
 class Compilation(jit.Compilation):
     """The compilation of the grid kernels of one body for a target, or of a kernel for the processor if the
@@ -74,7 +108,7 @@ class Compilation(jit.Compilation):
     kind = code.GRID
 
     def __init__(self, body: Body, target: str) -> None:
-        super().__init__(body, loader.load if target == "simt" else Text)
+        super().__init__(body, loader.load if target.startswith("simt") else Text)
         self._target = target
         self.refusal = ""
         """Why the target cannot run the body."""

@@ -166,13 +166,21 @@ def names(body: Body) -> tuple[str, ...]:
     return (*dict.fromkeys([kernel.name for kernel in planned]), *([TOGETHER] * bool(members(body, planned))))
 
 
-def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point]) -> list[Launch]:
-    """What to launch for these extents of the body's spaces: kernels without work are left out, and
-    neighbours of a single group run together."""
+def by_points(body: Body, planned: Sequence[Kernel]) -> tuple[list[Kernel], list[Kernel]]:
+    """The kernels that each point of a launch of several runs, and those that run once, after all of them."""
+    last = len(body.loops) - body.epilogue
+    points = [kernel for kernel in planned if kernel.reduction < 0 and kernel.loop < last]
+    return points, [kernel for kernel in planned if kernel not in points]
+
+
+def launches(body: Body, planned: Sequence[Kernel], extents: Sequence[Point],
+             chosen: Sequence[Kernel] | None = None) -> list[Launch]:
+    """What to launch, of all kernels or of the chosen ones, for these extents of the body's spaces: kernels
+    without work are left out, and neighbours of a single group run together."""
     bits = {kernel: 1 << k for k, kernel in enumerate(members(body, planned))}
     found: list[Launch] = []
     joined = False
-    for kernel in planned:
+    for kernel in planned if chosen is None else chosen:
         groups, argument = _grid(body, kernel, extents[body.loops[kernel.loop].space])
         if not groups:
             continue

@@ -7,12 +7,16 @@ of the thread in it, and the kernel's argument::
 
 Between two phases of a kernel all threads of a group wait for each other, and nothing lives on but memory.
 So the same text runs on a GPU, with barriers between the phases, and on the host, thread by thread.
+
+A target with *tiles* runs one point of a launch at a time: the block has the coordinates of the point in the
+place of the launch domain's extents (see `abi`), and the threads take the iterations of the point's tile.
+Reductions fill the leaves that the tile has; what combines leaves, and the epilogue, is for all points.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 
 from diffuse.ir import ITEMSIZE
@@ -83,9 +87,40 @@ class Threads(Iteration):
         numbers = {i: first + k for k, i in enumerate(
             i for i, op in enumerate(self.loop.ops) if op.kind == "reduce")}
         self.reductions = self.folds = {i: Fold(self, numbers[i]) for i in kernel.folds}
+        self.tiled = code.module.target.tiles and self.number < len(body.loops) - body.epilogue
+        self.bounds: dict[int, tuple[str, str]] = {}
+        """Of the dimensions that the launch domain cuts: the first iteration of the tile, and how many."""
 
     def extent(self, dimension: int) -> str:
-        return self.block.extent(self.loop.space, dimension)
+        """How many iterations of a dimension there are, in the point's tile if there are tiles."""
+        cut = self.bounds.get(dimension)
+        return self.block.extent(self.loop.space, dimension) if cut is None else cut[1]
+
+    def at(self, dimension: int, number: str) -> str:
+        """The index of the iteration with this number among those of `extent`."""
+        cut = self.bounds.get(dimension)
+        return number if cut is None else self.code.let(f"add i64 {cut[0]}, {number}")
+
+    def within(self) -> AbstractContextManager[None]:
+        """Find the point's tile, and enter unless it is empty."""
+        return self._in_tile() if self.tiled else nullcontext()
+
+    @contextmanager
+    def _in_tile(self) -> Iterator[None]:
+        code, space, some = self.code, self.loop.space, "true"
+        for launch, axis in enumerate(self.space.axes):
+            point = self.block.word(launch)
+            if axis < 0:
+                inside = code.let(f"icmp eq i64 {point}, 0")
+            else:
+                tile, extent = self.block.tile(space, launch), self.block.extent(space, axis)
+                low = code.let(f"mul i64 {point}, {tile}")
+                left = code.let(f"sub i64 {extent}, {low}")
+                self.bounds[axis] = low, code.intrinsic("llvm.smin", "int64", left, tile)
+                inside = code.let(f"icmp sgt i64 {left}, 0")
+            some = code.let(f"and i1 {some}, {inside}")
+        with guarded(code, some):
+            yield
 
     def begin(self) -> None:
         """Write what does not depend on the iteration."""
@@ -108,10 +143,10 @@ class Threads(Iteration):
         code, rest = self.code, number
         for d in reversed(dimensions[1:]):
             extent = self.extent(d)
-            self.index[d] = code.let(f"urem i64 {rest}, {extent}")
+            self.index[d] = self.at(d, code.let(f"urem i64 {rest}, {extent}"))
             rest = code.let(f"udiv i64 {rest}, {extent}")
         for d in dimensions[:1]:
-            self.index[d] = rest
+            self.index[d] = self.at(d, rest)
 
     def locate(self) -> None:
         """Find the arguments in the row of this iteration."""
@@ -125,12 +160,13 @@ def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     """A thread for each iteration."""
     threads = Threads(code, block, body, kernel)
     order = threads.order
-    with spread(code, [threads.extent(d) for d in order]) as found:
-        threads.index.update(zip(order, found, strict=True))
+    with threads.within(), spread(code, [threads.extent(d) for d in order], threads.tiled) as found:
+        index = [threads.at(d, number) for d, number in zip(order, found, strict=True)]
+        threads.index.update(zip(order, index, strict=True))
         threads.begin()
         threads.locate()
         threads.write_ops(ROW, HERE)
-        threads.compute(found[-1] if found else "0")
+        threads.compute(index[-1] if index else "0")
 
 
 def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
@@ -138,24 +174,35 @@ def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     threads = Threads(code, block, body, kernel)
     last, inner = int(kernel.form.removeprefix("columns")), threads.order[-1]
     others = [d for d in threads.order if d not in (last, inner)]
-    extent = threads.extent(last)
-    leaves = code.let(f"lshr i64 {code.let(f'add i64 {extent}, {ROWS - 1}')}, {ROWS.bit_length() - 1}")
-    with spread(code, [*[threads.extent(d) for d in others], leaves, threads.extent(inner)]) as found:
-        threads.index.update(zip([*others, last, inner], found, strict=True))
-        leaf = threads.index[last]
-        threads.begin()
-        start = code.let(f"mul i64 {leaf}, {ROWS}")
-        end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {ROWS}"), extent)
-        with counted(code, start, end) as row:
-            threads.index[last] = row
-            threads.locate()
-            threads.write_ops(ROW, HERE)
-            threads.compute(found[-1])
-        for fold in threads.folds.values():
-            p = fold.partials
-            if fold.reduces:
-                outer = [threads.index[d] for d in p.reduced[:-1]]
-                fold.write(p.flat([*outer, leaf], p.leaf_counts))
+    with threads.within():
+        extent = threads.extent(last)
+        leaves = code.let(f"lshr i64 {code.let(f'add i64 {extent}, {ROWS - 1}')}, {ROWS.bit_length() - 1}")
+        sizes = [*[threads.extent(d) for d in others], leaves, threads.extent(inner)]
+        with spread(code, sizes, threads.tiled) as (*found, leaf, column):
+            for d, number in zip([*others, inner], [*found, column], strict=True):
+                threads.index[d] = threads.at(d, number)
+            _column(threads, last, leaf, threads.index[inner])
+
+
+def _column(threads: Threads, last: int, leaf: str, column: str) -> None:
+    """One leaf of a column, by the number that it has among those of the tile."""
+    code = threads.code
+    threads.begin()
+    start = threads.at(last, code.let(f"mul i64 {leaf}, {ROWS}"))
+    end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {ROWS}"),
+                         threads.block.extent(threads.loop.space, last))
+    if last in threads.bounds:
+        leaf = code.let(f"lshr i64 {start}, {ROWS.bit_length() - 1}")
+    with counted(code, start, end) as row:
+        threads.index[last] = row
+        threads.locate()
+        threads.write_ops(ROW, HERE)
+        threads.compute(column)
+    for fold in threads.folds.values():
+        p = fold.partials
+        if fold.reduces:
+            outer = [threads.index[d] for d in p.reduced[:-1]]
+            fold.write(p.flat([*outer, leaf], p.leaf_counts))
 
 
 def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
@@ -163,23 +210,31 @@ def scan(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     threads = Threads(code, block, body, kernel)
     *outer, inner = threads.order
     number = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
-    rows = "1"
-    for d in outer:
-        rows = code.let(f"mul i64 {rows}, {threads.extent(d)}")
-    with guarded(code, code.let(f"icmp ult i64 {number}, {rows}")):
-        threads.split(number, outer)
-        threads.begin()
-        threads.locate()
-        threads.start_scans()
-        threads.write_ops(ROW, HERE)
-        with counted(code, "0", threads.extent(inner)) as at:
-            threads.index[inner] = at
-            threads.compute(at)
+    with threads.within():
+        rows = "1"
+        for d in outer:
+            rows = code.let(f"mul i64 {rows}, {threads.extent(d)}")
+        with guarded(code, code.let(f"icmp ult i64 {number}, {rows}")):
+            _scan(threads, number)
+
+
+def _scan(threads: Threads, number: str) -> None:
+    """One row, by its number."""
+    code, (*outer, inner) = threads.code, threads.order
+    threads.split(number, outer)
+    threads.begin()
+    threads.locate()
+    threads.start_scans()
+    threads.write_ops(ROW, HERE)
+    with counted(code, "0", threads.block.extent(threads.loop.space, inner)) as at:
+        threads.index[inner] = at
+        threads.compute(at)
 
 
 @contextmanager
-def spread(code: Code, extents: Sequence[str]) -> Iterator[list[str]]:
+def spread(code: Code, extents: Sequence[str], surplus: bool = False) -> Iterator[list[str]]:
     """Hand out a box of iterations: enter with the coordinates of the thread, if it is in the box.
+    `surplus`: there may be more groups than the box needs.
 
     In two and more dimensions a group covers 2 ** argument elements of the last one, and as many rows as that
     leaves threads for (`schedule.shift`).
@@ -213,7 +268,9 @@ def spread(code: Code, extents: Sequence[str]) -> Iterator[list[str]]:
             rest = code.let(f"udiv i64 {rest}, {extent}")
         if len(extents) > 2:
             found.append(rest)
-        yield found[::-1]
+        bounded = surplus and len(extents) > 2
+        with guarded(code, code.let(f"icmp ult i64 {rest}, {extents[0]}")) if bounded else nullcontext():
+            yield found[::-1]
 
 
 def _pieces(code: Code, extent: str, size: str, bits: str) -> str:
@@ -247,6 +304,9 @@ class Rows(Threads):
         if len(self.order) > 1:
             row = self.code.let(f"udiv i64 {self.position}, {self.segments}")
             self.segment = self.code.let(f"urem i64 {self.position}, {self.segments}")
+        if self.inner in self.bounds:
+            first = self.code.let(f"lshr i64 {self.bounds[self.inner][0]}, {SEGMENT.bit_length() - 1}")
+            self.segment = self.code.let(f"add i64 {first}, {self.segment}")
         self.split(row, self.order[:-1])
 
     def room(self, thread: str) -> list[tuple[Fold, list[Place]]]:
@@ -265,14 +325,14 @@ class Rows(Threads):
     def fold_segment(self) -> None:
         """The first phase: each lane folds its elements of the segment."""
         code = self.code
-        with guarded(code, self.find()):
+        with self.within(), guarded(code, self.find()):
             self.enter()
             self.begin()
             self.locate()
             self.write_ops(ROW, HERE)
             start = code.let(f"mul i64 {self.segment}, {SEGMENT}")
             end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {SEGMENT}"),
-                                 self.extent(self.inner))
+                                 self.block.extent(self.loop.space, self.inner))
             first = code.let(f"add i64 {start}, {self.lane}")
             if len(self.picked) > UNROLLED:
                 with counted(code, first, end, WARP) as at:
@@ -302,7 +362,7 @@ class Rows(Threads):
     def fold_half(self, half: int) -> None:
         """The next phases: the first `half` lanes fold the states of the lanes `half` behind them."""
         code = self.code
-        with guarded(code, self.find()):
+        with self.within(), guarded(code, self.find()):
             with guarded(code, code.let(f"icmp ult i64 {self.lane}, {half}")):
                 there = code.let(f"add i64 %thread, {half}")
                 pairs = zip(self.room("%thread"), self.room(there), strict=True)
@@ -313,7 +373,7 @@ class Rows(Threads):
     def write_leaf(self) -> None:
         """The last phase: lane 0 writes the leaf."""
         code = self.code
-        with guarded(code, self.find()):
+        with self.within(), guarded(code, self.find()):
             with guarded(code, code.let(f"icmp eq i64 {self.lane}, 0")):
                 self.enter()
                 for fold, places in self.room("%thread"):

@@ -36,6 +36,10 @@ class Target(Protocol):
         """Has it an instruction for a fused multiply-add?"""
 
     @property
+    def tiles(self) -> bool:
+        """Does a grid kernel run one point of a launch (kernels/grid/threads.py)?  Else it runs all."""
+
+    @property
     def library(self) -> bool:
         """Has it the C library's functions?"""
 

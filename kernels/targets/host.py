@@ -20,6 +20,7 @@ class Host:
     halves: bool
     """Does it convert to and from float16?"""
     lanes: int = 8
+    tiles: bool = False
     flags: bool = True
     library: bool = True
     fma: bool = True

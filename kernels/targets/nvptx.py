@@ -23,6 +23,7 @@ class Nvptx:
     """GPUs of one architecture and those after it."""
 
     architecture: str = "sm_80"
+    tiles: bool = False
     lanes: int = 1
     masks_bytes: bool = False
     quiet: bool = False

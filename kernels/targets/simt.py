@@ -13,6 +13,7 @@ class Simt:
     """One element at a time, with the host's routines and without floating-point flags."""
 
     host: Host
+    tiles: bool = False
     lanes: int = 1
     masks_bytes: bool = False
     quiet: bool = False
@@ -28,5 +29,5 @@ class Simt:
         return self.host.math(code, name, dtype, values)
 
 
-def simt() -> Simt:
-    return Simt(host())
+def simt(tiles: bool = False) -> Simt:
+    return Simt(host(), tiles)
