@@ -16,6 +16,7 @@ from diffuse import settings
 from diffuse.observe import trace
 from diffuse.service import BODY as BODY
 from diffuse.service import GRID as GRID
+from diffuse.service import PTX as PTX
 from diffuse.service import TEXT as TEXT
 from diffuse.service import fingerprint
 from diffuse.service.cache import Cache
@@ -149,22 +150,23 @@ def _from_another(key: str, names: Sequence[str], seconds: float | None, load: L
     return found
 
 
-def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any]) -> Loaded:
+def fetch(key: str, names: Sequence[str], kind: str, content: Callable[[], Any], load: Loader = load
+          ) -> Loaded:
     """Load code from the cache, or request it and wait."""
-    while (found := within(None, key, names, kind, content)) is None:
+    while (found := within(None, key, names, kind, content, load)) is None:
         pass
     return found
 
 
-def within(seconds: float | None, key: str, names: Sequence[str], kind: str, content: Callable[[], Any]
-           ) -> Loaded | None:
+def within(seconds: float | None, key: str, names: Sequence[str], kind: str, content: Callable[[], Any],
+           load: Loader = load) -> Loaded | None:
     """Load code from the cache, or request it, and load it if it arrives within so many seconds."""
     if not asked(key):
-        found = stored(key, names)
+        found = stored(key, names, load)
         if found is not None:
             return found
         ask(key, kind, content)
-    return arrived(key, names, seconds)
+    return arrived(key, names, seconds, load)
 
 
 def text_key(text: str) -> str:

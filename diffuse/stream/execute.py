@@ -249,7 +249,9 @@ class Forwarder:
         values = replay.values(group.recorded, (0,) * len(replay.used), (0,) * len(found.scratch))
         sources = plan.composition.arguments
         instances = tuple(self.stores.instance(group.recorded[t][1][k]) for t, k in sources)
-        self.stores.runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances))
+        runtime = self.stores.runtime
+        watched = () if runtime.target == "host" else self.stores.watched(group.slots)
+        runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances, watched=watched))
 
     def _donate(self, replay: Replay, ids: list[int]) -> None:
         """Hand the memory of inputs that end here to outputs that begin here."""

@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any
 
-from diffuse.service import GRID, TEXT, channel
+from diffuse.service import GRID, PTX, TEXT, channel
 from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
@@ -124,6 +124,10 @@ def compiled(kind: str, content: Any) -> bytes:
 
     if kind == TEXT:
         return codegen.common_code(content)
+    if kind == PTX:
+        from diffuse.kernels.build import ptx
+
+        return ptx.compile(*content).encode()
     body, functions, *target = content
     for function in functions:
         user.declare(function)

@@ -99,10 +99,11 @@ driver = Library(HERE / "libcuda.c", (*C, f"-Wl,-soname,{DRIVER}"))
 yielding = Library(HERE / "progress.c", C)
 
 
-def trampoline(site: Path, release: str) -> Library:
-    """The library of the task, compiled against the headers of the Legate wheel in the folder `site`."""
+def trampoline(site: Path, release: str, name: str = "trampoline") -> Library:
+    """The library of a task, compiled against the headers of the Legate wheel in the folder `site`."""
     include, libraries, shadow = site / "include" / "legate", site / "lib64", HERE / "without_cuda"
     folders = (shadow, include, include / "deps", include / "deps" / "realm", site / "include" / "rapids")
-    content = (shadow / "legate_defines.h").read_text(encoding="ascii")
-    return Library(HERE / "trampoline.cc", (*CXX, *(f"-I{folder}" for folder in folders)),
-                   (str(libraries / "liblegate.so"), f"-Wl,-rpath,{libraries}"), f"{release}\n{content}")
+    headers = [shadow / "legate_defines.h", *sorted(HERE.glob("*.h"))]
+    content = "\n".join([release, *[header.read_text(encoding="ascii") for header in headers]])
+    return Library(HERE / f"{name}.cc", (*CXX, *(f"-I{folder}" for folder in folders)),
+                   (str(libraries / "liblegate.so"), f"-Wl,-rpath,{libraries}"), content)

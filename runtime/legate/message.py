@@ -1,7 +1,8 @@
-"""Serialises launches for the trampoline: a row of 8-byte words, which trampoline.cc parses.
+"""Serialises launches for the trampoline: a row of 8-byte words, which message.h parses.
 
 Most of a message is equal for all launches of a layout and is packed once; the kernel's address, its
-parameter block and pointers to host memory are put in front of it for each launch.
+parameter block and pointers to host memory are put in front of it for each launch.  A launch of grid kernels
+names these at the end (grid.h).
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ RUN, FOLD, GET, PUT = range(4)
 INPUT, OUTPUT, HOST = range(3)
 HEADER = Struct("<11q")
 
+Step = tuple[int, int, int]
+"""A launch of a grid kernel: the kernel's handle, its groups, and its argument."""
+
 
 class Message(NamedTuple):
     """The part of a message that all launches of a layout share."""
@@ -34,6 +38,16 @@ class Message(NamedTuple):
     fields: int
     scratch: int
     tail: bytes
+    listed: int = 0
+    """Words at the end that list grid kernels; they take the place of `finish`."""
+
+    def launching(self, copying: Sequence[int], rank: int, steps: Sequence[Step], finishing: Sequence[Step]
+                  ) -> Message:
+        """The message of the same launch as grid kernels: those of each point of the launch domain, which
+        has this rank, and those after all points.  `copying` are the kernels of copying.py."""
+        groups = [(len(group), *chain(*group)) for group in (steps, finishing)]
+        listed = [*copying, rank, *chain(*groups)]
+        return self._replace(tail=self.tail + words(listed), listed=len(listed))
 
     def pack(self, kernel: int, finish: int, detached: bool, pointers: Sequence[int], block: bytes) -> bytes:
         """The message of one launch."""

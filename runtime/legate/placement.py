@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
-from diffuse.runtime.legate import message, prepare
+from diffuse.runtime.legate import gpus, message, prepare
 from diffuse.runtime.legate.agreement import Agreement
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.mpi import Gather
 from diffuse.runtime.legate.requirements import WHOLE, Need, Tiles, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
-from diffuse.runtime.legate.trampoline import Trampoline
+from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
 from diffuse.runtime.local.pool import Pool
 from diffuse.settings import config
 
@@ -41,8 +41,19 @@ def _registered() -> tuple[Trampoline, Any, Any]:
     return code, library, code.register(core, library)
 
 
+@cache
+def _registered_on_gpus() -> tuple[GridTrampoline, Any, gpus.Devices] | None:
+    """The task for GPUs, its number in the same library, and the GPUs; None if Legate has none."""
+    core, found = prepare.start(), prepare.find()
+    devices = gpus.find(core)
+    if devices is None:
+        return None
+    code = GridTrampoline(found.site, found.version or "")
+    return code, code.register(core, _registered()[1]), devices
+
+
 class Placement:
-    """The Legate runtime, the registered task, and the stores of all instances."""
+    """The Legate runtime, the registered tasks, and the stores of all instances."""
 
     def __init__(self) -> None:
         core = prepare.start()
@@ -55,6 +66,12 @@ class Placement:
         """Legate processors on all ranks."""
         self.alone = self.processors == 1 and prepare.inline()
         self.code, self._library, self._number = _registered()
+        self._grid_code: GridTrampoline | None = None
+        self._grid_number: Any = None
+        self.devices: gpus.Devices | None = None
+        """The GPUs, if Legate has some."""
+        if not self.alone and (found := _registered_on_gpus()) is not None:
+            self._grid_code, self._grid_number, self.devices = found
         self.pool: Pool | None = None
         self.agreement: Agreement | None = None
         """Compares what this rank submits with the others; None with one rank."""
@@ -66,6 +83,8 @@ class Placement:
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
+        if self.devices is not None:
+            most = min(most, int(prepare.SHARE * self.devices.memory))
         if config.memory is not None:
             most = min(most, config.memory)
         self._reuse = Reuse(self._made, self._keep, most // 4, most)
@@ -79,11 +98,16 @@ class Placement:
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
-    def task(self, spread: Point) -> Any:
-        """A task over a launch domain of Legate points, without arguments yet."""
+    def task(self, spread: Point, grid: bool = False) -> Any:
+        """A task over a launch domain of Legate points, without arguments yet; `grid`: of grid kernels."""
         if self.alone:
             return self.legate.create_auto_task(self._library, self._number)
-        return self.legate.create_manual_task(self._library, self._number, spread)
+        return self.legate.create_manual_task(self._library, self._grid_number if grid else self._number,
+                                              spread)
+
+    def complaint(self) -> str | None:
+        """The first error of a task since the last call, if there was one."""
+        return self.code.complaint() or (self._grid_code.complaint() if self._grid_code else None)
 
     def send(self, task: Any, words: bytes) -> None:
         """Submit a task with its message."""

@@ -152,7 +152,8 @@ def start() -> ModuleType:
     words = composed(os.environ.get("LEGATE_CONFIG", ""), driver)
     os.environ["LEGATE_CONFIG"] = shlex.join(words)
     # A profile shows tasks of Legion, which those that run inline never become.
-    if not several and option(words, "--cpus") in ("0", "1") and option(words, "--profile") is None:
+    alone = option(words, "--cpus") in ("0", "1") and option(words, "--gpus") == "0"
+    if not several and alone and option(words, "--profile") is None:
         os.environ.setdefault("LEGATE_INLINE_TASK_LAUNCH", "1")
     try:
         _started = import_module("legate.core")

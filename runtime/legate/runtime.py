@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,36 +22,18 @@ from diffuse.ir import Privilege, Store
 from diffuse.memory import address
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
-from diffuse.runtime.legate import message, prepare, ranks
-from diffuse.runtime.legate.agreement import form
+from diffuse.runtime.legate import message, orders, prepare, ranks
 from diffuse.runtime.legate.exchange import LegateExchange
-from diffuse.runtime.legate.instances import LegateInstance, normal
+from diffuse.runtime.legate.instances import LegateInstance
+from diffuse.runtime.legate.orders import Orders, Prepared
 from diffuse.runtime.legate.placement import Placement
-from diffuse.runtime.legate.requirements import Cut, Need, cut, shared
+from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
 """Host copies of dropped instances that queued launches may read; with more the runtime waits."""
 NOTHING = nullcontext()
-
-
-class Prepared(NamedTuple):
-    """What is derived from a layout once, for all of its launches."""
-
-    cut: Cut
-    slots: tuple[int, ...]
-    """For each need, the index of its store among the launch's instances."""
-    results: tuple[int, ...]
-    layout: Layout
-    """The layout in the shapes of Legate's stores."""
-    direct: tuple[tuple[int, Need, bool, tuple[int, ...]], ...]
-    """For each need: the index of its store among the launch's instances, the need, whether it writes, and
-    the words of the block with its arguments' addresses."""
-    messages: dict[tuple[bool, ...], message.Message]
-    folding: message.Message | None
-    form: bytes
-    """A digest of the layout, for the comparison of ranks."""
 
 
 class Legate:
@@ -61,12 +43,16 @@ class Legate:
     addressed = host_sees = False
     code = CodeUse.NEEDED
     target = "host"
+    """Or what Legate's GPUs run: then what has no grid kernels runs on processors."""
 
     def __init__(self, points: int | None = None) -> None:
         self.placement = place = Placement()
         self.threads = threads(place) if points is None else max(1, points // place.processors)
         """Points of the launch domain that one Legate point runs."""
         self.points = place.processors * self.threads
+        if place.devices is not None:
+            self.threads, self.points = 1, place.devices.number
+            self.target = place.devices.target
         if self.threads > 1 or place.alone:
             spin = 200.0 if self.threads <= machine.processors() else 10.0
             place.pool = Pool(self.threads - 1, spin=spin)
@@ -146,24 +132,27 @@ class Legate:
             return
         prepared = layout.derived.get(launch.points)
         if prepared is None:
-            prepared = layout.derived[launch.points] = self._prepare(layout)
+            prepared = layout.derived[launch.points] = orders.prepared(layout, self.threads, place.alone)
         ranks.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
         needs = prepared.cut.needs
+        grid = orders.on_grid(launch.kernel.native)
         # inputs are read from the host's copies where these are the valid ones, or small and up to date
-        hosted = tuple([not need.writes and (owner.home or not owner.nbytes or owner.handy)
+        hosted = tuple([not need.writes and (not owner.nbytes or not grid and (owner.home or owner.handy))
                         for need, owner in zip(needs, owners, strict=True)])
-        words = prepared.messages.get(hosted)
-        if words is None:
-            words = message.running(prepared.layout, prepared.cut, hosted, not place.alone)
-            prepared.messages[hosted] = words
+        found = prepared.messages.get(hosted)
+        if found is None:
+            found = orders.orders(launch, prepared, hosted, not place.alone, place.devices)
+            prepared.messages[hosted] = found
+        if grid:
+            self._send_home(launch, needs, owners)
         with self._named(layout):
             if place.alone:
-                self._run_alone(launch, words, needs, owners, hosted)
+                self._run_alone(launch, found.running, needs, owners, hosted)
             else:
-                self._run(launch, prepared, words, owners, hosted)
+                self._run(launch, prepared, found, owners, hosted)
 
     def _run_directly(self, launch: Launch, prepared: Prepared) -> bool:
         """Alone: queue the launch on the thread pool.  False if a task of Legate has to find a store."""
@@ -214,16 +203,23 @@ class Legate:
         place.pool.keep(keep)
         _all_written(needs, owners)
 
-    def _run(self, launch: Launch, prepared: Prepared, words: message.Message,
-             owners: Sequence[LegateInstance], hosted: Sequence[bool]) -> None:
+    def _send_home(self, launch: Launch, needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
+        """Have Legate's stores take over what grid kernels read: GPUs do not see the host's copies."""
+        for need, owner in zip(needs, owners, strict=True):
+            if owner.home and need.reads and owner.nbytes:
+                owner.filled = False
+                self.placement.ready(owner, need)
+                owner.home = owner in launch.watched
+
+    def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
+             hosted: Sequence[bool]) -> None:
         """Submit an index launch with the points of the cut, and a task for `finish`."""
-        place, native, cut = self.placement, launch.kernel.native, prepared.cut
-        assert native is not None
+        place, cut = self.placement, prepared.cut
         block = launch.kernel.pack(launch.values)
         if place.agreement is not None:
             place.agreement.launch(prepared.form, prepared.layout.title, launch.instances,
                                    block + bytes(hosted))
-        task = place.task(cut.spread)
+        task = place.task(cut.spread, bool(told.launcher))
         pointers = []
         for need, owner, at_home in zip(cut.needs, owners, hosted, strict=True):
             if at_home:
@@ -237,11 +233,11 @@ class Legate:
             if need.writes:
                 task.add_output(part, projection)
         partials = self._partials(task, prepared) if cut.several and prepared.layout.scratch else []
-        finish = native.finish if launch.points > 1 and not cut.several else 0
-        place.send(task, words.pack(native.address, finish, False, pointers, block))
+        finish = launch.points > 1 and not cut.several
+        place.send(task, told.pack(told.running, launch.kernel.native, finish, pointers, block))
         _all_written(cut.needs, owners)
-        if prepared.folding is not None:
-            self._fold(launch, prepared, partials, block)
+        if told.folding is not None:
+            self._fold(launch, prepared, told, partials, block)
 
     def _partials(self, task: Any, prepared: Prepared) -> list[LegateInstance]:
         """Stores for the partial results of a launch, of which each Legate point writes a tile."""
@@ -254,13 +250,13 @@ class Legate:
             found.append(owner)
         return found
 
-    def _fold(self, launch: Launch, prepared: Prepared, partials: Sequence[LegateInstance], block: bytes
-              ) -> None:
+    def _fold(self, launch: Launch, prepared: Prepared, told: Orders, partials: Sequence[LegateInstance],
+              block: bytes) -> None:
         """Submit the task that combines the partial results: one fixed tree, whatever the number of
         points."""
-        place, native = self.placement, launch.kernel.native
-        assert native is not None and prepared.folding is not None
-        task = place.task((1,))
+        place = self.placement
+        assert told.folding is not None
+        task = place.task((1,), bool(told.launcher))
         owners: list[Any] = [launch.instances[k] for k in prepared.results]
         for need, owner in zip(prepared.cut.results, owners, strict=True):
             place.ready(owner, need)
@@ -271,7 +267,7 @@ class Legate:
                 task.add_output(part)
         for partial in partials:
             task.add_input(place.store(partial))
-        place.send(task, prepared.folding.pack(native.address, native.finish, False, (), block))
+        place.send(task, told.pack(told.folding, launch.kernel.native, True, (), block))
         _all_written(prepared.cut.results, owners)
         for partial in partials:
             self.release(partial)
@@ -300,21 +296,6 @@ class Legate:
             kernel.finish(tuple(block))
         self._pay()
 
-    def _prepare(self, layout: Layout) -> Prepared:
-        arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
-        layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
-        found = cut(layout, self.threads, whole=self.placement.alone)
-        places: dict[int, int] = {}
-        for k, a in enumerate(arguments):
-            places.setdefault(a.slot, k)
-        return Prepared(found, tuple(places[n.slot] for n in found.needs),
-                        tuple(places[n.slot] for n in found.results), layout,
-                        tuple((places[need.slot], need, need.writes,
-                               tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
-                              for n, need in enumerate(found.needs)), {},
-                        message.folding(layout, found) if found.results else None,
-                        form(layout.title, found))
-
     # -- waiting -------------------------------------------------------------------------------------------
 
     def call(self, function: Callable[[], None]) -> None:
@@ -335,7 +316,7 @@ class Legate:
             place.wait()
         place.lent.clear()
         place.sweep()
-        complaint = place.code.complaint()
+        complaint = place.complaint()
         if complaint is not None:
             raise RuntimeError(f"a task of Legate's failed: {complaint}")
 

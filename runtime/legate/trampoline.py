@@ -1,4 +1,4 @@
-"""Loads and registers the one task that Legate runs for Diffuse (trampoline.cc)."""
+"""Loads and registers the tasks that Legate runs for Diffuse: trampoline.cc, for GPUs trampoline_gpu.cc."""
 
 from __future__ import annotations
 
@@ -15,8 +15,18 @@ COMPLAINTS = {
     2: "no memory for what a launch needs besides its stores",
     3: "the thread pool refused a launch: too many points",
     4: "Legate could not say where a store lies",
+    5: "a kernel could not be launched on a GPU",
 }
-"""The errors that a task reports, by their numbers in trampoline.cc."""
+"""The errors that a task reports, by their numbers in message.h."""
+DETAIL = 256
+"""From this bit on an error says what the driver said."""
+
+
+def described(complaint: int) -> str | None:
+    """The error of a task in words; None for 0."""
+    detail, number = divmod(complaint, DETAIL)
+    text = COMPLAINTS.get(number)
+    return f"{text}: error {detail} of NVIDIA's driver" if text and detail else text
 
 
 class Trampoline:
@@ -55,4 +65,24 @@ class Trampoline:
 
     def complaint(self) -> str | None:
         """The first error of a task since the last call, if there was one."""
-        return COMPLAINTS.get(self._library.diffuse_complaint())
+        return described(self._library.diffuse_complaint())
+
+
+class GridTrampoline:
+    """The library with the task for GPUs."""
+
+    def __init__(self, site: Path, release: str) -> None:
+        found = libraries.trampoline(site, release, "trampoline_gpu")
+        self._library = library = ctypes.CDLL(str(found.build()))
+        library.diffuse_register.argtypes = [ctypes.c_void_p]
+        library.diffuse_register.restype = None
+        library.diffuse_complaint.restype = ctypes.c_int64
+
+    def register(self, core: Any, library: Any) -> Any:
+        """Register the task with a library of Legate; returns the task's number there."""
+        self._library.diffuse_register(library.raw_handle)
+        return core.LocalTaskID(1)
+
+    def complaint(self) -> str | None:
+        """The first error of a task since the last call, if there was one."""
+        return described(self._library.diffuse_complaint())

@@ -1,0 +1,85 @@
+"""From a layout to what is kept for all of its launches: how they are cut, what their tasks are told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from diffuse.runtime.base import Launch, Layout
+from diffuse.runtime.legate import message
+from diffuse.runtime.legate.agreement import form
+from diffuse.runtime.legate.gpus import Devices
+from diffuse.runtime.legate.instances import normal
+from diffuse.runtime.legate.requirements import Cut, Need, cut
+
+
+class Orders(NamedTuple):
+    """What the tasks of a launch are told."""
+
+    running: message.Message
+    folding: message.Message | None
+    """For the task of `finish`, where that is a launch of its own."""
+    launcher: int = 0
+    """The function that launches grid kernels; 0: the kernel is for processors."""
+
+    def pack(self, words: message.Message, native: Any, finish: bool, pointers: Sequence[int], block: bytes
+             ) -> bytes:
+        """The message of one task.  `finish`: it finishes the launch."""
+        if self.launcher:
+            return words.pack(self.launcher, words.listed, False, pointers, block)
+        return words.pack(native.address, native.finish if finish else 0, False, pointers, block)
+
+
+class Prepared(NamedTuple):
+    """What is derived from a layout once, for all of its launches."""
+
+    cut: Cut
+    slots: tuple[int, ...]
+    """For each need, the index of its store among the launch's instances."""
+    results: tuple[int, ...]
+    layout: Layout
+    """The layout in the shapes of Legate's stores."""
+    direct: tuple[tuple[int, Need, bool, tuple[int, ...]], ...]
+    """For each need: the index of its store among the launch's instances, the need, whether it writes, and
+    the words of the block with its arguments' addresses."""
+    messages: dict[tuple[bool, ...], Orders]
+    """By which needs are read from host memory."""
+    form: bytes
+    """A digest of the layout, for the comparison of ranks."""
+
+
+def prepared(layout: Layout, span: int, whole: bool) -> Prepared:
+    """Cut the launches of a layout into Legate points of `span` points each (see `requirements.cut`)."""
+    arguments = tuple(a._replace(storage=normal(*a.storage)) for a in layout.arguments)
+    layout = Layout(arguments, layout.scratch, layout.title, layout.domain)
+    found = cut(layout, span, whole=whole)
+    places: dict[int, int] = {}
+    for k, a in enumerate(arguments):
+        places.setdefault(a.slot, k)
+    return Prepared(found, tuple(places[n.slot] for n in found.needs),
+                    tuple(places[n.slot] for n in found.results), layout,
+                    tuple((places[need.slot], need, need.writes,
+                           tuple(a.word for a, k in zip(arguments, found.of, strict=True) if k == n))
+                          for n, need in enumerate(found.needs)), {}, form(layout.title, found))
+
+
+def orders(launch: Launch, found: Prepared, hosted: Sequence[bool], inside: bool, devices: Devices | None
+           ) -> Orders:
+    """The messages of all launches of a layout, of one kernel."""
+    layout, cut = found.layout, found.cut
+    native: Any = launch.kernel.native
+    words = message.running(layout, cut, hosted, inside)
+    last = message.folding(layout, cut) if cut.results else None
+    if devices is None or not on_grid(native):
+        return Orders(words, last)
+    functions = devices.functions(native)
+    steps, rest = [[(functions[name], groups, argument) for name, groups, argument in part]
+                   for part in native.parts(launch.values)]
+    copying, rank = devices.copying, len(layout.domain)
+    return Orders(words.launching(copying, rank, steps, () if cut.several else rest),
+                  None if last is None else last.launching(copying, rank, (), rest), devices.launcher)
+
+
+def on_grid(native: Any) -> bool:
+    """Are these grid kernels?"""
+    return hasattr(native, "parts")
