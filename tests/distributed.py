@@ -152,6 +152,8 @@ def fail(how: str) -> None:
 
 
 def main(folder: str, *words: str) -> None:
+    if os.environ.get("TESTS_LEGATE_GRID"):
+        import_module("tests.legate_grid")  # Legate's processors are its GPUs
     failure = next((word for word in words if word not in FOUND), "")
     chosen = [word for word in words if word in FOUND] or list(FOUND)
     said: dict[str, Any] = {"pid": os.getpid()}
@@ -170,6 +172,8 @@ def main(folder: str, *words: str) -> None:
         said["ranks"], said["rank"] = stream.runtime.ranks, stream.runtime.rank
         prepared = [p for plan in stream.plans for layout in plan.layouts.values()
                     for p in layout.derived.values()]
+        if stream.runtime.placement.devices is not None:
+            said["launches"] = stream.runtime.placement.devices.launched()
         said["pieces"] = [math.prod(p.cut.spread) for p in prepared]
     path.write_text(json.dumps(said))
 

@@ -21,7 +21,7 @@ import numpy
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from diffuse.stream import engine  # noqa: E402
-from tests import test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402
+from tests import legate_grid, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
 
 
 class Program(test_fuzz_numpy.Program):

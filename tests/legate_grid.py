@@ -15,7 +15,7 @@ from diffuse.runtime.legate import copying, gpus, libraries
 from diffuse.service import code
 
 SOURCE = Path(__file__).with_name("grid_launch.c")
-INSTALLED = "DIFFUSE_TEST_LEGATE_GRID"
+INSTALLED = "TESTS_LEGATE_GRID"
 
 
 def launcher() -> ctypes.CDLL:

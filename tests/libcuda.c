@@ -49,6 +49,8 @@ static char *log_text;
 int cuInit(unsigned flags) { return 0; }
 int cuDriverGetVersion(int *version) { *version = 13000; return 0; }
 int cuDeviceGet(int *device, int number) { *device = number; return number ? 101 : 0; }
+int cuDeviceGetCount(int *count) { *count = 2; return 0; }
+int cuDeviceTotalMem_v2(size_t *bytes, int device) { *bytes = MOST; return device < 2 ? 0 : 101; }
 int cuDeviceGetName(char *name, int bytes, int device) { strncpy(name, "a device for tests", bytes); return 0; }
 int cuDeviceGetAttribute(int *value, int which, int device) { *value = which == 75 ? 9 : 0; return 0; }
 int cuDevicePrimaryCtxRetain(void **context, int device) { *context = (void *)1; return 0; }
@@ -151,6 +153,21 @@ int cuModuleGetFunction(void **function, const char *module, const char *name)
 {
     *function = strstr(module, name);
     return *function ? 0 : 500;
+}
+
+int cuLibraryLoadData(void **library, const char *text, const int *options, void **values, unsigned count,
+                      const int *more, void **others, unsigned number)
+{
+    if (!strstr(text, ".version") || count || number)
+        return 218;
+    *library = strdup(text);
+    return 0;
+}
+
+int cuLibraryGetKernel(void **kernel, const char *library, const char *name)
+{
+    *kernel = strstr(library, name);
+    return *kernel ? 0 : 500;
 }
 
 int cuLaunchKernel(void *function, unsigned groups, unsigned y, unsigned z, unsigned threads, unsigned ty,

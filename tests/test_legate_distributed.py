@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, job, network, run
+from tests.legate_grid import INSTALLED
 
 pytestmark = pytest.mark.ranks
 
@@ -43,7 +44,8 @@ def found_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def results(found: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in found.items() if key not in ("pid", "ranks", "rank", "pieces")}
+    return {key: value for key, value in found.items() if key not in ("pid", "ranks", "rank", "pieces",
+                                                                         "launches")}
 
 
 def on_this_host(*words: str, ranks: int = 2) -> Job:
@@ -83,6 +85,15 @@ def test_two_ranks_on_one_host(tmp_path: Path, expected: dict[str, Any]) -> None
     done = on_this_host(DISTRIBUTED, str(tmp_path))
     assert done.returncode == 0, done.tail
     distributed(tmp_path, 2, expected)
+
+
+def test_two_ranks_with_grid_kernels(tmp_path: Path, expected: dict[str, Any]) -> None:
+    """Each rank has one of the GPUs of legate_grid.py."""
+    done = job(*run("--ranks", "2", "--cpus", "1", DISTRIBUTED, str(tmp_path)), seconds=RANKS_SECONDS,
+               **{**TINY, INSTALLED: "1"})
+    assert done.returncode == 0, done.tail
+    distributed(tmp_path, 2, expected)
+    assert all(one["launches"] > 100 for one in found_in(tmp_path))
 
 
 def test_two_machines(tmp_path: Path, expected: dict[str, Any], two_machines: Network) -> None:

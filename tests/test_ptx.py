@@ -14,6 +14,7 @@ from diffuse.kernels.build import codegen, ptx
 from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.llvm.math.table import TABLE
 from diffuse.kernels.targets.nvptx import Nvptx
+from diffuse.runtime.legate import copying
 from tests.bodies import Case
 from tests.test_math import body
 
@@ -76,6 +77,25 @@ def test_random_bodies_assemble_for_every_architecture_and_spill_nothing(first: 
         for architecture in ARCHITECTURES:
             made = assemble(text, architecture)
             assert made.registers and not any(made.spills), f"seed {seed}, {architecture}\n{case.body}"
+
+
+def test_kernels_of_single_points_assemble_and_spill_nothing() -> None:
+    """Those that Legate runs on GPUs."""
+    assembled = 0
+    for seed in range(30):
+        try:
+            made = assemble(codegen.grid_code(Case(seed).body, "sm_80 tiles").decode(), "sm_90")
+        except schedule.Refused:
+            continue
+        assembled += 1
+        assert made.registers and not any(made.spills), f"seed {seed}\n{Case(seed).body}"
+    assert assembled > 20
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_kernels_that_copy_boxes_assemble(architecture: str) -> None:
+    made = assemble(ptx.compile(copying.for_gpu(), "sm_80"), architecture)
+    assert len(made.registers) == len(copying.NAMES) and max(made.registers) <= 64 and not any(made.spills)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])

@@ -52,6 +52,7 @@ def legate() -> dict[str, str]:
         "cupynumeric": found.cupynumeric or "not installed",
         "cuda runtime": found.cudart or "not installed",
         "driver": found.driver or "none: a stand-in takes its place",
+        "GPUs": prepare.gpus(found),
         "C++ compiler": found.compiler or "none: needed once, to build libraries",
         "libucx": found.libucx or "not installed",
         "openmpi": found.openmpi or "not installed",

@@ -152,8 +152,7 @@ def start() -> ModuleType:
     words = composed(os.environ.get("LEGATE_CONFIG", ""), driver)
     os.environ["LEGATE_CONFIG"] = shlex.join(words)
     # A profile shows tasks of Legion, which those that run inline never become.
-    alone = option(words, "--cpus") in ("0", "1") and option(words, "--gpus") == "0"
-    if not several and alone and option(words, "--profile") is None:
+    if not several and one_processor(words) and option(words, "--profile") is None:
         os.environ.setdefault("LEGATE_INLINE_TASK_LAUNCH", "1")
     try:
         _started = import_module("legate.core")
@@ -197,6 +196,28 @@ def composed(said: str, driver: bool) -> list[str]:
         del ours["--gpus"]
     open_ = [(name, value) for name, value in ours.items() if option(words, name) is None]
     return words + [word for pair in open_ for word in pair]
+
+
+def one_processor(words: list[str]) -> bool:
+    """Has a rank one processor of Legate, and no GPU?"""
+    return option(words, "--cpus") in ("0", "1") and option(words, "--gpus") == "0"
+
+
+def gpus(found: Found) -> str:
+    """Whether Legate's tasks would run on GPUs, in words."""
+    if found.driver is None:
+        return "not used: there is no NVIDIA driver"
+    try:
+        present = ctypes.CDLL(libraries.DRIVER).cuInit(0) == 0
+    except OSError:
+        present = False
+    if not present:
+        return "not used: NVIDIA's driver finds none"
+    said = os.environ.get("LEGATE_CONFIG", "")
+    number = option(composed(said, bool(said)), "--gpus")
+    if number == "0":
+        return "not used: LEGATE_CONFIG does not ask for them (--gpus 1)"
+    return f"used: {number or 'all that Legate finds'}, each a processor of Legate's"
 
 
 def option(words: list[str], name: str) -> str | None:
