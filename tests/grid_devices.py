@@ -1,4 +1,5 @@
-"""What runs the launches of runtime/legate/grid.h for tests: its driver, and two devices without a GPU."""
+"""What runs the launches of runtime/legate/grid.h for tests: its driver, two devices without a
+GPU, and a GPU."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import numpy as np
 from diffuse.kernels.build import codegen, ptx
 from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.targets.simt import simt
+from diffuse.runtime.device.driver import LIBRARY, Driver
 from diffuse.runtime.legate import copying, libraries
+from diffuse.runtime.legate.gpus import Gpus
 from tests.bodies import Array, Case
 from tests.legate_grid import launcher
 from tests.ptx_machine import Machine, Memory
@@ -57,6 +60,7 @@ def driver() -> ctypes.CDLL:
 class OnHost:
     """The kernels as code of this process."""
 
+    stream = STREAM
     kept: Any = None
     functions: Mapping[str, int] = {}
 
@@ -93,6 +97,7 @@ def _copies_in_ptx() -> Machine:
 class InPtx:
     """The kernels as PTX, interpreted."""
 
+    stream = STREAM
     kept: Any = None
 
     def __init__(self, case: Case | None = None) -> None:
@@ -122,3 +127,46 @@ class InPtx:
             self.raised.append(error)
             return 700
         return 0
+
+
+class OnGpu:
+    """The kernels on a GPU, by the handles that Legate's task would be given."""
+
+    kept: Any = None
+
+    def __init__(self, case: Case, library: str = LIBRARY) -> None:
+        self.gpu, self.gpus = _driver(library), _gpus(library)
+        self.launcher, self.copies, self.stream = self.gpus.launcher, self.gpus.copying, self.gpu.stream
+        text = codegen.grid_code(case.body, self.gpus.target)
+        self.functions = self.gpus._kernels(text, schedule.names(case.body))
+        self._held: list[int] = []
+
+    def allocate(self, nbytes: int) -> int:
+        self._held.append(self.gpu.allocate(max(nbytes, 1)))
+        return self._held[-1]
+
+    def __del__(self) -> None:
+        while self._held:
+            self.gpu.free(self._held.pop())
+
+    def write(self, address: int, data: bytes) -> None:
+        room = np.frombuffer(data, "u1")
+        self.gpu.upload(address, room.ctypes.data, len(data))
+        self.gpu.wait()
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        room = np.empty(max(nbytes, 1), "u1")
+        if nbytes:
+            self.gpu.download(room.ctypes.data, address, nbytes)
+        return room[:nbytes].tobytes()
+
+
+@cache
+def _driver(library: str) -> Driver:
+    return Driver(library)
+
+
+@cache
+def _gpus(library: str) -> Gpus:
+    _driver(library).enter()
+    return Gpus(1, library)

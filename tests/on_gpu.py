@@ -1,8 +1,8 @@
 """What a machine with a GPU can check, in one command and without a network: `python tests/on_gpu.py`.
 
-Random bodies and applications on the device, bit for bit against the interpreter and the local runtime; then,
-if it is installed, the four tools of compute-sanitizer over some of the bodies.  `--runtime simt` runs the
-same where there is no GPU.
+Random bodies and applications on the device, bit for bit against the interpreter and the local runtime, and
+random bodies from messages as Legate's task for GPUs gets them; then, if it is installed, the four tools of
+compute-sanitizer over some of the bodies.  `--runtime simt` runs the same where there is no GPU.
 """
 
 from __future__ import annotations
@@ -54,6 +54,26 @@ def applications(name: str) -> list[str]:
     return bad
 
 
+def launches(device: str, last: int) -> tuple[int, list[str]]:
+    """How many random bodies agree that run as Legate's tasks for GPUs would run them, and what differs."""
+    from diffuse.runtime.legate import libraries
+
+    if libraries.compiler() is None:
+        print("no C++ compiler: what Legate's task does was not run")
+        return 0, []
+    from tests.grid_devices import OnGpu, OnHost
+    from tests.grid_launches import check
+
+    good, bad = 0, []
+    for seed in range(last):
+        for several in (False, True):
+            try:
+                good += check(seed, OnGpu if device == "cuda" else OnHost, several, 20) is not None
+            except Exception as error:
+                bad.append(f"seed {seed}, {'several points' if several else 'one point'}: {error}")
+    return good, bad
+
+
 def sanitized(tool: str, name: str) -> str:
     """What a tool of compute-sanitizer says of some bodies; empty if it finds nothing."""
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__,
@@ -80,6 +100,9 @@ def main() -> int:
     print(f"{good} random bodies agree bit for bit, {hosted} of them on the host, {len(bad)} differ: "
           f"{time.perf_counter() - start:.0f} s")
     if not options.only_bodies:
+        started, wrong = launches(options.runtime, options.bodies // 4)
+        print(f"{started} launches from Legate's messages agree bit for bit, {len(wrong)} do not")
+        bad += wrong
         wrong = applications(options.runtime)
         print("applications: " + ("all agree bit for bit" if not wrong else "; ".join(wrong)))
         bad += wrong
