@@ -124,10 +124,12 @@ z = y * 2.0
 show = numpy.asarray(z)
 print(numpy.array_equal(show, (numpy.tanh(numpy.asarray(x)) + 1.0) * 2.0))
 print({head[1] == place.devices.launcher for head in seen if head[0] == message.RUN})
+from diffuse.observe import trace
+print(*[trace.counters[name] for name in ("on the host", "uploads", "downloads")])
 q = numpy.asarray(np.sort(y.real)[::-1] * 2.0)
 print(q.shape, {head[1] == place.devices.launcher for head in seen[-2:] if head[0] == message.RUN})
 """, "two", DIFFUSE_FALLBACK="silent")
-    assert lines == ["True", "{False}", "(1000,) {True}"]
+    assert lines == ["True", "{False}", "1 0 1", "(1000,) {True}"]
 
 
 def test_a_launch_that_fails_reaches_the_program() -> None:
@@ -141,3 +143,26 @@ except RuntimeError as error:
 """, "two")
     assert lines == ["a task of Legate's failed: a kernel could not be launched on a GPU: error 719 of "
                      "NVIDIA's driver"]
+
+
+def test_what_the_host_wrote_is_kept_beside_what_a_launch_writes() -> None:
+    lines = child("""
+x = np.array(numpy.arange(1000.0))
+mine = numpy.asarray(x)
+y = x + 1.0
+diffuse.flush()
+mine[0] = 50.0
+x[10:20] = 7.0
+print(float((x + 0.0)[0]), float((x + 0.0)[10]), mine[0], mine[10])
+x = np.array(numpy.arange(1000.0))
+mine, plain = numpy.asarray(x), numpy.arange(1000.0)
+for k in range(4):
+    x[1:-1] = x[:-2] * 0.5 + x[2:] * 0.25 + x.sum() * 1e-3
+    plain[1:-1] = plain[:-2] * 0.5 + plain[2:] * 0.25 + float(np.array(plain).sum()) * 1e-3
+    mine[k] = plain[k] = -k
+print(numpy.array_equal(numpy.asarray(x), plain), numpy.array_equal(mine, plain))
+x *= x[::-1]
+plain *= plain[::-1].copy()
+print(numpy.array_equal(numpy.asarray(x), plain))
+""", "two")
+    assert lines == ["50.0 7.0 50.0 7.0", "True True", "True"]

@@ -3,7 +3,7 @@
 // The header's `kernel` is the function that launches them: the driver's cuLaunchKernel, or one that takes its place.
 // No CUDA header and no library of CUDA is needed.  Behind what message.h describes, a message has
 //
-//   copying      kernels that copy boxes of 8, 4 and 1 bytes (kernels/grid/copying.py)
+//   copying      kernels that copy boxes of 8, 4 and 1 bytes (copying.py)
 //   rank         of the launch domain: the first words of the block, in the place of which each point of the launch
 //                gets its coordinates
 //   steps        launches for each point: their number, then for each a kernel, its groups, and its argument

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from diffuse import settings
 from diffuse.ir import Privilege, Store
 from diffuse.memory import address
+from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.legate import message, orders, prepare, ranks
@@ -108,6 +109,8 @@ class Legate:
             instance.memory = np.empty(instance.nbytes, np.uint8)
         if stale:
             if instance.filled and instance.nbytes:
+                if self.placement.devices is not None:
+                    trace.counters["downloads"] += 1
                 self.placement.check_thread()
                 self.placement.move(message.GET, instance)
                 self.fence()
@@ -146,13 +149,17 @@ class Legate:
         if found is None:
             found = orders.orders(launch, prepared, hosted, not place.alone, place.devices)
             prepared.messages[hosted] = found
-        if grid:
-            self._send_home(launch, needs, owners)
+        watched = self._send_home(launch, needs, owners) if grid else ()
+        if place.devices is not None and not grid:
+            trace.counters["on the host"] += 1
         with self._named(layout):
             if place.alone:
                 self._run_alone(launch, found.running, needs, owners, hosted)
             else:
                 self._run(launch, prepared, found, owners, hosted)
+        for owner in watched:
+            if owner.fresh:  # the launch did not write it
+                owner.home, owner.filled = True, False
 
     def _run_directly(self, launch: Launch, prepared: Prepared) -> bool:
         """Alone: queue the launch on the thread pool.  False if a task of Legate has to find a store."""
@@ -203,13 +210,19 @@ class Legate:
         place.pool.keep(keep)
         _all_written(needs, owners)
 
-    def _send_home(self, launch: Launch, needs: Sequence[Need], owners: Sequence[LegateInstance]) -> None:
-        """Have Legate's stores take over what grid kernels read: GPUs do not see the host's copies."""
+    def _send_home(self, launch: Launch, needs: Sequence[Need], owners: Sequence[LegateInstance]
+                   ) -> list[LegateInstance]:
+        """Have Legate's stores take over what grid kernels read: GPUs do not see the host's copies.  Returns
+        the instances whose copies the host may write to at any time, which stay the valid ones."""
+        watched = []
         for need, owner in zip(needs, owners, strict=True):
             if owner.home and need.reads and owner.nbytes:
-                owner.filled = False
+                trace.counters["uploads"] += 1
                 self.placement.ready(owner, need)
-                owner.home = owner in launch.watched
+                owner.home = False
+                if owner in launch.watched:
+                    watched.append(owner)
+        return watched
 
     def _run(self, launch: Launch, prepared: Prepared, told: Orders, owners: Sequence[LegateInstance],
              hosted: Sequence[bool]) -> None:
