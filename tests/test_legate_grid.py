@@ -166,3 +166,12 @@ plain *= plain[::-1].copy()
 print(numpy.array_equal(numpy.asarray(x), plain))
 """, "two")
     assert lines == ["50.0 7.0 50.0 7.0", "True True", "True"]
+
+
+@pytest.mark.parametrize("variables", [{}, MODES["one"], MODES["two"]])
+def test_without_a_gpu_its_task_is_not_loaded(variables: dict[str, str]) -> None:
+    done = python(START + """
+print(float((np.arange(1000.0) + 1.0).sum()), runtime.target, runtime.placement.devices)
+print("trampoline_gpu" in open("/proc/self/maps").read())
+""", **{**RECORDED, **variables})
+    assert done.stdout == "500500.0 host None\nFalse\n", done.stderr
