@@ -75,10 +75,20 @@ static PyObject *item(Array *x, Py_ssize_t k)
     return found;
 }
 
-/* Does an index select few elements?  0 with an exception, too.  `target` gets these elements of a large array. */
+/* Does an index select a view, and no element? */
+static int selects_view(PyObject *index)
+{
+    int found = PySlice_Check(index);
+    for (Py_ssize_t k = 0; PyTuple_CheckExact(index) && k < PyTuple_GET_SIZE(index) && !found; k++)
+        found = PySlice_Check(PyTuple_GET_ITEM(index, k));
+    return found;
+}
+
+/* Does an index select few elements?  0 with an exception, too.  `target` gets these elements, as far as they are
+ * looked at. */
 static int writes_little(Array *x, PyObject *index, PyObject **target)
 {
-    if (size_of(x->memory) < state.small
+    if ((size_of(x->memory) < state.small && !selects_view(index))
             || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
         return 1;
     *target = PyObject_GetItem(x->memory, index);
@@ -91,7 +101,7 @@ static int put(PyObject *memory, PyObject *index, PyObject *target, PyObject *ri
 {
     if (target != NULL && PyArray_CheckExact(target) && PyArray_ISWRITEABLE((PyArrayObject *)target)
             && PyArray_BASE((PyArrayObject *)target) != NULL)
-        return PyArray_CopyObject((PyArrayObject *)target, right);
+        return small_put(target, right) ? 0 : PyArray_CopyObject((PyArrayObject *)target, right);
     return PyObject_SetItem(memory, index, right);
 }
 

@@ -37,6 +37,8 @@ typedef struct {
     PyObject *function; /* NumPy's as the program knows it, or how many arguments come before the output array */
     PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
     PyObject *told;     /* of a function that is NumPy's in any case: the program's lines that know it; else NULL */
+    struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
+    int looked;
     int need, flags;
     vectorcallfunc call;
 } Gate;
@@ -84,6 +86,10 @@ PyObject *small_made(PyObject *result, Found *found, PyObject *place);
 
 /* Of draws.c: a call of a method of a random generator. */
 PyObject *small_draw(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+
+/* Of loops.c: a ufunc's result on arrays and numbers; NULL, without an exception unless one was raised, if NumPy has to
+ * look. */
+PyObject *small_call_loop(Gate *gate, PyObject *const *low);
 
 /* Of ways.c: how a call is done that is not NumPy's on small arrays.  NULL, without an exception unless one was
  * raised, where Diffuse's own function has to see to it. */

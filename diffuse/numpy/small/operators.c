@@ -83,7 +83,10 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
         return NULL;
     if (!ready)
         return small_far(a, b, name);
-    PyObject *found = small_shown(function(left, right));
+    PyObject *found = small_loop(name, left, right);
+    if (found == NULL && !PyErr_Occurred())
+        found = function(left, right);
+    found = small_shown(found);
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
@@ -199,7 +202,11 @@ static PyObject *op_power(PyObject *a, PyObject *b, PyObject *modulo)
             return small_slowly(POWER, a, b, NULL);
         return small_slowly(REFLECTED, name_of[POWER], b, a);
     }
-    PyObject *found = small_shown(two_powers(left, right));
+    PyObject *found = PyLong_CheckExact(b) && PyLong_AsLong(b) == 2 ? small_loop(SQUARE, left, NULL) : NULL;
+    PyErr_Clear(); /* the exponent may be too large for a number of C's */
+    if (found == NULL)
+        found = two_powers(left, right);
+    found = small_shown(found);
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
@@ -219,9 +226,11 @@ static PyObject *unary(PyObject *a, unaryfunc function, int name)
         Py_DECREF(again);
         return small_slowly(ALONE, name_of[name], a, NULL);
     }
-    PyObject *found = small_shown(function(memory));
+    PyObject *found = small_loop(name, memory, NULL);
+    if (found == NULL && !PyErr_Occurred())
+        found = function(memory);
     Py_DECREF(memory);
-    return found;
+    return small_shown(found);
 }
 
 static PyObject *op_negative(PyObject *a) { return unary(a, PyNumber_Negative, NEGATIVE); }
@@ -245,7 +254,10 @@ static PyObject *compare(PyObject *a, PyObject *b, int op)
         Py_DECREF(again);
         return small_slowly(op == Py_EQ || op == Py_NE ? EQUALITY : FORWARD, name_of[LESS + op], a, b);
     }
-    PyObject *found = small_shown(PyObject_RichCompare(left, right, op));
+    PyObject *found = small_loop(LESS + op, left, right);
+    if (found == NULL && !PyErr_Occurred())
+        found = PyObject_RichCompare(left, right, op);
+    found = small_shown(found);
     Py_DECREF(left);
     Py_DECREF(right);
     return found;
@@ -313,7 +325,7 @@ static PyObject *in_place(PyObject *a, PyObject *b, Binary function, int name)
         }
         return done < 0 ? NULL : done ? Py_NewRef(a) : small_slowly(UPDATE, name_of[name], a, b);
     }
-    PyObject *found = function(memory, right);
+    PyObject *found = small_loop_in_place(name, memory, right) ? Py_NewRef(memory) : function(memory, right);
     Py_DECREF(memory);
     Py_DECREF(right);
     if (found == NULL)
@@ -359,5 +371,7 @@ int small_operators_ready(void)
             break;
     Py_XDECREF(numpy);
     depth = PyLong_FromLong(2);
+    if (!PyErr_Occurred() && small_types_ready() == 0)
+        small_find_loops();
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -129,7 +129,11 @@ static PyObject *raised(PyObject *result, Found *found)
 
 PyObject *small_answer(Gate *gate, PyObject *const *low, Py_ssize_t n, PyObject *kwnames, Found *found)
 {
-    PyObject *result = PyObject_Vectorcall(gate->real, low, n, kwnames);
+    PyObject *result = NULL;
+    if (kwnames == NULL && n == (gate->flags & ONE ? 1 : gate->flags & TWO ? 2 : -1)
+            && ((result = small_call_loop(gate, low)) != NULL || PyErr_Occurred()))
+        return small_shown(result);
+    result = PyObject_Vectorcall(gate->real, low, n, kwnames);
     if (result == NULL)
         return NULL;
     if (!PyArray_CheckExact(result))

@@ -1,0 +1,157 @@
+/* Numbers and arrays copied into arrays of one dimension, as NumPy's assignments do it. */
+#include "loops.h"
+#include <numpy/arrayscalars.h>
+#include <float.h>
+#include <math.h>
+
+PyArray_Descr *small_types[KINDS];
+
+int small_types_ready(void)
+{
+    static const int types[KINDS] = {NPY_BOOL, NPY_UBYTE, NPY_LONG, NPY_FLOAT, NPY_DOUBLE, NPY_CDOUBLE};
+    for (int kind = 0; kind < KINDS; kind++)
+        if ((small_types[kind] = PyArray_DescrFromType(types[kind])) == NULL)
+            return -1;
+    return 0;
+}
+
+int small_kind(int type)
+{
+    switch (type) {
+    case NPY_BOOL: return BOOL;
+    case NPY_UBYTE: return BYTE;
+    case NPY_LONG: return LONG;
+    case NPY_FLOAT: return SINGLE;
+    case NPY_DOUBLE: return DOUBLE;
+    case NPY_CDOUBLE: return DOUBLES;
+    default: return NONE;
+    }
+}
+
+/* A whole number of Python's that the type holds exactly. */
+static int whole(int kind, PyObject *x, Number *number)
+{
+    int over;
+    long value = PyLong_AsLongAndOverflow(x, &over);
+    long most = kind == BYTE ? 255 : kind == SINGLE ? 1L << FLT_MANT_DIG : 1L << DBL_MANT_DIG;
+    if (over || (kind != LONG && (value > most || value < (kind == BYTE ? 0 : -most))))
+        return 0;
+    switch (kind) {
+    case BYTE: number->byte = (npy_ubyte)value; return 1;
+    case LONG: number->whole = value; return 1;
+    case SINGLE: number->single = (float)value; return 1;
+    case DOUBLE: number->number = (double)value; return 1;
+    case DOUBLES: number->pair[0] = (double)value; number->pair[1] = 0.0; return 1;
+    default: return 0;
+    }
+}
+
+int small_taken(int kind, PyObject *x, Number *number)
+{
+    PyTypeObject *type = Py_TYPE(x);
+    if (type == &PyLong_Type)
+        return whole(kind, x, number);
+    if (type == &PyLongArrType_Type && kind == LONG) {
+        number->whole = PyArrayScalar_VAL(x, Long);
+        return 1;
+    }
+    if (type == &PyFloatArrType_Type && kind == SINGLE) {
+        number->single = PyArrayScalar_VAL(x, Float);
+        return 1;
+    }
+    if (type == &PyComplex_Type && kind == DOUBLES) {
+        number->pair[0] = PyComplex_RealAsDouble(x);
+        number->pair[1] = PyComplex_ImagAsDouble(x);
+        return 1;
+    }
+    if (type != &PyFloat_Type && (type != &PyDoubleArrType_Type || kind == SINGLE))
+        return 0;
+    double value = PyFloat_AS_DOUBLE(x); /* NumPy's is one of Python's */
+    number->pair[0] = value;
+    number->pair[1] = 0.0;
+    if (kind != SINGLE)
+        return kind == DOUBLE || kind == DOUBLES;
+    float rounded = (float)value;
+    int same = isfinite(rounded) ? value == 0.0 || fabsf(rounded) >= FLT_MIN : !isfinite(value);
+    number->single = rounded;
+    return same;
+}
+
+int small_plain(PyObject *x)
+{
+    PyArrayObject *array = (PyArrayObject *)x;
+    int kind = PyArray_CheckExact(x) ? small_kind(PyArray_TYPE(array)) : NONE;
+    return kind != NONE && PyArray_DESCR(array) == small_types[kind] && PyArray_ISALIGNED(array);
+}
+
+#define COPY(type)                                                                                             \
+    {                                                                                                          \
+        type value = *(const type *)from; /* of a number */                                                    \
+        if (step == 0 && stride == width)                                                                      \
+            for (npy_intp k = 0; k < n; k++)                                                                   \
+                ((type *)to)[k] = value;                                                                       \
+        else                                                                                                   \
+            for (npy_intp k = 0; k < n; k++)                                                                   \
+                *(type *)(to + k * stride) = *(const type *)(from + k * step);                                 \
+        break;                                                                                                 \
+    }
+
+/* Copy `n` elements of `width` bytes, or one to `n` places where `step` is 0. */
+static void copied(npy_intp n, npy_intp width, char *to, npy_intp stride, const char *from, npy_intp step)
+{
+    if (stride == width && step == width) {
+        memcpy(to, from, n * width);
+        return;
+    }
+    switch (width) {
+    case 1: COPY(npy_ubyte)
+    case 4: COPY(npy_int32)
+    case 8: COPY(npy_int64)
+    default: COPY(npy_cdouble)
+    }
+}
+
+void small_fill(PyArrayObject *array, const char *from)
+{
+    npy_intp width = PyArray_ITEMSIZE(array);
+    if (PyArray_IS_C_CONTIGUOUS(array))
+        memcpy(PyArray_BYTES(array), from, PyArray_NBYTES(array));
+    else
+        copied(PyArray_DIM(array, 0), width, PyArray_BYTES(array), PyArray_STRIDE(array, 0), from, width);
+}
+
+/* Where the memory of an array of one dimension begins, and where it ends. */
+static void bounds(PyArrayObject *array, char **begin, char **end)
+{
+    npy_intp last = (PyArray_DIM(array, 0) - 1) * PyArray_STRIDE(array, 0);
+    *begin = PyArray_BYTES(array) + (last < 0 ? last : 0);
+    *end = PyArray_BYTES(array) + (last < 0 ? 0 : last) + PyArray_ITEMSIZE(array);
+}
+
+int small_put(PyObject *target, PyObject *value)
+{
+    PyArrayObject *array = (PyArrayObject *)target, *other = (PyArrayObject *)value;
+    int kind = small_kind(PyArray_TYPE(array));
+    if (PyArray_NDIM(array) != 1 || PyArray_DIM(array, 0) == 0 || !small_plain(target) || !PyArray_ISWRITEABLE(array))
+        return 0;
+    npy_intp n = PyArray_DIM(array, 0), width = PyArray_ITEMSIZE(array), stride = PyArray_STRIDE(array, 0);
+    if (stride < width && stride > -width)
+        return 0;
+    if (!PyArray_CheckExact(value)) {
+        Number number;
+        if (!small_taken(kind, value, &number))
+            return 0;
+        copied(n, width, PyArray_BYTES(array), stride, (const char *)&number, 0);
+        return 1;
+    }
+    if (!small_plain(value) || PyArray_TYPE(other) != PyArray_TYPE(array) || PyArray_NDIM(other) != 1
+            || PyArray_DIM(other, 0) != n)
+        return 0;
+    char *begin, *end, *from, *to;
+    bounds(array, &begin, &end);
+    bounds(other, &from, &to);
+    if (from < end && begin < to)
+        return PyArray_BYTES(array) == PyArray_BYTES(other) && stride == PyArray_STRIDE(other, 0);
+    copied(n, width, PyArray_BYTES(array), stride, PyArray_BYTES(other), PyArray_STRIDE(other, 0));
+    return 1;
+}

@@ -1,0 +1,290 @@
+/* Operators on small arrays by the inner loops of NumPy's ufuncs.
+ *
+ * NumPy takes 0.15 to 0.5 us to find out what a call of a ufunc has to do, as long as it takes to add thousands of
+ * elements.  Operands of one common type in memory that lies in C's order need none of that: the loop of the ufunc
+ * runs on them as NumPy would run it, and the bits are the same.  NumPy does all else, and does again, with its
+ * warnings, what raises floating-point errors. */
+#include "gate.h"
+#include "loops.h"
+#define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
+#define NO_IMPORT_UFUNC
+#include <numpy/ufuncobject.h>
+
+enum { RANK = 4 };         /* the most dimensions of results */
+enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
+enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
+
+typedef struct Loop {
+    PyUFuncGenericFunction run;
+    void *data;
+    int made;  /* the type of the results */
+    int alone; /* may NumPy take rows in other pieces, so that bits may differ? */
+} Loop;
+
+static Loop loops[FORWARD][KINDS];
+
+/* An operand, or the result: its memory, and its strides over the dimensions of the result. */
+typedef struct {
+    char *data;
+    npy_intp strides[RANK];
+    Number number;
+} Side;
+
+#if defined(__x86_64__)
+/* Both of the processor's units keep flags; NumPy raises some in the older one.  It takes long to clear them. */
+#include <immintrin.h>
+enum { REPORTED = 0x1d }; /* invalid, division by zero, overflow and underflow */
+static int raised(void)
+{
+    unsigned short old;
+    __asm__ volatile("fnstsw %0" : "=am"(old));
+    return ((_mm_getcsr() | old) & REPORTED) != 0;
+}
+static void clear(void)
+{
+    if (raised()) {
+        __asm__ volatile("fnclex");
+        _mm_setcsr(_mm_getcsr() & ~REPORTED);
+    }
+}
+#else
+#include <fenv.h>
+enum { REPORTED = FE_INVALID | FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW };
+static void clear(void) { feclearexcept(REPORTED); }
+static int raised(void) { return fetestexcept(REPORTED) != 0; }
+#endif
+
+/* The strides of an array over the dimensions of a result; 0 unless they go as in C's order, so that NumPy would lay
+ * out the result in that order. */
+static int laid(PyArrayObject *array, int dims, const npy_intp *shape, Side *side)
+{
+    int missing = dims - PyArray_NDIM(array);
+    npy_intp before = NPY_MAX_INTP;
+    side->data = PyArray_BYTES(array);
+    for (int d = 0; d < dims; d++) {
+        npy_intp n = d < missing ? 1 : PyArray_DIM(array, d - missing);
+        npy_intp stride = n == 1 ? 0 : PyArray_STRIDE(array, d - missing);
+        if ((n != 1 && n != shape[d]) || stride < 0 || stride > before)
+            return 0;
+        side->strides[d] = stride;
+        before = stride ? stride : before;
+    }
+    return 1;
+}
+
+/* The shape of the result of two operands: its dimensions, or 0. */
+static int spread(PyObject *const *given, int n, npy_intp *shape)
+{
+    int dims = 0;
+    npy_intp size = 1;
+    for (int k = 0; k < n; k++)
+        if (PyArray_CheckExact(given[k]) && PyArray_NDIM((PyArrayObject *)given[k]) > dims)
+            dims = PyArray_NDIM((PyArrayObject *)given[k]);
+    for (int d = 0; d < dims && dims <= RANK; d++) {
+        shape[d] = 1;
+        for (int k = 0; k < n; k++) {
+            PyArrayObject *array = (PyArrayObject *)given[k];
+            int own = PyArray_CheckExact(given[k]) ? d - dims + PyArray_NDIM(array) : -1;
+            if (own >= 0 && PyArray_DIM(array, own) != 1)
+                shape[d] = PyArray_DIM(array, own);
+        }
+        size *= shape[d];
+    }
+    return dims <= RANK && size > 0 && size < state.small ? dims : 0;
+}
+
+/* Join neighbouring dimensions that every side goes through as through one. */
+static int joined(int dims, npy_intp *shape, Side *sides, int count)
+{
+    int kept = 0;
+    for (int d = 1; d < dims; d++) {
+        int one = 1;
+        for (int k = 0; k < count && one; k++)
+            one = sides[k].strides[kept] == shape[d] * sides[k].strides[d];
+        if (one)
+            shape[kept] *= shape[d];
+        else
+            shape[++kept] = shape[d];
+        for (int k = 0; k < count; k++)
+            sides[k].strides[kept] = sides[k].strides[d];
+    }
+    return kept + 1;
+}
+
+/* Is a loop over rows to be NumPy's?  It takes many short ones in another order. */
+static int ragged(const Loop *loop, int dims, const npy_intp *shape)
+{
+    npy_intp rows = 1;
+    for (int d = 0; d < dims - 1; d++)
+        rows *= shape[d];
+    return rows > 1 && (loop->alone || (shape[dims - 1] < SHORT && rows > SHORT));
+}
+
+/* Run a loop over all elements, row after row.  0 if there are floating-point errors to report. */
+static int ran(const Loop *loop, int dims, npy_intp *shape, Side *sides, int count)
+{
+    npy_intp place[RANK] = {0}, steps[3] = {0}, n = shape[dims - 1];
+    char *data[3] = {NULL};
+    for (int k = 0; k < count; k++) {
+        data[k] = sides[k].data;
+        steps[k] = sides[k].strides[dims - 1];
+    }
+    clear();
+    for (int d = 0; d >= 0;) {
+        char *now[] = {data[0], data[1], data[2]};
+        loop->run(now, &n, steps, loop->data);
+        for (d = dims - 2; d >= 0 && ++place[d] == shape[d]; d--) {
+            place[d] = 0;
+            for (int k = 0; k < count; k++)
+                data[k] -= (shape[d] - 1) * sides[k].strides[d];
+        }
+        for (int k = 0; d >= 0 && k < count; k++)
+            data[k] += sides[k].strides[d];
+    }
+    return !raised();
+}
+
+/* The loop for these operands, which `sides` get; NULL if NumPy has to look. */
+static const Loop *chosen(const Loop *among, PyObject *const *given, int n, int *dims, npy_intp *shape, Side *sides)
+{
+    int kind = NONE;
+    for (int k = 0; k < n; k++)
+        if (PyArray_CheckExact(given[k])) {
+            int own = small_kind(PyArray_TYPE((PyArrayObject *)given[k]));
+            if (own == NONE || !small_plain(given[k]) || (kind != NONE && kind != own))
+                return NULL;
+            kind = own;
+        }
+    const Loop *loop = kind == NONE ? NULL : &among[kind];
+    if (loop == NULL || loop->run == NULL || (*dims = spread(given, n, shape)) == 0)
+        return NULL;
+    for (int k = 0; k < n; k++) {
+        if (PyArray_CheckExact(given[k])) {
+            if (!laid((PyArrayObject *)given[k], *dims, shape, &sides[k]))
+                return NULL;
+        } else if (small_taken(kind, given[k], &sides[k].number)) {
+            sides[k].data = (char *)&sides[k].number;
+            memset(sides[k].strides, 0, sizeof sides[k].strides);
+        } else
+            return NULL;
+    }
+    return loop;
+}
+
+static void dense(int dims, const npy_intp *shape, npy_intp width, Side *side)
+{
+    for (int d = dims - 1; d >= 0; d--) {
+        side->strides[d] = width;
+        width *= shape[d];
+    }
+}
+
+/* What a ufunc gives that has these loops. */
+static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
+{
+    PyObject *given[] = {left, right};
+    Side sides[3];
+    npy_intp shape[RANK];
+    int dims, n = right == NULL ? 1 : 2;
+    const Loop *loop = chosen(among, given, n, &dims, shape, sides);
+    if (loop == NULL)
+        return NULL;
+    npy_intp whole[RANK];
+    memcpy(whole, shape, sizeof whole);
+    PyArray_Descr *made = small_types[small_kind(loop->made)];
+    dense(dims, shape, PyDataType_ELSIZE(made), &sides[n]);
+    int rows = joined(dims, shape, sides, n + 1);
+    if (ragged(loop, rows, shape))
+        return NULL;
+    Py_INCREF(made); /* it is stolen */
+    PyObject *found = PyArray_NewFromDescr(&PyArray_Type, made, dims, whole, NULL, NULL, 0, NULL);
+    if (found == NULL)
+        return NULL;
+    sides[n].data = PyArray_BYTES((PyArrayObject *)found);
+    if (!ran(loop, rows, shape, sides, n + 1))
+        Py_CLEAR(found);
+    return found;
+}
+
+PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(loops[name], left, right); }
+
+int small_loop_in_place(int name, PyObject *memory, PyObject *right)
+{
+    static _Alignas(64) char scratch[SCRATCH];
+    PyArrayObject *array = (PyArrayObject *)memory;
+    PyObject *given[] = {memory, right};
+    Side sides[3];
+    npy_intp shape[RANK];
+    int dims;
+    if (!PyArray_CheckExact(memory) || !PyArray_ISWRITEABLE(array)
+            || PyArray_NBYTES(array) > (PyArray_IS_C_CONTIGUOUS(array) ? SCRATCH : STRIDED)
+            || (!PyArray_IS_C_CONTIGUOUS(array)
+                && (PyArray_NDIM(array) != 1 || PyArray_STRIDE(array, 0) < PyArray_ITEMSIZE(array))))
+        return 0;
+    const Loop *loop = chosen(loops[name], given, 2, &dims, shape, sides);
+    if (loop == NULL || loop->made != PyArray_TYPE(array) || dims != PyArray_NDIM(array)
+            || !PyArray_CompareLists(shape, PyArray_DIMS(array), dims))
+        return 0;
+    sides[2].data = scratch;
+    dense(dims, shape, PyArray_ITEMSIZE(array), &sides[2]);
+    dims = joined(dims, shape, sides, 3);
+    if (ragged(loop, dims, shape) || !ran(loop, dims, shape, sides, 3))
+        return 0;
+    small_fill(array, scratch);
+    return 1;
+}
+
+/* The loop of a ufunc for operands of one type with results of a type, if there is one. */
+static void find(PyUFuncObject *ufunc, int type, int made, int alone, Loop *found)
+{
+    for (int k = 0; k < ufunc->ntypes && found->run == NULL; k++) {
+        const char *types = ufunc->types + k * ufunc->nargs;
+        int fits = types[ufunc->nin] == made;
+        for (int m = 0; m < ufunc->nin; m++)
+            fits &= types[m] == type;
+        if (fits)
+            *found = (Loop){ufunc->functions[k], ufunc->data == NULL ? NULL : (void *)ufunc->data[k], made, alone};
+    }
+}
+
+void small_find_loops(void)
+{
+    static const int names[] = {ADD, SUBTRACT, MULTIPLY, DIVIDE, AND, OR, XOR, SQUARE, NEGATIVE, ABSOLUTE,
+                                LESS, LESS_EQUAL, EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL};
+    for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+        PyUFuncObject *ufunc = (PyUFuncObject *)small_ufuncs[names[k]];
+        int first = names[k] == SQUARE ? SINGLE : BOOL; /* powers of whole numbers are others */
+        for (int kind = first; kind < KINDS; kind++) {
+            int type = small_types[kind]->type_num;
+            find(ufunc, type, names[k] >= LESS ? NPY_BOOL : type, kind == DOUBLES, &loops[names[k]][kind]);
+        }
+    }
+}
+
+/* The loops of a ufunc that a gate calls; NULL for one that has none, and for SciPy's, to which Python's numbers are
+ * of double precision beside arrays of single precision. */
+static Loop *loops_of(Gate *gate)
+{
+    PyUFuncObject *ufunc = (PyUFuncObject *)gate->real;
+    Loop *found = PyMem_Calloc(KINDS, sizeof *found);
+    if (found == NULL || (gate->flags & MASKLESS) || ufunc->core_enabled || ufunc->nout != 1
+            || ufunc->nin != (gate->flags & ONE ? 1 : 2)) {
+        PyMem_Free(found);
+        return NULL;
+    }
+    int raises = strcmp(ufunc->name, "power") == 0; /* of whole numbers */
+    for (int kind = raises ? SINGLE : BOOL; kind < KINDS; kind++) {
+        find(ufunc, small_types[kind]->type_num, small_types[kind]->type_num, 1, &found[kind]);
+        find(ufunc, small_types[kind]->type_num, NPY_BOOL, 1, &found[kind]);
+    }
+    return found;
+}
+
+PyObject *small_call_loop(Gate *gate, PyObject *const *low)
+{
+    if (!gate->looked) {
+        gate->looked = 1;
+        gate->loops = loops_of(gate);
+    }
+    return gate->loops == NULL ? NULL : result(gate->loops, low[0], gate->flags & ONE ? NULL : low[1]);
+}

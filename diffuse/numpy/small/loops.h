@@ -1,0 +1,20 @@
+/* What loops.c and copies.c share: the common types, and numbers beside arrays of them. */
+#ifndef DIFFUSE_LOOPS_H
+#define DIFFUSE_LOOPS_H
+
+#include "operators.h"
+
+enum { BOOL, BYTE, LONG, SINGLE, DOUBLE, DOUBLES, KINDS, NONE = -1 };
+
+typedef union { npy_bool truth; npy_ubyte byte; npy_long whole; float single; double number, pair[2]; } Number;
+
+extern PyArray_Descr *small_types[KINDS]; /* NumPy's own descriptions of them */
+int small_kind(int type); /* of NumPy's types; NONE of the others */
+int small_plain(PyObject *x); /* an array of one of them that may be read as it lies */
+/* A number of Python's, or of NumPy's own of this type, as NumPy takes it beside an array of this type; 0 if it is
+ * another, or if NumPy might have a warning or an error for it. */
+int small_taken(int kind, PyObject *x, Number *number);
+/* Copy elements that lie one after another to an array of one dimension, or one that lies so, too. */
+void small_fill(PyArrayObject *array, const char *from);
+
+#endif
