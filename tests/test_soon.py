@@ -250,3 +250,30 @@ def test_where_everything_is_recorded_nothing_is_done_at_once() -> None:
     with settings.using(small=0):
         x = np.array(RANDOM.random(N))
         assert {counted(lambda: float((x + 1.0).max())) for _ in range(3 * OFTEN)} == {(2, 0)}
+
+
+def test_a_loop_over_slices_counts_as_a_value_that_is_read() -> None:
+    plain = RANDOM.random((100, N // 100))
+    x = np.array(plain)
+
+    def turn(y: Any) -> Any:
+        y = y * 0.5 + 1.0
+        for k in range(1, 90):
+            y[k] = y[k - 1] * 0.5 + y[k]
+        return y
+
+    def faces(y: Any) -> Any:
+        y = y * 0.5 + 1.0
+        y[0] = y[1] * 2.0
+        return y
+
+    few = 6 * plain.nbytes + 4 * 80_000
+    for step, most in ((turn, 0), (faces, 8)):
+        with allowed(few):
+            y, z, recorded = x, plain, 0
+            for _ in range(4):
+                results: list[Any] = []
+                recorded += counted(lambda: results.append(step(y)))[0]  # noqa: B023
+                y, z = results[0], step(z)
+        assert (recorded == 0) if most == 0 else recorded >= most
+        assert numpy.asarray(y).tobytes() == z.tobytes()

@@ -408,3 +408,25 @@ def test_small_steps_between_large_tasks_are_recorded_although_the_program_waits
 
     x = busy()
     assert counted(lambda: steps(x, 2 * EVEN))[1] == 0
+
+
+def test_small_steps_on_fresh_zeros_are_done_at_once_where_nothing_else_is_pending() -> None:
+    fence()
+    x, plain = np.zeros((SIDE, SIDE)), numpy.zeros((SIDE, SIDE))
+    before = trace.snapshot()
+    for y in (x, plain):
+        y[3, 4] = 2.0
+        y[5] = y[3] + 1.0
+        y[:, 7] = y[:, 4] * 2.0
+    after = trace.snapshot()
+    assert after["launched"] <= before["launched"] + 1 and after["recorded"] <= before["recorded"] + 1
+    assert numpy.array_equal(numpy.asarray(x), plain)
+
+
+def test_small_steps_on_fresh_zeros_do_not_end_what_is_pending() -> None:
+    fence()
+    y, before = np.exp(np.array(PLAIN)), trace.snapshot()["walks"]
+    x = np.zeros((SIDE, SIDE))
+    x[3] = 1.0
+    assert trace.snapshot()["walks"] == before and current().window.held > 0
+    assert numpy.array_equal(numpy.asarray(x + y)[3], 1.0 + numpy.asarray(y)[3])

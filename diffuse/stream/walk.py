@@ -27,9 +27,9 @@ EVEN = 6
 """The number of equal steps through a store, from one iteration to the next, after which a loop counts as one
 over slices at once; and of waits of the program between an operation and the next large task, after which it
 counts as part of such a loop."""
-TRUSTED = 8
+TRUSTED = 32
 """How often a loop that was found counts as one over slices from its first iteration, before it has to be
-found anew.  Each time that it is found again this number doubles."""
+found anew.  Each time that it is found again this number quadruples."""
 MOST_TRUSTED = 512
 """The most that this number grows to."""
 
@@ -72,8 +72,8 @@ class Walk:
             self.begun = True
 
     def _find(self, name: tuple[str, Any]) -> None:
-        """Trust an operation to be in a loop over slices, twice as often as the last time."""
-        trusted = self._trusted[name] = min(2 * self._trusted.get(name, TRUSTED // 2), MOST_TRUSTED)
+        """Trust an operation to be in a loop over slices, four times as often as the last time."""
+        trusted = self._trusted[name] = min(4 * self._trusted.get(name, TRUSTED // 4), MOST_TRUSTED)
         self._found[name] = trusted
 
     def wait(self) -> None:

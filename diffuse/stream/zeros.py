@@ -29,6 +29,12 @@ class Zeros:
         self._stores = stores
         self._window = window
 
+    @property
+    def size(self) -> int:
+        """The bytes of all deferred fills."""
+        stores = self._stores
+        return sum([nbytes(stores.storages[store]) for store in self.held if store in stores.alive])
+
     def hold(self, recorded: Recorded) -> bool:
         """Defer the task if it is such a fill; else add the fills of the stores that it uses before it."""
         held, (template, stores, values, _) = self.held, recorded

@@ -59,6 +59,7 @@ PyObject *small_near(Array *x)
     if (absent(x->meta) || size_of(x->meta) >= state.small)
         return NULL;
     int now = small_readable(x);
+    small_step(x);
     return now < 0 ? NULL : now ? Py_NewRef(x->memory) : asked(state.near, x);
 }
 

@@ -45,6 +45,7 @@ typedef struct {
     PyObject *numbers;         /* the types of NumPy's numbers that operations take by value */
     npy_intp allowance;        /* soon.py: bytes that operations may read and write between two values that the */
     npy_intp left;             /* program reads, and how many of them are left */
+    long steps;                /* operations on small parts of large arrays since the last on whole ones */
     PyObject *at_hand;         /* access.at_hand */
     PyObject *counters, *single; /* trace.counters, and the name there of what is done at once */
     PyObject *fallbacks;         /* and of what only NumPy has */
@@ -161,6 +162,16 @@ int small_spend(npy_intp bytes); /* may so much be read and written?  0 with an 
 
 /* Note that the program reads a value. */
 static inline void small_looked(void) { state.left = state.allowance; }
+
+/* Note an operation on few elements of an array.  So many on parts of large arrays, with none on whole ones between,
+ * are a loop over slices, which would have to wait for what was recorded, as a value does that the program reads. */
+enum { SMALL_LOOP = 128 };
+static inline void small_step(Array *x)
+{
+    if (state.allowance > 0 && x->owner != NULL && x->owner != Py_None
+            && PyArray_SIZE((PyArrayObject *)((Array *)x->owner)->meta) >= state.small && ++state.steps == SMALL_LOOP)
+        small_looked();
+}
 
 /* A slot of an object of a Python class; small_slot says where it is. */
 #define SLOT(object, place) (*(PyObject **)((char *)(object) + (place)))

@@ -93,6 +93,7 @@ static npy_intp made(PyObject *left, PyObject *right)
 int small_spend(npy_intp bytes)
 {
     bytes += SMALL_CALL;
+    state.steps = 0;
     if (bytes > state.left) {
         state.left = state.allowance = 0;
         return 0;
