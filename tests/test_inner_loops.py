@@ -202,3 +202,12 @@ def test_arrays_that_may_not_be_written() -> None:
         x += 1.0
     alike(write, a)
     alike(add, a)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_large_results_at_places_with_other_views_every_turn(dtype: str) -> None:
+    a = both((300, 120), dtype)
+
+    def run(x: Any) -> Any:
+        return sum([float(numpy.abs((x[:, j, None] * x[:, j:])[::7]).max()) for j in range(40)])
+    assert run(a[1]) == run(a[0])

@@ -11,6 +11,7 @@
 #include <numpy/ufuncobject.h>
 
 enum { RANK = 4 };         /* the most dimensions of results */
+enum { MOST_ELEMENTS = 1 << 22 };
 enum { SHORT = 32 };       /* the elements of a short row, and how many of them are not many */
 enum { SCRATCH = 1 << 14, STRIDED = 1 << 12 }; /* bytes that are computed elsewhere before they are changed in place */
 
@@ -90,7 +91,7 @@ static int spread(PyObject *const *given, int n, npy_intp *shape)
         }
         size *= shape[d];
     }
-    return dims <= RANK && size > 0 && size < state.small ? dims : 0;
+    return dims <= RANK && size > 0 && size < MOST_ELEMENTS ? dims : 0;
 }
 
 /* Join neighbouring dimensions that every side goes through as through one. */
@@ -201,12 +202,25 @@ static PyObject *result(const Loop *among, PyObject *left, PyObject *right)
     if (found == NULL)
         return NULL;
     sides[n].data = PyArray_BYTES((PyArrayObject *)found);
-    if (!ran(loop, rows, shape, sides, n + 1))
+    NPY_BEGIN_THREADS_DEF;
+    if (size_of(found) >= state.small)
+        NPY_BEGIN_THREADS;
+    int done = ran(loop, rows, shape, sides, n + 1);
+    NPY_END_THREADS;
+    if (!done)
         Py_CLEAR(found);
     return found;
 }
 
 PyObject *small_loop(int name, PyObject *left, PyObject *right) { return result(loops[name], left, right); }
+
+PyObject *small_loop_of(PyObject *ufunc, PyObject *left, PyObject *right)
+{
+    for (int name = 0; name < FORWARD; name++)
+        if (small_ufuncs[name] == ufunc)
+            return name == SQUARE ? NULL : small_loop(name, left, right);
+    return NULL;
+}
 
 int small_loop_in_place(int name, PyObject *memory, PyObject *right)
 {

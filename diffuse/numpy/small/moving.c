@@ -1,6 +1,6 @@
 /* Calls at places of the program that bring other views every turn, done at once by NumPy: the common case of
  * diffuse/numpy/ops/moving.py, which has decided about the place before. */
-#include "small.h"
+#include "operators.h"
 
 static PyObject *grants, *counters; /* arithmetic.GRANTS, and those of observe.trace */
 static PyObject *name_moving, *one;
@@ -130,7 +130,9 @@ PyObject *small_moved(PyObject *ufunc, PyObject *a, PyObject *b)
     int decision = decided(ufunc, a, b, &left, &right);
     if (decision != NOW)
         return undone(decision);
-    PyObject *found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
+    PyObject *found = small_loop_of(ufunc, left, right);
+    if (found == NULL && !PyErr_Occurred())
+        found = PyObject_CallFunctionObjArgs(ufunc, left, right, NULL);
     Py_DECREF(left);
     Py_XDECREF(right);
     return found != NULL && PyArray_CheckExact(found) ? small_given(found) : found;
