@@ -91,6 +91,21 @@ def test_after_a_few_waits_operations_are_done_at_once() -> None:
     assert counts[0] > 16 and numpy.asarray(board).tobytes() == plain.tobytes()
 
 
+def test_a_chain_that_does_not_fuse_into_one_loop_is_done_at_once() -> None:
+    plain = RANDOM.integers(0, 2, (400, 400)).astype(numpy.uint8)
+
+    def turn(m: Any, board: Any) -> Any:
+        around = sum(m.roll(m.roll(board, i, axis=0), j, axis=1)
+                     for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j)
+        return ((around == 3) | ((board == 1) & (around == 2))).astype(m.uint8)
+
+    board = np.array(plain)
+    for _ in range(2 * OFTEN):
+        board, plain = turn(np, board), turn(numpy, plain)
+        assert int(board.sum()) == int(plain.sum())
+    assert counted(lambda: int(turn(np, board).sum()))[0] == 0
+
+
 def test_long_chains_are_recorded_once_more() -> None:
     x = np.array(RANDOM.random(N))
 

@@ -2,7 +2,7 @@
 
 Recording a task again costs the program some 2 us, launching a kernel 12 and waiting some 65.  NumPy takes 1
 us for a call and another for each 80 KB that it reads and writes; at best, fusion spares all of these bytes
-but those of the largest task of each kernel.  So the operations between two values that the program reads are
+but those of the largest task of each loop.  So the operations between two values that the program reads are
 done sooner at once where they are few and small, or where they fuse so little that launches cost more than
 fusion spares.
 
@@ -25,9 +25,9 @@ OFTEN = 4
 """The number of such waits in a row after which operations are done at once."""
 MICROSECOND = 80_000
 """Bytes that NumPy reads and writes in a microsecond."""
-WAIT, TASK, LAUNCH = 65.0, 0.7, 12.0
+WAIT, TASK, LAUNCH, LOOP = 65.0, 0.7, 12.0, 4.0
 """Microseconds of a wait with one launch, on a machine with other work; of recording a task, beyond what a
-call of NumPy's takes; and of each further launch."""
+call of NumPy's takes; of each further launch; and of each loop of a kernel beyond the first."""
 RUNNING = ("cumsum", "cumprod")
 ROOM = 1_500_000
 """The bytes of an allowance beyond five quarters of the most that operations between two values took."""
@@ -80,16 +80,17 @@ def brief(window: Window) -> int:
     tasks = window.held
     if tasks > LONGEST:
         return 0
-    used = spared = launches = 0
+    used = spared = launches = loops = 0
     for group in (*window.closed, window.open):
-        sizes = [bytes_of(task[0]) for task in group.recorded]
+        sizes = sorted([bytes_of(task[0]) for task in group.recorded])
         if sizes:
-            if max(sizes) >= MANY:
+            if sizes[-1] >= MANY:
                 return 0
             used += sum(sizes)
-            spared += sum(sizes) - max(sizes)
+            spared += sum(sizes[:-max(group.trail.node.loops, 1)])
             launches += 1
-    costs = WAIT + TASK * tasks + LAUNCH * (launches - 1)
+            loops += max(group.trail.node.loops - 1, 0)
+    costs = WAIT + TASK * tasks + LAUNCH * (launches - 1) + LOOP * loops
     return used + tasks * MICROSECOND if spared <= costs * MICROSECOND else 0
 
 
