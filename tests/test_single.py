@@ -298,3 +298,13 @@ def test_where_no_array_is_small_everything_is_recorded() -> None:
         x = np.array(PLAIN)
         for _ in range(3 * TURNS):
             assert done(lambda: x - 1.0)[:2] == (1, 0) and done(lambda: np.roll(x, 1))[1] == 0
+
+
+def test_an_operation_that_ends_chains_at_other_lines_is_done_at_once_where_it_is_waited_for_alone() -> None:
+    x = np.array(WIDE)
+    engine.fence()
+    counts = []
+    for _ in range(2 * TURNS):
+        assert done(lambda: (np.sin(x) + 1.0) * x)[0] == 3
+        counts.append(done(lambda: x * x)[:2])
+    assert counts[0] == (1, 0) and counts[-1] == (0, 1)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffuse.ir import ITEMSIZE
+from diffuse.ir import ITEMSIZE, Privilege
 from diffuse.ir.bounded import Bounded
-from diffuse.ir.template import Template
+from diffuse.ir.template import Recorded, Template
 from diffuse.kernels.body import operations
 from diffuse.kernels.body.expr import STRUCTURAL
 from diffuse.observe import trace
@@ -52,14 +52,28 @@ class Waits:
             place.alone = place.alone + 1 if idle and len(calls) == 1 and (*seen,) == now else 0
         if 0 < window.held <= CHAIN:
             groups = [group.recorded for group in (*window.closed, window.open) if group.recorded]
-            chain = [task[0] for recorded in groups for task in recorded]
+            tasks = [task for recorded in groups for task in recorded]
+            chain = [made for made, *_ in tasks]
             if idle and (len(chain) == 1 or light(chain, len(groups))):
                 times = min([made.alone for made in chain]) + 1
                 for made in chain:  # all alike: to record what uses the result of one takes a task for that
                     made.alone = times
             elif len(chain) > 1:
-                for made in chain:
+                for made in begun(tasks):
                     made.alone = 0
+
+
+def begun(tasks: list[Recorded]) -> list[Template]:
+    """Return the operations of a chain that use no result of it: the others would not have been done at once
+    in any case, and may be waited for alone at other lines of the program."""
+    found: list[Template] = []
+    written: set[int] = set()
+    for made, stores, *_ in tasks:
+        uses = list(zip(made.uses, stores, strict=True))
+        if written.isdisjoint([store for use, store in uses if use.privilege is Privilege.READ]):
+            found.append(made)
+        written.update([store for use, store in uses if use.privilege is not Privilege.READ])
+    return found
 
 
 def light(chain: list[Template], groups: int) -> bool:
