@@ -207,3 +207,35 @@ def test_what_is_written_to_elements_that_share_memory_is_the_last() -> None:
         np.cumsum(np.arange(7) + 1, out=one)
         results[-1] += [(one + 0).tolist(), x.tolist()]
     assert results[1] == results[0]
+
+
+@pytest.mark.parametrize("shape", [(300,), (40, 30), (7, 8, 9), (200, 300)])
+def test_every_index_selects_what_numpys_does(shape: tuple[int, ...]) -> None:
+    plain = numpy.arange(numpy.prod(shape), dtype=float).reshape(shape)
+    ours = diffuse.numpy.array(plain)
+    rng = numpy.random.default_rng(5)
+    bounds = [None, 0, 1, 2, 5, -1, -3, 7, 1000, -1000, 10**30, numpy.int64(2)]
+
+    def bound() -> Any:
+        return bounds[rng.integers(len(bounds))]
+
+    def part() -> Any:
+        kind = rng.integers(10)
+        if kind < 6:
+            return slice(bound(), bound(), [None, 1, 2, -1, -2, 3, 0][rng.integers(7)])
+        return [2, -1, 0, 50, 10**30, None, Ellipsis][rng.integers(7)]
+
+    def told(x: Any, index: Any) -> tuple[Any, ...]:
+        try:
+            found = x[index]
+        except (IndexError, ValueError) as error:
+            return type(error), str(error)
+        values = numpy.asarray(found)
+        layout = [step for step, n in zip(values.strides, values.shape, strict=True) if n > 1 < values.size]
+        return values.shape, layout, values.tobytes(), getattr(found, "ndim", 0), found.flags.c_contiguous
+
+    for _ in range(2000):
+        index = tuple([part() for _ in range(rng.integers(len(shape) + 2))])
+        assert told(ours, index) == told(plain, index), index
+        if len(index) == 1:
+            assert told(ours, index[0]) == told(plain, index[0]), index

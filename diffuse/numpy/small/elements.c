@@ -21,6 +21,27 @@ static int simple(PyObject *index)
     return 1;
 }
 
+/* Does an index select a view, and no element? */
+static int selects_view(PyObject *index)
+{
+    int found = PySlice_Check(index);
+    for (Py_ssize_t k = 0; PyTuple_CheckExact(index) && k < PyTuple_GET_SIZE(index) && !found; k++)
+        found = PySlice_Check(PyTuple_GET_ITEM(index, k));
+    return found;
+}
+
+/* Does an index select one element? */
+static int selects_element(PyObject *array, PyObject *index)
+{
+    int rank = PyArray_NDIM((PyArrayObject *)array), tuple = PyTuple_CheckExact(index);
+    if (rank != (tuple ? PyTuple_GET_SIZE(index) : 1))
+        return 0;
+    for (int d = 0; d < rank; d++)
+        if (!PyLong_CheckExact(tuple ? PyTuple_GET_ITEM(index, d) : index))
+            return 0;
+    return 1;
+}
+
 /* access.lend: may the program get this view as NumPy's array?  Then the array is marked. */
 static int lend(Array *x, PyObject *found)
 {
@@ -40,7 +61,9 @@ static PyObject *subscript(Array *x, PyObject *index)
     if (part != NULL || PyErr_Occurred())
         return part;
     if (plain && known) {
-        PyObject *found = PyObject_GetItem(x->memory, index);
+        PyObject *found = selects_view(index) ? small_part(x->memory, index) : NULL;
+        if (found == NULL && !PyErr_Occurred())
+            found = PyObject_GetItem(x->memory, index);
         if (found == NULL)
             return NULL;
         if (!PyArray_CheckExact(found)) { /* an element */
@@ -75,23 +98,15 @@ static PyObject *item(Array *x, Py_ssize_t k)
     return found;
 }
 
-/* Does an index select a view, and no element? */
-static int selects_view(PyObject *index)
-{
-    int found = PySlice_Check(index);
-    for (Py_ssize_t k = 0; PyTuple_CheckExact(index) && k < PyTuple_GET_SIZE(index) && !found; k++)
-        found = PySlice_Check(PyTuple_GET_ITEM(index, k));
-    return found;
-}
-
 /* Does an index select few elements?  0 with an exception, too.  `target` gets these elements, as far as they are
  * looked at. */
 static int writes_little(Array *x, PyObject *index, PyObject **target)
 {
-    if ((size_of(x->memory) < state.small && !selects_view(index))
-            || (PyLong_CheckExact(index) && PyArray_NDIM((PyArrayObject *)x->memory) == 1))
+    if ((size_of(x->memory) < state.small && !selects_view(index)) || selects_element(x->memory, index))
         return 1;
-    *target = PyObject_GetItem(x->memory, index);
+    *target = small_part(x->memory, index);
+    if (*target == NULL && !PyErr_Occurred())
+        *target = PyObject_GetItem(x->memory, index);
     return *target != NULL && (!PyArray_CheckExact(*target) || size_of(*target) < state.small
                                || (state.left > 0 && small_spend(2 * PyArray_NBYTES((PyArrayObject *)*target))));
 }

@@ -136,13 +136,23 @@ static npy_intp product_size(PyObject *left, PyObject *right)
 
 enum { BRIEF = 3 << 20 }; /* bytes of a product's result, as products.MOST */
 
+/* The memory of an array at hand, or a small array of NumPy's; NULL of others.  A borrowed reference. */
+static PyArrayObject *factor(PyObject *x)
+{
+    if (Py_TYPE(x) == state.array_class)
+        return (PyArrayObject *)(small_readable((Array *)x) > 0 ? ((Array *)x)->memory : NULL);
+    int few = PyArray_CheckExact(x) && size_of(x) < state.small && small_native((PyArrayObject *)x);
+    return few ? (PyArrayObject *)x : NULL;
+}
+
 /* products._at_once: the product of a matrix and a matrix or vector that are at hand, whatever their size. */
 static PyObject *brief_product(PyObject *a, PyObject *b)
 {
-    if (!state.small || !state.sees || Py_TYPE(a) != state.array_class || Py_TYPE(b) != state.array_class
-            || small_readable((Array *)a) <= 0 || small_readable((Array *)b) <= 0)
+    if (!state.small || !state.sees || (Py_TYPE(a) != state.array_class && Py_TYPE(b) != state.array_class))
         return NULL;
-    PyArrayObject *one = (PyArrayObject *)((Array *)a)->memory, *other = (PyArrayObject *)((Array *)b)->memory;
+    PyArrayObject *one = factor(a), *other = one == NULL ? NULL : factor(b);
+    if (other == NULL)
+        return NULL;
     int ranks = PyArray_NDIM(one) + PyArray_NDIM(other);
     if (PyArray_NDIM(one) > 2 || PyArray_NDIM(other) > 2 || ranks < 3 || PyArray_NDIM(one) == 0 || PyArray_NDIM(other) == 0)
         return NULL;

@@ -76,6 +76,9 @@ int small_hand_ready(void);
 int small_draws_ready(void);
 int small_operators_ready(void);
 extern PyMethodDef small_methods[]; /* of elements.c: those of arrays */
+/* Of parts.c: the view of NumPy's array that an index selects; NULL, without an exception unless one was raised, for
+ * elements and all other indices. */
+PyObject *small_part(PyObject *array, PyObject *index);
 PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */
 int small_spreads(PyObject *left, PyObject *right); /* is the result of two arrays larger than small ones are? */
 void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
