@@ -10,10 +10,12 @@ import pytest
 from diffuse.ir import Privilege
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.grid import emit, schedule
+from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets.nvptx import Nvptx
 from diffuse.kernels.targets.simt import simt
 from tests.bodies import Case
 from tests.simt import disagreement
+from tests.test_math import body
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
@@ -82,18 +84,31 @@ def test_short_rows_share_a_group() -> None:
     assert schedule.shift(3) == 2 and schedule.shift(1) == 0 and schedule.shift(1000) == 8
 
 
-def tanh() -> Body:
-    """A function of complex numbers, which the C library computes."""
+def large() -> Body:
+    """The tangent of complex numbers, with more spaces than a GPU's kernel has parameters for."""
     arguments = (Argument(0, 0, "complex128", 0, "1", Privilege.READ),
                  Argument(1, 0, "complex128", 0, "1", Privilege.WRITE))
     ops = (Op("load", "complex128", (), 0), Op("tanh", "complex128", (0,)),
            Op("store", "complex128", (1,), 1))
-    return Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),))
+    return Body((Space(1, (0,)),) * 2100, arguments, (), (Loop(0, (0,), ops),))
+
+
+def test_a_kernel_of_too_many_parameters_is_refused_on_a_gpu() -> None:
+    with pytest.raises(schedule.Refused, match="its parameters take 336.. bytes"):
+        emit.for_gpu(large(), Nvptx())
+
+
+class Library(Nvptx):
+    """A target that calls the C library, which GPUs lack."""
+
+    def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
+        code.declare(f"declare double @{name}(double)")
+        return code.let(f"call double @{name}(double {values[0]})")
 
 
 def test_a_function_of_the_c_library_is_refused_on_a_gpu_with_its_name() -> None:
-    with pytest.raises(schedule.Refused, match="ctanh"):
-        emit.for_gpu(tanh(), Nvptx())
+    with pytest.raises(schedule.Refused, match="tanh is a function of the C library"):
+        emit.for_gpu(body("tanh", "float64"), Library())
 
 
 def test_the_kernels_of_a_sum_of_rows(golden: Callable[[str], None]) -> None:

@@ -245,7 +245,7 @@ def test_a_reduction_beside_a_scan_has_the_same_bits() -> None:
 
 # transcendental functions
 
-BINARY = "pow", "atan2", "hypot"
+BINARY = "pow", "atan2", "hypot", "logaddexp", "logaddexp2"
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
          "atanh": "arctanh"}
 

@@ -47,18 +47,18 @@ def exp_single(x: Real) -> Real:
 
 def exp2(x: Real, short: bool) -> Real:
     special = beyond(x.size(), 1020.0)
-    return rarely("exp2", special, _exp2_within(special.replaced(1.0, x), short), _exp2_anywhere, x)
+    return rarely("exp2", special, _exp2_within(special.replaced(1.0, x), short), exp2_anywhere, x)
 
 
 def exp2_single(x: Real) -> Real:
     special = beyond(x.size(), 125.0)
     found = _exp2_within(special.replaced(1.0, x), short=True)
-    return rarely("exp2", special, found, lambda y: widened(_exp2_anywhere, y), x)
+    return rarely("exp2", special, found, lambda y: widened(exp2_anywhere, y), x)
 
 
 def _exp2_within(x: Real, short: bool) -> Real:
     n, r = _reduced2(x)
-    return _scaled(_power(r, short), n)
+    return scaled(_power(r, short), n)
 
 
 def expm1(x: Real, short: bool) -> Real:
@@ -71,7 +71,7 @@ def exp_within(x: Real, short: bool) -> Real:
     if not short:
         return exp_of_sum(x, 0.0, short)
     n, r = _reduced(x, short)
-    return _scaled(_power(r, short), n)
+    return scaled(_power(r, short), n)
 
 
 def expm1_within(x: Real, short: bool) -> Real:
@@ -81,7 +81,7 @@ def expm1_within(x: Real, short: bool) -> Real:
     n, turns = nearest(x, LOG2E)
     first, second = fma(turns, -LN2, x), turns * -LN2_REST
     r = first + second
-    scale = _scaled(x.of(1.0), n)
+    scale = scaled(x.of(1.0), n)
     base, lifted = scale - 1.0, scale * r
     # what is added to the error of r keeps the square of a tiny number from underflowing
     error = fma(r, TINY, (first - r) + second)
@@ -93,7 +93,7 @@ def expm1_within(x: Real, short: bool) -> Real:
 def expm1_falling(x: Real, short: bool) -> Real:
     """Return e^x - 1 for negative x, where nothing cancels; -0.0 loses its sign."""
     n, r = _reduced(x, short)
-    scale = _scaled(x.of(1.0), n)
+    scale = scaled(x.of(1.0), n)
     grown = fma(r * _growth(r, r.squared(), short), r, r)
     return fma(scale, grown, scale - 1.0)
 
@@ -111,17 +111,17 @@ def _growth(r: Real, square: Real, short: bool) -> Real:
 
 def exp_of_sum(x: Real, rest: Real | float, short: bool) -> Real:
     """Return e^(x + rest) for |x| up to LARGEST and a small rest."""
-    n, power = _power_of_sum(x, rest, short)
-    return _scaled(power, n)
+    n, power = power_of_sum(x, rest, short)
+    return scaled(power, n)
 
 
 def exp_of_sum_anywhere(x: Real, rest: Real) -> Real:
     """Return e^(x + rest) for |x| up to 1000: it may overflow or underflow."""
-    n, power = _power_of_sum(x, rest, short=False)
+    n, power = power_of_sum(x, rest, short=False)
     return _raised(power, n << 32 >> 32)
 
 
-def _power_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
+def power_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
     """Return n and e^r, where r is kept as the sum of an exact number and a small one."""
     n, turns = nearest(x, LOG2E)
     first = fma(turns, -LN2, x)
@@ -146,18 +146,18 @@ def _reduced2(x: Real) -> tuple[Whole, Real]:
     return n, fma(x - turns, LN2, x.format.tiny)
 
 
-def _scaled(x: Real, n: Whole) -> Real:
+def scaled(x: Real, n: Whole) -> Real:
     """Multiply by 2^n by adding to the exponent: the result has to be a normal number."""
     return (x.whole() + (n << x.format.mantissa)).real()
 
 
 def exp_anywhere(x: Real, doublings: int = 0) -> Real:
     """Return e^x 2^doublings for any operand."""
-    n, power = _power_of_sum(_clamped(x, 1000.0), 0.0, short=False)
+    n, power = power_of_sum(_clamped(x, 1000.0), 0.0, short=False)
     return _ends(x, _raised(power, (n << 32 >> 32) + doublings))
 
 
-def _exp2_anywhere(x: Real) -> Real:
+def exp2_anywhere(x: Real) -> Real:
     n, r = _reduced2(_clamped(x, 1100.0))
     return _ends(x, _raised(_power(r, short=False), n << 32 >> 32))
 

@@ -31,6 +31,8 @@ def _write(code: Code, dtype: str) -> None:
         rest, carry = _sum(code, "%c", _rounding_error(code, product))
         high, low = _sum(code, product, rest)
         found = binary(code, "fadd", WIDE, high, _to_odd(code, *_sum(code, carry, low)))
+        nothing = compare(code, "oeq", WIDE, "%c", code.const(WIDE, 0.0))  # the sign of a zero is the sum's
+        found = choose(code, WIDE, nothing, binary(code, "fadd", WIDE, product, "%c"), found)
     else:  # the product is exact as a float64
         a, b, c = (convert(code, "fpext", dtype, WIDE, f"%{name}") for name in "abc")
         odd = _to_odd(code, *_sum(code, binary(code, "fmul", WIDE, a, b), c))

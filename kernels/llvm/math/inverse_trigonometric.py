@@ -10,6 +10,7 @@ from diffuse.kernels.llvm.math.values import (
     Truth,
     beyond,
     bits,
+    either_nan,
     fma,
     outside,
     paired,
@@ -100,13 +101,14 @@ def _atan2_anywhere(y: Real, x: Real) -> Real:
     endless, none = long.is_("eq", bits(INFINITY)), long.is_("eq", 0)
     both = endless & brief.is_("eq", bits(INFINITY))
     scale = beyond(long, 2.0 ** 900).choose(2.0 ** -200, beyond(long, 2.0 ** -400).choose(1.0, 2.0 ** 600))
-    most = (endless | none).choose(1.0, long.real() * scale)
+    scale = scale.settled()
+    most = (endless | none).choose(1.0, long.real() * scale).settled()
     unknown = x.nan() | y.nan()
     # a quotient that underflows is the result itself, or else negligible
     tiny = (steep | x.negative()) & (long - brief).is_("sgt", 100 << MANTISSA)
-    least = both.choose(1.0, (unknown | endless | tiny).choose(0.0, brief.real() * scale))
-    found = _octants(unknown.choose(1.0, most), least, steep, y, x, short=False)
-    return unknown.choose(x + y, found)
+    least = both.choose(1.0, (unknown | endless | tiny).choose(0.0, brief.real() * scale)).settled()
+    found = _octants(unknown.choose(1.0, most).settled(), least, steep, y, x, short=False)
+    return unknown.choose(either_nan(unknown, x, y), found)
 
 
 def asin(x: Real, short: bool) -> Real:

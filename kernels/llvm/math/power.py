@@ -24,6 +24,7 @@ from diffuse.kernels.llvm.math.values import (
     Whole,
     beyond,
     bits,
+    either_nan,
     fma,
     horner,
     nearest,
@@ -59,12 +60,12 @@ def pow(x: Real, y: Real, short: bool) -> Real:
 
 def _times(y: Real, k: Whole, f: Real) -> tuple[Real, Real]:
     """Return y log(2^k (1 + f)) as a sum of two floats."""
-    high, low = _logarithm(k.counted(), f)
+    high, low = logarithm_pair(k.counted(), f)
     product = y * high
     return product, fma(y, low, fma(y, high, -product))
 
 
-def _logarithm(k: Real, f: Real) -> tuple[Real, Real]:
+def logarithm_pair(k: Real, f: Real) -> tuple[Real, Real]:
     """Return log(2^k (1 + f)) as a sum of two floats; names that end in `l` are of rounding errors."""
     d = f + 2.0
     dl = f - (d - 2.0)
@@ -109,7 +110,7 @@ def pow_anywhere(x: Real, y: Real) -> Real:
     found = exponent.is_("eq", bits(INFINITY)).choose(far, found)
     found = (odd & x.negative()).choose(-found, found)
     found = invalid.choose(raises_invalid(invalid), found)
-    found = unknown.choose(x + y, found)
+    found = unknown.choose(either_nan(unknown, x, y), found)
     return (exponent.is_("eq", 0) | x.whole().is_("eq", bits(1.0))).choose(1.0, found)
 
 
@@ -197,5 +198,5 @@ def _hypot_anywhere(x: Real, y: Real) -> Real:
     swallowed = (most - least).is_("sgt", 100 << MANTISSA)
     a = numbers.choose(most.real() * scale, 1.0)
     b = (numbers & ~swallowed).choose(least.real(), 0.0) * scale
-    found = unknown.choose(x + y, fma(a, a, b * b).root() * back)
+    found = unknown.choose(either_nan(unknown, x, y), fma(a, a, b * b).root() * back)
     return endless.choose(INFINITY, found)

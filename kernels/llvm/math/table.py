@@ -7,6 +7,7 @@ are some.  Nothing but IEEE 754's operations is used, so that all machines give 
 Polynomials are minimax fits, made for these files with Remez' exchange in high precision.  Errors, measured
 against long double on some millions of operands, are 0.9 units in the last place for exp and log, 1.1 for
 pow, exp2 and expm1, 1.5 for sin and cos, and at most 3; `UNITS` in tests/test_math.py has all of them.
+Functions of complex numbers (`complex_exponential` and others) are made of these; their rules call them.
 
 A float32 is computed as a float64 with shorter polynomials, and rounded once: overflow and underflow, with
 their flags, then come from that rounding.  Where it is faster it is computed in its own format (`NARROW`).
@@ -22,6 +23,7 @@ from diffuse.kernels.llvm.math import (
     exponential,
     hyperbolic,
     inverse_trigonometric,
+    logaddexp,
     logarithm,
     power,
     trigonometric,
@@ -40,6 +42,7 @@ TABLE: dict[str, Function] = {
     "sinh": hyperbolic.sinh, "cosh": hyperbolic.cosh, "tanh": hyperbolic.tanh,
     "asinh": hyperbolic.asinh, "acosh": hyperbolic.acosh, "atanh": hyperbolic.atanh,
     "erf": error_function.erf, "pow": power.pow, "cbrt": power.cbrt, "hypot": power.hypot,
+    "logaddexp": logaddexp.logaddexp, "logaddexp2": logaddexp.logaddexp2,
 }
 
 NARROW: dict[str, Callable[..., Real]] = {

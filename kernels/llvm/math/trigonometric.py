@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from diffuse.kernels.llvm.code import Code
+from diffuse.kernels.llvm.math.branches import Pair, cases
 from diffuse.kernels.llvm.math.values import (
     LAST,
     MAGNITUDE,
@@ -28,7 +29,7 @@ from diffuse.kernels.llvm.math.values import (
     rarely,
     widened,
 )
-from diffuse.kernels.llvm.ops.libm import extract, insert
+from diffuse.kernels.llvm.ops.lanes import extract, insert
 
 SIN = (-0.1666666666666663, 0.008333333333321839, -0.00019841269829357606, 2.7557313538466122e-06,
             -2.5050734422521655e-08, 1.5895437210232407e-10)
@@ -113,6 +114,34 @@ def _quadrant(n: Whole, r: Real, short: bool, turned: bool = False) -> Real:
     sine, cosine = _near(r, short)
     found = (n & 1).is_("ne", 0).choose(cosine, sine if turned else sine.signed(r))
     return (found.whole() ^ (n << r.format.width - 2 & r.format.sign)).real()
+
+
+def sine_and_cosine_near(x: Real, short: bool) -> Pair:
+    """Return the sine and the cosine of a float64 of a magnitude up to REACH."""
+    n, turns = nearest(x, TWO_OVER_PI)
+    first = fma(turns, -HALF_PI[0], x)  # exact
+    r = fma(turns, -HALF_PI[2], fma(turns, -HALF_PI[1], first))
+    return _both(n, r, fma(turns, -HALF_PI[2], fma(turns, -HALF_PI[1], first - r)), short)
+
+
+def _both(n: Whole, r: Real, rest: Real, short: bool) -> Pair:
+    """Return sin(r + rest + n pi / 2) and cos(r + rest + n pi / 2), where the rest is far below r."""
+    sine, cosine = _near(r, short)
+    sine, cosine = fma(rest, cosine, sine).signed(r), fma(-rest, sine, cosine)
+    odd, width, sign = (n & 1).is_("ne", 0), r.format.width - 2, r.format.sign
+    found = [(part.whole() ^ (n << width & sign)).real()
+             for part in (odd.choose(cosine, sine), odd.choose(-sine, cosine))]
+    return found[0], found[1]
+
+
+def sine_and_cosine_anywhere(x: Real) -> Pair:
+    """Return the sine and the cosine of a finite number of any size, in code of one lane."""
+    def far() -> Pair:
+        n, r = _quarter_turns(x)
+        return _both(n, r, r.of(0.0), short=False)
+
+    return cases((beyond(x.size(), REACH[x.dtype]), far),
+                 otherwise=lambda: sine_and_cosine_near(x, short=False))
 
 
 def _slope(n: Whole, r: Real, short: bool) -> Real:

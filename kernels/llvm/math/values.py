@@ -387,6 +387,11 @@ def _write_slow(code: Code, head: str, slow: Callable[..., Real], dtype: str, co
                  f"noinline nounwind cold {{\n{body}\n}}")
 
 
+def either_nan(unknown: Truth, x: Real, y: Real) -> Real:
+    """Return the NaN of two operands where the condition says that there is one; zero elsewhere."""
+    return (~unknown).replaced(0.0, x) + (~unknown).replaced(0.0, y)
+
+
 def raises_divide(condition: Truth) -> Real:
     """Divide by zero where the condition holds, which gives infinity; return 1 elsewhere."""
     return 1.0 / condition.choose(0.0, 1.0).settled()

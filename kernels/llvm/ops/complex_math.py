@@ -1,10 +1,19 @@
-"""Lowering rules for complex transcendental functions: libm's, called lane by lane, as NumPy does."""
+"""Lowering rules for complex transcendental functions: NumPy's formulas over `kernels.llvm.math`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from diffuse.kernels.llvm.code import COMPONENT, ELEMENT, Code, Value
+from diffuse.kernels.llvm.math import (
+    complex_exponential,
+    complex_inverse,
+    complex_logarithm,
+    complex_root,
+)
+from diffuse.kernels.llvm.math.branches import Pair
+from diffuse.kernels.llvm.math.values import FLOAT, Real
 from diffuse.kernels.llvm.ops.complexes import divide, multiply_plain
 from diffuse.kernels.llvm.ops.instructions import (
     Dtypes,
@@ -17,21 +26,52 @@ from diffuse.kernels.llvm.ops.instructions import (
     magnitude,
     parts,
 )
-from diffuse.kernels.llvm.ops.libm import Parts, complex_function, lanewise, real_function
+from diffuse.kernels.llvm.ops.lanes import Parts, lanewise
+
+Function = Callable[[Real, Real, bool], Pair]
+"""A function of the parts and of whether 24 bits are enough."""
 
 
-def libm(name: str) -> Rule:
+def call(code: Code, part: str, function: Function, values: Parts) -> Parts:
+    """Write a function of a complex number; that of a complex64 is computed as that of a complex128."""
+    a, b = (Real(code, p, part).to(FLOAT) for p in values)
+    first, second = function(a, b, part != FLOAT)
+    return first.to(part).name, second.to(part).name
+
+
+def function(written: Function) -> Rule:
+    """The rule of a function of one operand."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-        part = COMPONENT[result]
-        return lanewise(code, part, complex_function(code, part, name, 1), parts(values[0]))
+        return call(code, COMPONENT[result], written, parts(values[0]))
     return rule
+
+
+def sin(a: Real, b: Real, short: bool) -> Pair:
+    second, first = complex_exponential.sinh(b, a, short)
+    return first, second
+
+
+def cos(a: Real, b: Real, short: bool) -> Pair:
+    return complex_exponential.cosh(-b, a, short)
+
+
+def tan(a: Real, b: Real, short: bool) -> Pair:
+    second, first = complex_exponential.tanh(b, a, short)
+    return first, second
+
+
+def sqrt(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
+    """In the format of the parts, whose steps NumPy rounds to it."""
+    a, b = (Real(code, p, COMPONENT[result]) for p in parts(values[0]))
+    first, second = complex_root.sqrt(a, b)
+    return first.name, second.name
 
 
 def log_scaled(factor: float) -> Rule:
     """The logarithm to another base."""
     def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
         part = COMPONENT[result]
-        a, b = parts(libm("clog")(code, inputs, result, values))
+        a, b = call(code, part, complex_logarithm.log, parts(values[0]))
         by = code.const(part, factor)
         return binary(code, "fmul", part, a, by), binary(code, "fmul", part, b, by)
     return rule
@@ -40,34 +80,32 @@ def log_scaled(factor: float) -> Rule:
 def exp2(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     part = COMPONENT[result]
     a, b = (binary(code, "fmul", part, p, code.const(part, math.log(2.0))) for p in parts(values[0]))
-    return libm("cexp")(code, inputs, result, ((a, b),))
+    return call(code, part, complex_exponential.exp, (a, b))
 
 
 def log1p(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     part, (a, b) = COMPONENT[result], parts(values[0])
     more = binary(code, "fadd", part, a, code.const(part, 1.0))
-    size = real_function(code, "hypot", part, more, b)
-    return real_function(code, "log", part, size), real_function(code, "atan2", part, b, more)
+    size = complex_root.hypot(Real(code, more, part), Real(code, b, part)).name
+    return code.math("log", part, size), code.math("atan2", part, b, more)
 
 
 def expm1(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
     """expm1(x) cos(y) - 2 sin(y/2)^2 and exp(x) sin(y)."""
     part, (a, b) = COMPONENT[result], parts(values[0])
-    half = real_function(code, "sin", part, binary(code, "fmul", part, b, code.const(part, 0.5)))
+    half = code.math("sin", part, binary(code, "fmul", part, b, code.const(part, 0.5)))
     twice = binary(code, "fmul", part, binary(code, "fmul", part, code.const(part, 2.0), half), half)
-    grown, turned = real_function(code, "expm1", part, a), real_function(code, "cos", part, b)
-    first = binary(code, "fmul", part, grown, turned)
-    grown, turned = real_function(code, "exp", part, a), real_function(code, "sin", part, b)
-    return binary(code, "fsub", part, first, twice), binary(code, "fmul", part, grown, turned)
+    first = binary(code, "fmul", part, code.math("expm1", part, a), code.math("cos", part, b))
+    second = binary(code, "fmul", part, code.math("exp", part, a), code.math("sin", part, b))
+    return binary(code, "fsub", part, first, twice), second
 
 
 def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-    """Whole exponents below 100 by repeated multiplication, as NumPy; others by libm."""
+    """Whole exponents below 100 by repeated multiplication, as NumPy; others by a logarithm."""
     part = COMPONENT[result]
     name = f"diffuse.power.{result}"
-    system = complex_function(code, part, "cpow", 2)
     inner = Code(code.module, 1)
-    _write_power(inner, result, system)
+    _write_power(inner, result)
     element = ELEMENT[part]
     head = ", ".join(f"{element} %{p}" for p in "abcd")
     body = "\n".join(inner.lines)
@@ -75,7 +113,7 @@ def power(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) ->
     return lanewise(code, part, name, (*parts(values[0]), *parts(values[1])))
 
 
-def _write_power(code: Code, result: str, system: str) -> None:
+def _write_power(code: Code, result: str) -> None:
     """(%a + i%b) ** (%c + i%d), one lane."""
     part = COMPONENT[result]
     element, zero = ELEMENT[part], code.const(part, 0.0)
@@ -108,8 +146,8 @@ def _write_power(code: Code, result: str, system: str) -> None:
     small = both(code, compare(code, "olt", part, size, code.const(part, 100.0)), whole)
     branch(both(code, small, compare(code, "oeq", part, "%d", zero)), "whole", "general")
     code.label("general")
-    code.do(f"%g = call {pair} @{system}({element} %a, {element} %b, {element} %c, {element} %d)")
-    code.do(f"ret {pair} %g")
+    first, second = complex_logarithm.pow(*[Real(code, f"%{p}", part) for p in "abcd"])
+    give((first.name, second.name))
     code.label("whole")
     code.do(f"%n0 = fptosi {element} {size} to i32")
     few = compare(code, "olt", part, "%c", code.const(part, 4.0))
@@ -148,10 +186,11 @@ def _write_power_loop(code: Code, result: str, few: str) -> Parts:
     return product
 
 
-_LIBM = {
-    "sqrt": "csqrt", "exp": "cexp", "log": "clog", "sin": "csin", "cos": "ccos", "tan": "ctan",
-    "arcsin": "casin", "arccos": "cacos", "arctan": "catan", "sinh": "csinh", "cosh": "ccosh",
-    "tanh": "ctanh", "arcsinh": "casinh", "arccosh": "cacosh", "arctanh": "catanh",
+_FUNCTIONS: dict[str, Function] = {
+    "exp": complex_exponential.exp, "log": complex_logarithm.log, "sin": sin, "cos": cos, "tan": tan,
+    "sinh": complex_exponential.sinh, "cosh": complex_exponential.cosh, "tanh": complex_exponential.tanh,
+    "arcsin": complex_inverse.asin, "arccos": complex_inverse.acos, "arctan": complex_inverse.atan,
+    "arcsinh": complex_inverse.asinh, "arccosh": complex_inverse.acosh, "arctanh": complex_inverse.atanh,
 }
 
 TABLE: Table = {
@@ -160,7 +199,8 @@ TABLE: Table = {
     "log1p": {"c": log1p},
     "log2": {"c": log_scaled(math.log2(math.e))},
     "log10": {"c": log_scaled(math.log10(math.e))},
+    "sqrt": {"c": sqrt},
     "power": {"c": power},
     "float_power": {"c": power},
-    **{name: {"c": libm(c)} for name, c in _LIBM.items()},
+    **{name: {"c": function(written)} for name, written in _FUNCTIONS.items()},
 }

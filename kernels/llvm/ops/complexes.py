@@ -1,7 +1,7 @@
 """Lowering rules for complex numbers, which are pairs of floats: NumPy's formulas, part by part.
 
 Products and squares are fused multiply-adds because NumPy's vector loops are; quotients are Smith's method.
-Transcendental functions are libm's, lane by lane.
+Transcendental functions are in `complex_math`.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 
 from diffuse.kernels.llvm.code import COMPONENT, Code, Value
+from diffuse.kernels.llvm.math.complex_root import hypot
+from diffuse.kernels.llvm.math.values import Real
 from diffuse.kernels.llvm.ops.instructions import (
     Dtypes,
     Rule,
@@ -26,7 +28,7 @@ from diffuse.kernels.llvm.ops.instructions import (
     settled,
 )
 from diffuse.kernels.llvm.ops.integers import identity, plain
-from diffuse.kernels.llvm.ops.libm import Parts, real_function
+from diffuse.kernels.llvm.ops.lanes import Parts
 
 
 def partwise(rule: Rule) -> Rule:
@@ -144,7 +146,7 @@ def sign(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> 
     """x / |x|, and zero for zero; where |x| is infinite, the direction of an infinite part."""
     part, (a, b) = COMPONENT[result], parts(values[0])
     zero, one, infinite = code.const(part, 0.0), code.const(part, 1.0), code.const(part, math.inf)
-    size = real_function(code, "hypot", part, a, b)
+    size = hypot(Real(code, a, part), Real(code, b, part)).name
     none, endless = compare(code, "oeq", part, size, zero), compare(code, "oeq", part, size, infinite)
     shared = settled(code, part, choose(code, part, either(code, none, endless), one, size))
     a_endless = compare(code, "oeq", part, magnitude(code, part, a), infinite)

@@ -29,7 +29,6 @@ from diffuse.kernels.llvm.ops.instructions import (
     routine,
 )
 from diffuse.kernels.llvm.ops.integers import identity, plain
-from diffuse.kernels.llvm.ops.libm import real_function
 
 
 def unary(intrinsic: str) -> Rule:
@@ -213,32 +212,12 @@ def remainder(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]
     return floored(code, result, real(values[0]), real(values[1]))[1]
 
 
-def logaddexp(base: str) -> Rule:
-    """log(exp(x) + exp(y)) (or with 2) from the larger one and the distance between them."""
-    def rule(code: Code, inputs: Dtypes, result: str, values: tuple[Value, ...]) -> Value:
-        dtype = FLOAT[result]
-        x, y = real(values[0]), real(values[1])
-        same = compare(code, "oeq", dtype, x, y)  # infinities too, without subtracting them
-        apart = binary(code, "fsub", dtype, x, choose(code, dtype, same, code.const(dtype, 0.0), y))
-        larger = choose(code, dtype, compare(code, "ogt", dtype, apart, code.const(dtype, 0.0)), x, y)
-        below = code.let(f"fneg {code.type(dtype)} {magnitude(code, dtype, apart)}")
-        # The sum may cancel: an error of one ulp here is many in the result, so the terms are NumPy's.
-        power = real_function(code, "exp" if base == "e" else "exp2", dtype, below)
-        more = real_function(code, "log1p", dtype, power)
-        if base == "2":
-            more = binary(code, "fmul", dtype, code.const(dtype, math.log2(math.e)), more)
-        twice = code.const(dtype, math.log(2.0) if base == "e" else 1.0)
-        found = binary(code, "fadd", dtype, larger, choose(code, dtype, same, twice, more))
-        return choose(code, dtype, is_nan(code, dtype, apart), apart, found)
-    return rule
-
-
 _MATH = {
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
     "log1p": "log1p", "sin": "sin", "cos": "cos", "tan": "tan", "arcsin": "asin", "arccos": "acos",
     "arctan": "atan", "arctan2": "atan2", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "arcsinh": "asinh", "arccosh": "acosh", "arctanh": "atanh", "hypot": "hypot", "cbrt": "cbrt",
-    "power": "pow", "float_power": "pow", "erf": "erf",
+    "power": "pow", "float_power": "pow", "erf": "erf", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
 }
 
 TABLE: Table = {
@@ -265,8 +244,6 @@ TABLE: Table = {
     "rad2deg": {"f": scaled(180.0, math.pi)},
     "radians": {"f": scaled(math.pi, 180.0)},
     "deg2rad": {"f": scaled(math.pi, 180.0)},
-    "logaddexp": {"f": logaddexp("e")},
-    "logaddexp2": {"f": logaddexp("2")},
     "heaviside": {"f": heaviside},
     "equal": {"f": comparison("oeq")},
     "not_equal": {"f": comparison("une")},

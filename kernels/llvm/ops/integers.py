@@ -26,7 +26,7 @@ from diffuse.kernels.llvm.ops.instructions import (
     routine,
     width,
 )
-from diffuse.kernels.llvm.ops.libm import extract, insert
+from diffuse.kernels.llvm.ops.lanes import extract, insert
 
 
 def plain(instruction: str) -> Rule:
