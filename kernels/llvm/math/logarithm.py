@@ -42,10 +42,10 @@ LN2 = 0.6931471805599453
 LN2_SHORT, LN2_SHORT_REST = 0.6931471803691238, 1.9082149292705877e-10
 """ln 2 as two terms; the short one has 21 zero bits, so that its product with an exponent is exact."""
 LOG2E, LOG10E = 1.4426950408889634, 0.4342944819032518
-LOG10_2, LOG10_2_REST = 0.3010299955494702, 1.1451100898021838e-10
-"""log10(2) as two terms, of which the first one has 21 zero bits."""
+LOG10_2 = 0.3010299956639812
+"""log10(2), which a float64 happens to hold to 56 bits."""
 LOG10_2_SINGLE, LOG10_2_SINGLE_REST = 0.301025390625, 4.605038981195214e-06
-"""The same for float32, with 9 zero bits in the first one."""
+"""For float32 as two terms, of which the first one has 9 zero bits."""
 
 Binade = Callable[[Whole, Real, bool], Real]
 """A function of k, f, and whether 24 bits are enough, which returns a logarithm of 2^k (1 + f)."""
@@ -88,33 +88,39 @@ def _decimal_single(k: Real, f: Real) -> Real:
 
 
 def log1p(x: Real, short: bool) -> Real:
-    special = ((x + 1.0).whole() - LEAST).is_("uge", bits(LARGE) - LEAST)
-    return rarely("log1p", special, log1p_within(special.replaced(0.0, x), short), _log1p_anywhere, x)
+    above = x + 1.0
+    special = (above.whole() - LEAST).is_("uge", bits(LARGE) - LEAST)
+    found = _log1p(special.replaced(0.0, x), special.replaced(1.0, above), short)
+    return rarely("log1p", special, found, _log1p_anywhere, x)
 
 
 def log1p_single(x: Real) -> Real:
-    special = ((x + 1.0).whole() - LEAST_SINGLE).is_("uge", MOST_SINGLE - LEAST_SINGLE)
-    k, f = _above_one(special.replaced(0.0, x))
+    above = x + 1.0
+    special = (above.whole() - LEAST_SINGLE).is_("uge", MOST_SINGLE - LEAST_SINGLE)
+    k, f = _above_one(special.replaced(0.0, x), special.replaced(1.0, above))
     return rarely("log1p", special, _natural_single(k.counted(), f).signed(x),
                   lambda y: widened(_log1p_anywhere, y), x)
 
 
 def log1p_within(x: Real, short: bool) -> Real:
     """Return log(1 + x) for -1 < x < LARGE."""
-    k, f = _above_one(x)
+    return _log1p(x, x + 1.0, short)
+
+
+def _log1p(x: Real, above: Real, short: bool) -> Real:
+    k, f = _above_one(x, above)
     turns = k.counted()
     if short:
         return fma(turns, LN2, _shortly(f)).signed(x)
     s = f / (f + 2.0)
     square = s.squared()
     # no product of tiny numbers stands alone, where it could underflow
-    inner = fma(s, square * horner(LOG, square) - f, f)
+    inner = fma(s, fma(square, horner(LOG, square), -f), f)
     return fma(turns, LN2_SHORT, fma(turns, LN2_SHORT_REST, inner)).signed(x)
 
 
-def _above_one(x: Real) -> tuple[Whole, Real]:
+def _above_one(x: Real, above: Real) -> tuple[Whole, Real]:
     """Return k and f of 1 + x, including the rounding error of that sum."""
-    above = x + 1.0
     rest = x - (above - 1.0)
     k, m = taken_apart(above.whole())
     return k, fma(rest, (-k).power_of_two(), m - 1.0)
@@ -183,16 +189,16 @@ def _binary(k: Whole, f: Real, short: bool) -> Real:
 def _decimal(k: Whole, f: Real, short: bool) -> Real:
     turns = k.counted()
     if short:
-        return fma(_one(f, short), LOG10E, turns * (LOG10_2 + LOG10_2_REST))
-    return fma(turns, LOG10_2, fma(_one(f, short), LOG10E, turns * LOG10_2_REST))
+        return fma(_one(f, short), LOG10E, turns * LOG10_2)
+    return fma(turns, LOG10_2, _one(f, short) * LOG10E)
 
 
 def _one(f: Real, short: bool) -> Real:
     """Return log(1 + f)."""
     if short:
         return _shortly(f)
-    half, inner = _halves(f, *_quotient(f))
-    return f - (half - inner)
+    s, square = _quotient(f)
+    return fma(s, fma(square, horner(LOG, square), -f), f)
 
 
 def _quotient(f: Real) -> tuple[Real, Real]:

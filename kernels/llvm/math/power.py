@@ -32,6 +32,7 @@ from diffuse.kernels.llvm.math.values import (
     raises_divide,
     raises_invalid,
     rarely,
+    widened,
 )
 
 LOG = (0.3999999999999998, 0.28571428571443835, 0.22222222217791554, 0.1818181884376006, 0.15384558443719035,
@@ -141,13 +142,13 @@ def cbrt(x: Real, short: bool) -> Real:
 def _third(size: Whole, x: Real, short: bool) -> Real:
     """Return the cube root of a normal number, given by its magnitude and the sign of x.
 
-    One step of the fourth order from a polynomial for y^(-1/3), then one of Newton's method for the root.
+    One step of the third order from a polynomial for y^(-1/3), then one of Newton's method for the root.
     """
     exponent = ((size >> MANTISSA) - 1023).counted()
     k, thirds = nearest(exponent, 1 / 3)
     m = fma(thirds, -3.0, exponent)
     fraction = ((size & ((1 << MANTISSA) - 1)) | bits(1.0)).real()
-    up, down = m.whole().is_("eq", bits(1.0)), m.negative() & ~m.equals(0.0)
+    up, down = m.whole().is_("eq", bits(1.0)), m.negative()
     y = fraction * up.choose(2.0, down.choose(0.5, 1.0))
     r = horner(CBRT, fraction) * up.choose(1 / CBRT2, down.choose(CBRT2, 1.0))
     h = fma(r * r * r, -y, 1.0)
@@ -155,7 +156,7 @@ def _third(size: Whole, x: Real, short: bool) -> Real:
         r = fma(r * h, 1 / 3, r)
         c = y * (r * r)
     else:
-        r = fma(r * h, fma(h, fma(h, 14 / 81, 2 / 9), 1 / 3), r)
+        r = fma(r * h, fma(h, 2 / 9, 1 / 3), r)
         inverse = r * r
         c = y * inverse
         c = fma(fma(-(c * c), c, y), inverse * (1 / 3), c)
@@ -174,6 +175,20 @@ def hypot(x: Real, y: Real, short: bool) -> Real:
     special = (most - bits(2.0 ** -400)).is_("ugt", bits(2.0 ** 500) - bits(2.0 ** -400)) & most.is_("ne", 0)
     a, b = (special.replaced(1.0, v.real()) for v in (most, least))
     return rarely("hypot", special, _root_of_squares(a, b), _hypot_anywhere, x, y)
+
+
+def hypot_single(x: Real, y: Real) -> Real:
+    most, _ = _by_size(x, y)
+    low, high = (x.format.bits(limit) for limit in (2.0 ** -40, 2.0 ** 60))
+    special = (most - low).is_("ugt", high - low) & most.is_("ne", 0)
+    a, b = (special.replaced(1.0, v) for v in (x, y))
+    return rarely("hypot", special, _root_of_squares_single(a, b, special.replaced(1.0, most.real())),
+                  lambda *both: widened(_hypot_anywhere, *both), x, y)
+
+
+def _root_of_squares_single(a: Real, b: Real, most: Real) -> Real:
+    tiny = most * 2.0 ** -80
+    return (fma(a, a, tiny) + fma(b, b, tiny)).root()
 
 
 def _by_size(x: Real, y: Real) -> tuple[Whole, Whole]:

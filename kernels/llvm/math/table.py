@@ -52,7 +52,7 @@ NARROW: dict[str, Callable[..., Real]] = {
     "erf": error_function.erf_single,
     "atan": inverse_trigonometric.atan_single, "asin": inverse_trigonometric.asin_single,
     "acos": inverse_trigonometric.acos_single, "atan2": inverse_trigonometric.atan2_single,
-    "tanh": hyperbolic.tanh_single,
+    "tanh": hyperbolic.tanh_single, "hypot": power.hypot_single,
 }
 """Functions of a float32 that are faster in float32 arithmetic."""
 

@@ -148,8 +148,7 @@ def _slope(n: Whole, r: Real, short: bool) -> Real:
     """Return tan(r + n pi / 2)."""
     odd = (n & 1).is_("ne", 0)
     sine, cosine = _near(r, short)
-    top = odd.choose(cosine, sine.signed(r))
-    return (top.whole() ^ (n << r.format.width - 1)).real() / odd.choose(sine, cosine)
+    return odd.choose(-cosine, sine.signed(r)) / odd.choose(sine, cosine)
 
 
 # -- operands of any size ---------------------------------------------------------------------------------
