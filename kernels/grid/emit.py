@@ -18,33 +18,34 @@ from diffuse.kernels.targets.nvptx import TRIPLE
 
 Phase = Callable[[Code, Block, Body, Kernel], None]
 
-PARAMETERS = "ptr %block, ptr %shared, i64 %group, i64 %thread, i64 %argument"
+PARAMETERS = "ptr %block, ptr %shared, i64 %group, i64 %thread, i64 %argument, i64 %step"
+"""Of a phase; `step` counts its repetitions."""
 
 
-def phases(kernel: Kernel) -> list[Phase]:
-    """What writes the phases of a kernel, in their order."""
+def phases(kernel: Kernel) -> list[tuple[Phase, int]]:
+    """What writes the phases of a kernel, in their order, and how many times each is run."""
     form = "columns" if kernel.form.startswith("columns") else kernel.form
     if form == "rows":
-        return [_folding, *[_halving(WARP >> k) for k in range(1, WARP.bit_length())], _leaf]
+        return [(_folding, 1), (_halving, WARP.bit_length() - 2), (_leaf, 1)]
     if form == "chunks":
-        return [_level(k) for k in range(leaves.LEVELS)]
-    return [_ALONE[form]]
+        return [(_level, leaves.LEVELS)]
+    return [(_ALONE[form], 1)]
 
 
 def _folding(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     threads.Rows(code, block, body, kernel).fold_segment()
 
 
-def _halving(half: int) -> Phase:
-    return lambda code, block, body, kernel: threads.Rows(code, block, body, kernel).fold_half(half)
+def _halving(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    threads.Rows(code, block, body, kernel).fold_half()
 
 
 def _leaf(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
     threads.Rows(code, block, body, kernel).write_leaf()
 
 
-def _level(number: int) -> Phase:
-    return lambda code, block, body, kernel: leaves.level(code, block, kernel, number)
+def _level(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
+    leaves.level(code, block, kernel)
 
 
 _ALONE: dict[str, Phase] = {
@@ -66,14 +67,14 @@ def shared_bytes(body: Body, kernel: Kernel) -> int:
     return THREADS * sum(ITEMSIZE[d] for r in used for d in Operator(r).dtypes)
 
 
-def written(body: Body, target: Target) -> tuple[Module, dict[str, list[str]]]:
-    """The module with all phases, and the names of each kernel's."""
-    module, found = Module(target), dict[str, list[str]]()
+def written(body: Body, target: Target) -> tuple[Module, dict[str, list[entries.Phase]]]:
+    """The module with all phases, and each kernel's."""
+    module, found = Module(target), dict[str, list[entries.Phase]]()
     for kernel in schedule.kernels(body):
         if kernel.name in found:  # chunks of another stride
             continue
         found[kernel.name] = []
-        for number, write in enumerate(phases(kernel)):
+        for number, (write, times) in enumerate(phases(kernel)):
             code = Code(module, 1)
             code.label("entry")
             write(code, Block(code, body), body, kernel)
@@ -81,7 +82,7 @@ def written(body: Body, target: Target) -> tuple[Module, dict[str, list[str]]]:
             name = f"{kernel.name}_{number}"
             module.functions.append("\n".join([
                 f"define internal void @{name}({PARAMETERS}) nounwind alwaysinline {{", *code.lines, "}"]))
-            found[kernel.name].append(name)
+            found[kernel.name].append(entries.Phase(name, times))
     return module, found
 
 
@@ -112,5 +113,5 @@ def for_gpu(body: Body, target: Target) -> str:
     ends = [entries.gpu(name, names, sizes[name], size // 8) for name, names in found.items()]
     if joined := schedule.members(body, planned):
         members = [(found[kernel.name], kernel.stride) for kernel in joined]
-        ends.append(entries.gpu_together(members, size // 8))
+        ends.append(entries.gpu_together(members, schedule.CHUNK, size // 8))
     return "\n".join([f'target triple = "{TRIPLE}"', str(module), entries.GPU, *ends])

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from diffuse.kernels.grid.schedule import THREADS, TOGETHER
 
 GPU = f"""declare i32 @llvm.nvvm.read.ptx.sreg.tid.x()
 declare i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
 declare void @llvm.nvvm.barrier0()
-attributes #0 = {{ "nvvm.maxntid"="{THREADS}" }}"""
+attributes #0 = {{ "nvvm.maxntid"="{THREADS}" }}
+!900 = distinct !{{!900, !901}}
+!901 = !{{!"llvm.loop.unroll.disable"}}"""
 """What the functions for a GPU need."""
 
 _GPU = """define ptx_kernel void @NAME(ptr byval([WORDS x i64]) align 8 %block, i64 %argument) nounwind #0 {
+entry:
   %t = call i32 @llvm.nvvm.read.ptx.sreg.tid.x()
   %g = call i32 @llvm.nvvm.read.ptx.sreg.ctaid.x()
   %thread = zext i32 %t to i64
@@ -21,34 +25,97 @@ PHASES
   ret void
 }"""
 
+BARRIER = "  call void @llvm.nvvm.barrier0()"
 
-def gpu(name: str, phases: Sequence[str], size: int, words: int) -> str:
+
+class Phase(NamedTuple):
+    """A phase of a kernel, by the name of its function."""
+
+    name: str
+    times: int
+    """How many times it is run."""
+
+
+class _Text:
+    """The text of a function being written."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.block = "entry"
+        """The block that is being written."""
+        self.loops = 0
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def run(self, phases: Sequence[Phase], shared: str, group: str, argument: str) -> None:
+        """Call phases, with barriers between them."""
+        for phase in phases:
+            given = f"ptr %block, ptr {shared}, i64 {group}, i64 %thread, i64 {argument}"
+            if phase.times == 1:
+                self.lines.append(f"  call void @{phase.name}({given}, i64 0)")
+                if phase is not phases[-1]:
+                    self.lines.append(BARRIER)
+                continue
+            k, before = self.loops, self.block
+            self.loops += 1
+            self.lines.append(f"  br label %loop{k}")
+            self.label(f"loop{k}")
+            self.lines += [f"  %step{k} = phi i64 [ 0, %{before} ], [ %next{k}, %loop{k} ]",
+                           f"  call void @{phase.name}({given}, i64 %step{k})", BARRIER,
+                           f"  %next{k} = add i64 %step{k}, 1",
+                           f"  %more{k} = icmp ult i64 %next{k}, {phase.times}",
+                           f"  br i1 %more{k}, label %loop{k}, label %end{k}, !llvm.loop !900"]
+            self.label(f"end{k}")
+
+
+def gpu(name: str, phases: Sequence[Phase], size: int, words: int) -> str:
     """A kernel for a GPU, whose groups share so many bytes, with a block of so many words."""
     shared, lines = "null", []
     if size:
         shared = f"addrspacecast (ptr addrspace(3) @{name}_shared to ptr)"
         lines.append(f"@{name}_shared = internal addrspace(3) global [{size} x i8] undef, align 16")
-    given = f"ptr %block, ptr {shared}, i64 %group, i64 %thread, i64 %argument"
-    calls = "\n  call void @llvm.nvvm.barrier0()\n".join(f"  call void @{phase}({given})" for phase in phases)
-    lines.append(_GPU.replace("NAME", name).replace("WORDS", str(words)).replace("PHASES", calls))
+    text = _Text()
+    text.run(phases, shared, "%group", "%argument")
+    lines.append(_GPU.replace("NAME", name).replace("WORDS", str(words))
+                 .replace("PHASES", "\n".join(text.lines)))
     return "\n".join(lines)
 
 
-def gpu_together(members: Sequence[tuple[Sequence[str], int]], words: int) -> str:
+def gpu_together(members: Sequence[tuple[Sequence[Phase], int]], chunk: int, words: int) -> str:
     """The kernel of one group that runs one after another those members, given by their phases and arguments,
-    whose bits are set in its own argument."""
-    lines = []
-    for k, (phases, argument) in enumerate(members):
-        lines += [f"  %bit{k} = and i64 %argument, {1 << k}",
-                  f"  %wanted{k} = icmp ne i64 %bit{k}, 0",
-                  f"  br i1 %wanted{k}, label %do{k}, label %after{k}",
-                  f"do{k}:"]
-        for phase in phases:
-            lines += [f"  call void @{phase}(ptr %block, ptr null, i64 0, i64 %thread, i64 {argument})",
-                      "  call void @llvm.nvvm.barrier0()"]
-        lines += [f"  br label %after{k}", f"after{k}:"]
+    whose bits are set in its own argument.
+
+    Neighbours with equal phases are one loop; their arguments are powers of `chunk`.
+    """
+    text, k = _Text(), 0
+    while k < len(members):
+        phases, first = members[k]
+        last = k
+        while last + 1 < len(members) and members[last + 1][0] == phases:
+            last += 1
+        before = text.block
+        text.lines.append(f"  br label %member{k}")
+        text.label(f"member{k}")
+        text.lines += [f"  %bit{k} = phi i64 [ {1 << k}, %{before} ], [ %left{k}, %after{k} ]",
+                       f"  %each{k} = phi i64 [ {first}, %{before} ], [ %far{k}, %after{k} ]",
+                       f"  %both{k} = and i64 %argument, %bit{k}",
+                       f"  %wanted{k} = icmp ne i64 %both{k}, 0",
+                       f"  br i1 %wanted{k}, label %do{k}, label %after{k}"]
+        text.label(f"do{k}")
+        text.run(phases, "null", "0", f"%each{k}" if last > k else str(first))
+        if phases[-1].times == 1:
+            text.lines.append(BARRIER)
+        text.lines.append(f"  br label %after{k}")
+        text.label(f"after{k}")
+        text.lines += [f"  %left{k} = shl i64 %bit{k}, 1", f"  %far{k} = mul i64 %each{k}, {chunk}",
+                       f"  %others{k} = icmp ult i64 %bit{k}, {1 << last}",
+                       f"  br i1 %others{k}, label %member{k}, label %behind{k}, !llvm.loop !900"]
+        text.label(f"behind{k}")
+        k = last + 1
     return (_GPU.replace("NAME", TOGETHER).replace("WORDS", str(words))
-            .replace("PHASES", "\n".join(lines)))
+            .replace("PHASES", "\n".join(text.lines)))
 
 
 def host_together(members: Sequence[tuple[str, int]]) -> str:
@@ -96,15 +163,16 @@ insideK:
   %mixedK = and i64 %farK, LAST
   %backK = select i1 %back, i64 %behindK, i64 %iK
   %threadK = select i1 %mixed, i64 %mixedK, i64 %backK
-  call void @NAME(ptr %block, ptr %shared, i64 %group, i64 %threadK, i64 %argument)
+  call void @NAME(ptr %block, ptr %shared, i64 %group, i64 %threadK, i64 %argument, i64 STEP)
   %jK = add i64 %iK, 1
   br label %headK"""
 
 
-def host(name: str, phases: Sequence[str], size: int) -> str:
+def host(name: str, phases: Sequence[Phase], size: int) -> str:
     """A kernel that the host runs, whose groups share so many bytes."""
-    written = [_PHASE.replace("NEXT", str(k + 1)).replace("LAST", str(THREADS - 1))
+    runs = [(phase.name, step) for phase in phases for step in range(phase.times)]
+    written = [_PHASE.replace("NEXT", str(k + 1)).replace("LAST", str(THREADS - 1)).replace("STEP", str(step))
                .replace("THREADS", str(THREADS)).replace("NAME", phase).replace("K", str(k))
-               for k, phase in enumerate(phases)]
-    return (HOST.replace("NAME", name).replace("SIZE", str(max(size, 16))).replace("LAST", str(len(phases)))
+               for k, (phase, step) in enumerate(runs)]
+    return (HOST.replace("NAME", name).replace("SIZE", str(max(size, 16))).replace("LAST", str(len(runs)))
             .replace("PHASES", "\n".join(written)))

@@ -17,18 +17,19 @@ LEVELS = CHUNK.bit_length() - 1
 """Of the tree, which a group goes through."""
 
 
-def level(code: Code, block: Block, kernel: Kernel, number: int) -> None:
-    """One level of the tree over the leaves of one chunk: leaf i is folded with the one 2 ** number strides
+def level(code: Code, block: Block, kernel: Kernel) -> None:
+    """One level of the tree over the leaves of one chunk: leaf i is folded with the one 2 ** step strides
     behind it, for each i that is a multiple of twice that."""
     p = Partials(block, kernel.reduction)
     chunk = code.let(f"mul i64 %argument, {CHUNK}")
     up = code.let(f"add i64 {p.leaves}, {code.let(f'sub i64 {chunk}, 1')}")
     chunks = code.let(f"udiv i64 {up}, {chunk}")
     output, here = code.let(f"udiv i64 %group, {chunks}"), code.let(f"urem i64 %group, {chunks}")
-    with guarded(code, code.let(f"icmp ult i64 %thread, {THREADS >> number}")):
-        within = code.let(f"mul i64 {code.let(f'shl i64 %thread, {number + 1}')}, %argument")
+    with guarded(code, code.let(f"icmp ult i64 %thread, {code.let(f'lshr i64 {THREADS}, %step')}")):
+        twice = code.let("shl i64 %thread, 1")
+        within = code.let(f"mul i64 {code.let(f'shl i64 {twice}, %step')}, %argument")
         leaf = code.let(f"add i64 {code.let(f'mul i64 {here}, {chunk}')}, {within}")
-        other = code.let(f"add i64 {leaf}, {code.let(f'shl i64 %argument, {number}')}")
+        other = code.let(f"add i64 {leaf}, {code.let('shl i64 %argument, %step')}")
         with guarded(code, code.let(f"icmp ult i64 {other}, {p.leaves}")):
             places = p.at(leaf, output), p.at(other, output)
             low, high = (load_state(code, place, HERE) for place in places)

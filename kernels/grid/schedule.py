@@ -90,7 +90,8 @@ def kernels(body: Body) -> tuple[Kernel, ...]:
         found += _of_loop(body, number)
         for k, reduction in enumerate(reductions):
             if reduction.loop == number:
-                found.append(Kernel(f"trees{k}", "trees", number, reduction=k))
+                if abi.kept(body, reduction):  # else there is one output
+                    found.append(Kernel(f"trees{k}", "trees", number, reduction=k))
                 found += [Kernel(f"chunks{k}", "chunks", number, reduction=k, stride=s) for s in STRIDES]
                 found.append(Kernel(f"results{k}", "results", number, reduction=k))
     return tuple(found)

@@ -1,9 +1,9 @@
 """The iterations of a loop handed out to the threads of a grid: one *phase* of a kernel.
 
 A phase is a function of the parameter block, the memory that the group shares, the numbers of the group and
-of the thread in it, and the kernel's argument::
+of the thread in it, the kernel's argument, and, of a phase that is run several times, which time it is::
 
-    void phase(ptr block, ptr shared, i64 group, i64 thread, i64 argument)
+    void phase(ptr block, ptr shared, i64 group, i64 thread, i64 argument, i64 step)
 
 Between two phases of a kernel all threads of a group wait for each other, and nothing lives on but memory.
 So the same text runs on a GPU, with barriers between the phases, and on the host, thread by thread.
@@ -32,8 +32,8 @@ from diffuse.kernels.llvm.memory import Place, Step, element
 from diffuse.kernels.llvm.reduce import Partials, load_state, store_state
 
 HERE = Step("0")
-UNROLLED = 12
-"""Ops of a loop up to which whole segments are written without a loop."""
+FEW, SOME = 4, 12
+"""Ops of a loop up to which whole segments are written without a loop, or in groups of four elements."""
 
 
 class Fold:
@@ -334,7 +334,7 @@ class Rows(Threads):
             end = code.intrinsic("llvm.smin", "int64", code.let(f"add i64 {start}, {SEGMENT}"),
                                  self.block.extent(self.loop.space, self.inner))
             first = code.let(f"add i64 {start}, {self.lane}")
-            if len(self.picked) > UNROLLED:
+            if len(self.picked) > SOME:
                 with counted(code, first, end, WARP) as at:
                     self._element(at)
             else:
@@ -347,40 +347,50 @@ class Rows(Threads):
         self.compute(at)
 
     def _elements(self, first: str, end: str) -> None:
-        """The lane's elements of the segment; those of a whole one without a loop, so that all are loaded
-        before the first is folded."""
+        """The lane's elements of the segment; of a whole one all, or four at a time, are loaded before the
+        first is folded."""
         code = self.code
+        together = SEGMENT // WARP if len(self.picked) <= FEW else 4
         last = code.let(f"add i64 {first}, {SEGMENT - WARP}")
         whole = code.let(f"icmp slt i64 {last}, {end}")
-        with guarded(code, whole):
-            for k in range(0, SEGMENT, WARP):
-                self._element(code.let(f"add nsw i64 {first}, {k}"))
         rest = code.let(f"select i1 {whole}, i64 {end}, i64 {first}")
+        with counted(code, first, rest, WARP * together) as at:
+            for k in range(0, WARP * together, WARP):
+                self._element(code.let(f"add nsw i64 {at}, {k}"))
         with counted(code, rest, end, WARP) as at:
             self._element(at)
 
-    def fold_half(self, half: int) -> None:
-        """The next phases: the first `half` lanes fold the states of the lanes `half` behind them."""
+    def fold_half(self) -> None:
+        """The next phases, with halves of 16, 8, 4 and 2 lanes: the first `half` lanes fold the states of the
+        lanes `half` behind them."""
         code = self.code
         with self.within(), guarded(code, self.find()):
+            half = code.let(f"lshr i64 {WARP // 2}, %step")
             with guarded(code, code.let(f"icmp ult i64 {self.lane}, {half}")):
                 there = code.let(f"add i64 %thread, {half}")
-                pairs = zip(self.room("%thread"), self.room(there), strict=True)
-                for (fold, low), (_, high) in pairs:
-                    states = load_state(code, low, HERE), load_state(code, high, HERE)
-                    store_state(code, low, HERE, fold.operator.fold(code, *states))
+                for places, state in self._folded(there):
+                    store_state(code, places, HERE, state)
+
+    def _folded(self, there: str) -> Iterator[tuple[list[Place], reduce.State]]:
+        """Fold the states of this and of another thread; yields where this one's is kept, and the result."""
+        pairs = zip(self.room("%thread"), self.room(there), strict=True)
+        for (fold, low), (_, high) in pairs:
+            states = load_state(self.code, low, HERE), load_state(self.code, high, HERE)
+            yield low, fold.operator.fold(self.code, *states)
 
     def write_leaf(self) -> None:
-        """The last phase: lane 0 writes the leaf."""
+        """The last phase: lane 0 folds the last two states, and writes the leaf."""
         code = self.code
         with self.within(), guarded(code, self.find()):
             with guarded(code, code.let(f"icmp eq i64 {self.lane}, 0")):
                 self.enter()
-                for fold, places in self.room("%thread"):
+                states = [state for _, state in self._folded(code.let("add i64 %thread, 1"))]
+                folds = [fold for fold in self.folds.values() if fold.reduces]
+                for fold, state in zip(folds, states, strict=True):
                     p = fold.partials
                     outer = p.flat([self.index[d] for d in p.reduced[:-1]], p.leaf_counts[:-1])
                     leaf = self.segment
                     if outer != "0":
                         before = code.let(f"mul i64 {outer}, {p.leaf_counts[-1]}")
                         leaf = code.let(f"add i64 {before}, {leaf}")
-                    store_state(code, p.at(leaf, fold.output()), HERE, load_state(code, places, HERE))
+                    store_state(code, p.at(leaf, fold.output()), HERE, state)
