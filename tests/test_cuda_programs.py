@@ -12,6 +12,7 @@ import diffuse.numpy as dnp
 from diffuse import settings
 from diffuse.runtime.device import driver
 from diffuse.stream import engine
+from tests import assembler
 from tests.interpreted_gpu import Interpreted
 from tests.test_simt import results
 
@@ -31,10 +32,22 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
     ("stencil", 40), ("black_scholes", 3000), ("conjugate_gradient", 20), ("jacobi", 60), ("mandelbrot", 20),
     ("cg", 24), ("bicgstab", 24), ("gmg", 16), ("shallow_water", 12), ("channel_flow", 9)])
 def test_programs_have_the_local_runtimes_bits(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(driver, "Driver", Interpreted)
+    """And all of their kernels assemble for every architecture, as `assembler.check` says."""
+    images: dict[str, None] = {}
+
+    class Recorded(Interpreted):
+        def functions(self, image: bytes, names: tuple[str, ...]) -> dict[str, int]:
+            images[image.decode()] = None
+            return super().functions(image, names)
+
+    monkeypatch.setattr(driver, "Driver", Recorded)
     here, there = results(name, "local", size), results(name, "cuda", size)
     for key, array in here.items():
         assert there[key].tobytes() == array.tobytes(), key
+    assert images
+    for text in images if assembler.path() else ():
+        for architecture in assembler.ARCHITECTURES:
+            assembler.check(text, architecture)
 
 
 def test_a_reduction_and_what_is_computed_with_it_are_two_launches(gpu: Interpreted) -> None:

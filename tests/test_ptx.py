@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import re
-from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
-
 import pytest
 
 from diffuse.kernels.build import codegen, ptx
@@ -15,68 +9,24 @@ from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.llvm.math.table import TABLE
 from diffuse.kernels.targets.nvptx import Nvptx
 from diffuse.runtime.legate import copying
+from tests import test_complex_math
+from tests.assembler import ARCHITECTURES, assemble, check
 from tests.bodies import Case
 from tests.test_math import body
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
-linker = pytest.importorskip("nvidia.cu13", reason="nvidia-nvjitlink assembles PTX without a GPU")
+pytest.importorskip("nvidia.cu13", reason="nvidia-nvjitlink assembles PTX without a GPU")
 
-ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "sm_120")
-PTX = 2
-"""nvJitLink's number for PTX."""
-
-
-class Assembled(NamedTuple):
-    """What the linker made of PTX."""
-
-    cubin: bytes
-    registers: list[int]
-    """Of each kernel."""
-    spills: list[int]
-    """Bytes that each kernel stores and loads for want of registers."""
-
-
-@cache
-def library() -> Any:
-    (path,) = Path(next(iter(linker.__path__))).glob("lib/libnvJitLink.so.13")
-    return ctypes.CDLL(str(path))
-
-
-def assemble(text: str, architecture: str) -> Assembled:
-    """Link PTX to machine code; AssertionError with the linker's log if that fails."""
-    options = [f"-arch={architecture}".encode(), b"-Xptxas=-v"]
-    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
-    given = (ctypes.c_char_p * len(options))(*options)
-    assert not library().__nvJitLinkCreate_13_0(ctypes.byref(handle), len(options), given)
-    source = text.encode()
-    failed = library().nvJitLinkAddData(handle, PTX, source, ctypes.c_size_t(len(source)), b"kernels")
-    failed = failed or library().nvJitLinkComplete(handle)
-    log = ""
-    for kind in ("Info", "Error"):
-        getattr(library(), f"nvJitLinkGet{kind}LogSize")(handle, ctypes.byref(size))
-        room = ctypes.create_string_buffer(size.value + 1)
-        getattr(library(), f"nvJitLinkGet{kind}Log")(handle, room)
-        log += room.value.decode()
-    assert not failed, log
-    library().nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size))
-    cubin = ctypes.create_string_buffer(size.value)
-    library().nvJitLinkGetLinkedCubin(handle, cubin)
-    library().nvJitLinkDestroy(ctypes.byref(handle))
-    return Assembled(cubin.raw, [int(n) for n in re.findall(r"Used (\d+) registers", log)],
-                     [int(n) for n in re.findall(r"(\d+) bytes spill", log)])
-
-
-@pytest.mark.parametrize("first", range(0, 40, 10))
+@pytest.mark.parametrize("first", range(0, 20, 5))
 def test_random_bodies_assemble_for_every_architecture_and_spill_nothing(first: int) -> None:
-    for seed in range(first, first + 10):
+    for seed in range(first, first + 5):
         case = Case(seed)
         try:
             text = ptx.compile(emit.for_gpu(case.body, Nvptx()), "sm_80")
         except schedule.Refused:
             continue
         for architecture in ARCHITECTURES:
-            made = assemble(text, architecture)
-            assert made.registers and not any(made.spills), f"seed {seed}, {architecture}\n{case.body}"
+            check(text, architecture)
 
 
 def test_kernels_of_single_points_assemble_and_spill_nothing() -> None:
@@ -101,8 +51,12 @@ def test_the_kernels_that_copy_boxes_assemble(architecture: str) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", TABLE)
 def test_transcendental_functions_assemble_and_spill_nothing(name: str, dtype: str) -> None:
-    made = assemble(ptx.compile(emit.for_gpu(body(name, dtype), Nvptx()), "sm_80"), "sm_90")
-    assert made.registers and not any(made.spills)
+    check(ptx.compile(emit.for_gpu(body(name, dtype), Nvptx()), "sm_80"), "sm_90")
+
+
+@pytest.mark.parametrize("name, dtype", test_complex_math.WRITTEN)
+def test_complex_functions_assemble_and_spill_nothing(name: str, dtype: str) -> None:
+    check(ptx.compile(emit.for_gpu(test_complex_math.body(name, dtype), Nvptx()), "sm_80"), "sm_90")
 
 
 def multiply_add() -> str:
@@ -117,15 +71,29 @@ def multiply_add() -> str:
     return emit.for_gpu(Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),)), Nvptx())
 
 
-
-
 def test_products_and_sums_are_rounded_one_by_one() -> None:
-    """The control: without the mark of rounding the linker makes one instruction of them."""
+    """The control: without the mark of rounding the linker makes one instruction of them, and the check of
+    other tests sees it."""
     text = ptx.compile(multiply_add(), "sm_80")
     assert "mul.rn.f64" in text and "add.rn.f64" in text and "fma" not in text
     free = text.replace("mul.rn.f64", "mul.f64").replace("add.rn.f64", "add.f64")
     for architecture in ARCHITECTURES:
         assert assemble(text, architecture).cubin != assemble(free, architecture).cubin
+        with pytest.raises(AssertionError, match="mul.f64"):
+            check(free, architecture)
+
+
+def test_spills_and_unresolved_names_are_seen() -> None:
+    """The controls of the other two checks: few registers, and a function that is nowhere."""
+    text = ptx.compile(emit.for_gpu(Case(3).body, Nvptx()), "sm_80")
+    check(text, "sm_90")
+    wide = ptx.compile(emit.for_gpu(body("pow", "float64"), Nvptx()), "sm_80")
+    assert any(assemble(wide.replace(".maxntid 256", ".maxntid 256\n.maxnreg 16"), "sm_90").spills)
+    head, entry, rest = text.partition(".visible .entry")
+    calls = rest.replace("\tret;", "\tcall.uni nowhere, ();\n\tret;")
+    lost = f"{head}.extern .func nowhere ();\n{entry}{calls}"
+    with pytest.raises(AssertionError, match="nowhere"):
+        check(lost, "sm_90")
 
 
 def test_the_compile_service_takes_requests_for_grid_kernels() -> None:

@@ -16,7 +16,8 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import ptx
-from diffuse.kernels.grid import emit, schedule
+from diffuse.kernels.grid import emit, leaves, schedule, threads
+from diffuse.kernels.llvm import reduce
 from diffuse.kernels.meaning import interpret
 from diffuse.kernels.targets.nvptx import Nvptx
 from tests.bodies import Array, Case, differences
@@ -184,6 +185,62 @@ def test_a_dropped_barrier_changes_results(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("tests.ptx.memory.Region.check", lambda region, group: region.accesses.clear())
     found = [bool(disagreement(case, without_one_barrier, parts=4)[1]) for case in folding(6)]
     assert sum(found) >= 2
+
+
+def without_barrier(number: int) -> Change:
+    """The PTX without one of its barriers."""
+    def change(text: str) -> str:
+        places = list(re.finditer(r"\tbar\.sync[^\n]*\n", text))
+        return text[:places[number].start()] + text[places[number].end():]
+    return change
+
+
+def row_sum(size: int) -> tuple[Body, list[Array]]:
+    """The sum of a vector, in leaves and a tree over these."""
+    arguments = (Argument(0, 0, "float64", 0, "1", Privilege.READ),
+                 Argument(1, 0, "float64", 0, "0", Privilege.WRITE))
+    ops = Op("load", "float64", (), 0), Op("reduce", "float64", (0,), ("sum", 1))
+    body = Body((Space(1, (0,)),), arguments, (), (Loop(0, (0,), ops),))
+    return body, [np.random.default_rng(7).standard_normal(size), np.zeros(1)]
+
+
+def sums(size: int, change: Change = str) -> tuple[float, float]:
+    """The interpreter's sum of a vector, and that of the PTX."""
+    body, (x, out) = row_sum(size)
+    partials = np.zeros(2 * (size // 512 + 2))
+    values = [1, size, size, x.ctypes.data, 8, out.ctypes.data, 0, partials.ctypes.data]
+    interpret.point(body, values, 0)
+    meant = float(out[0])
+    out[0] = partials[:] = 0.0
+    launch(body, values, (size,), [x, out, partials], change)
+    return meant, float(out[0])
+
+
+MUTATIONS: dict[str, tuple[Any, str, Any]] = {
+    "a leaf that is too short": (threads, "SEGMENT", 480),
+    "a level too few in the tree": (leaves, "LEVELS", 8),
+    "a sum that starts from 1": (reduce.Operator, "identity",
+                                 lambda operator, code: (code.const("float64", 1.0),)),
+    "a half of a warp that is left out": (emit, "WARP", 16),
+}
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS)
+def test_faults_of_kernels_change_the_sum(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    meant, found = sums(300_000)
+    assert meant == found
+    monkeypatch.setattr(*MUTATIONS[mutation])
+    meant, found = sums(300_000)
+    assert meant != found
+
+
+def test_each_dropped_barrier_is_a_race() -> None:
+    text = compiled(emit.for_gpu(row_sum(1)[0], Nvptx()))
+    count = text.partition(".entry chunks0")[0].count("bar.sync")
+    assert count == 2
+    for number in range(count):
+        with pytest.raises(Fault, match="race of threads"):
+            sums(3000, without_barrier(number))
 
 
 OTHER = {"add.rn": "sub.rn", "sub.rn": "add.rn", "mul.rn": "add.rn"}

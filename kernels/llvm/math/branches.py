@@ -88,7 +88,7 @@ def _one(code: Code, name: str, slow: Slow, operands: tuple[Real, ...]) -> str:
 
 
 def _text(inner: Code, head: str, code: Code) -> str:
-    apart = " noinline cold" if code.module.target.flags else ""
+    apart = " noinline cold" if code.module.target.flags else " alwaysinline"
     body = "\n".join(inner.lines)
     return f"define internal {head} nounwind{apart} {{\n{body}\n}}"
 
