@@ -21,7 +21,7 @@ UNARY = """exp log sqrt sin cos tan arctan tanh sinh cosh arcsin arccosh log1p e
 square reciprocal floor rint sign isfinite absolute negative""".split()
 BINARY = """add subtract multiply divide maximum minimum fmax fmin less greater equal arctan2 hypot power
 floor_divide remainder fmod copysign heaviside""".split()
-COMPLEX = "exp sqrt sin cos square absolute sign conjugate".split()
+COMPLEX = "exp log sqrt sin cos tanh arcsin arctanh log1p square absolute sign conjugate".split()
 
 
 @pytest.fixture(params=["wait", "off"], autouse=True)

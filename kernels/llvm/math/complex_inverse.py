@@ -8,6 +8,7 @@ asin(a / h); h - 1 and h - a are written without cancellation, as T. Hull, T. Fa
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from diffuse.kernels.llvm.math import inverse_trigonometric
 from diffuse.kernels.llvm.math.branches import Pair, alone, cases, rarely_pair
@@ -23,6 +24,8 @@ from diffuse.kernels.llvm.math.values import (
     outside,
     raises_divide,
 )
+
+Way = Callable[[], Pair]
 
 LARGE, TINY = 2.0 ** 60, 2.0 ** -400
 """Numbers with parts of these magnitudes, or zero, take the short way."""
@@ -112,82 +115,61 @@ def _zero(x: Real) -> Truth:
     return x.size().is_("eq", 0)
 
 
-def _far_arc(x: Real, y: Real, a: Real) -> tuple[Pair, Pair]:
-    """Return |re asin z| and re acos z, and |im asin z|, of finite numbers whose parts are large or tiny."""
-    def length() -> Pair:
-        def large() -> Pair:
-            most = beyond(x.size(), 2.0 ** 900) | beyond(y.size(), 2.0 ** 900)
-            scale = most.choose(2.0 ** -200, 1.0)
-            size = hypot(x * scale, y * scale)
-            found = log_anywhere(size) + (most.choose(201 * math.log(2.0), LN2))
-            return found, found
-
-        def one() -> Pair:
-            root = y.root()
-            return root, root
-
-        def small() -> Pair:
-            """|z| or y is tiny."""
-            inside = x.size().is_("ult", bits(1.0))
-            root = inside.choose((1.0 - x) * (x + 1.0), (x - 1.0) * (x + 1.0)).root()
-            found = cases((inside, lambda: (y / root, root)),
-                          otherwise=lambda: (log1p((x - 1.0) + root, False), root))[0]
-            return found, found
-
-        def steep() -> Pair:
-            """x is tiny."""
-            root = fma(y, y, 1.0).root()
-            found = log1p(y + y * (y / (root + 1.0)), False)
-            return found, root
-
-        return cases((beyond(x.size(), LARGE) | beyond(y.size(), LARGE), large),
-                     (x.equals(1.0), one), (beyond(y.size(), TINY), steep), otherwise=small)
-
-    def angles() -> Pair:
-        def large() -> Pair:
-            return (inverse_trigonometric.atan2(x, y, False), inverse_trigonometric.atan2(y, a, False))
-
-        def steep() -> Pair:
-            root = fma(y, y, 1.0).root()
-            return x / root, inverse_trigonometric.atan2(root, a, False)
-
-        def one() -> Pair:
-            root = y.root()
-            return (inverse_trigonometric.atan2(x, root, False), inverse_trigonometric.atan2(root, a, False))
-
-        def small() -> Pair:
-            inside = x.size().is_("ult", bits(1.0))
-
-            def within() -> Pair:
-                root = ((1.0 - x) * (x + 1.0)).root()
-                return (inverse_trigonometric.atan2(x, root, False),
-                        inverse_trigonometric.atan2(root, a, False))
-
-            def outside() -> Pair:
-                beside = y * (x / ((x - 1.0) * (x + 1.0)).root())
-                return (inverse_trigonometric.atan2(x, beside, False),
-                        inverse_trigonometric.atan2(beside, a, False))
-            return cases((inside, within), otherwise=outside)
-
-        return cases((beyond(x.size(), LARGE) | beyond(y.size(), LARGE), large),
-                     (x.equals(1.0), one), (beyond(y.size(), TINY), steep), otherwise=small)
-
-    return angles(), length()
+def _region(x: Real, y: Real, large: Way, one: Way, steep: Way, flat: Way) -> Pair:
+    """Choose a way for finite numbers of which a part is large, or tiny but not zero: a part is large; y is
+    tiny and x is 1; x is tiny; y is tiny."""
+    return cases((beyond(x.size(), LARGE) | beyond(y.size(), LARGE), large), (x.equals(1.0), one),
+                 (beyond(y.size(), TINY), steep), otherwise=flat)
 
 
-def _arc_anywhere(a: Real, b: Real) -> tuple[Pair, Pair]:
-    """Return (|re asin z|, re acos z) and |im asin z|."""
-    return _far_arc(abs(a), abs(b), a)
+def _far_length(x: Real, y: Real) -> Real:
+    """Return |im asin z|."""
+    def large() -> Pair:
+        most = beyond(x.size(), 2.0 ** 900) | beyond(y.size(), 2.0 ** 900)
+        scale = most.choose(2.0 ** -200, 1.0)
+        found = log_anywhere(hypot(x * scale, y * scale)) + most.choose(201 * math.log(2.0), LN2)
+        return found, found
+
+    def one() -> Pair:
+        return y.root(), y
+
+    def steep() -> Pair:
+        root = fma(y, y, 1.0).root()
+        return log1p(y + y * (y / (root + 1.0)), False), y
+
+    def flat() -> Pair:
+        inside = x.size().is_("ult", bits(1.0))
+        root = inside.choose((1.0 - x) * (x + 1.0), (x - 1.0) * (x + 1.0)).root()
+        return cases((inside, lambda: (y / root, y)),
+                     otherwise=lambda: (log1p((x - 1.0) + root, False), y))
+
+    return _region(x, y, large, one, steep, flat)[0]
+
+
+def _far_angles(x: Real, y: Real, a: Real) -> Pair:
+    """Return |re asin z| and re acos z; a is x with its sign."""
+    def beside(leg: Real) -> Pair:
+        return inverse_trigonometric.atan2(x, leg, False), inverse_trigonometric.atan2(leg, a, False)
+
+    def steep() -> Pair:
+        root = fma(y, y, 1.0).root()
+        return x / root, inverse_trigonometric.atan2(root, a, False)
+
+    def flat() -> Pair:
+        return cases((x.size().is_("ult", bits(1.0)), lambda: beside(((1.0 - x) * (x + 1.0)).root())),
+                     otherwise=lambda: beside(y * (x / ((x - 1.0) * (x + 1.0)).root())))
+
+    return _region(x, y, lambda: beside(y), lambda: beside(y.root()), steep, flat)
 
 
 def _asin_numbers(a: Real, b: Real) -> Pair:
-    (angle, _), (length, _) = _arc_anywhere(a, b)
-    return angle.signed(a), length.signed(b)
+    x, y = abs(a), abs(b)
+    return _far_angles(x, y, a)[0].signed(a), _far_length(x, y).signed(b)
 
 
 def _acos_numbers(a: Real, b: Real) -> Pair:
-    (_, rest), (length, _) = _arc_anywhere(a, b)
-    return rest, length.signed(-b)
+    x, y = abs(a), abs(b)
+    return _far_angles(x, y, a)[1], _far_length(x, y).signed(-b)
 
 
 def _asinh_anywhere(a: Real, b: Real) -> Pair:

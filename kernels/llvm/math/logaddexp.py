@@ -55,15 +55,15 @@ def _added(name: str, x: Real, y: Real, short: bool, binary: bool) -> Real:
         found = larger + (found * LOG2E if binary else found)
     else:
         other = special.replaced(-1.0, x.equals(larger).choose(y, x))
-        lost = _lost(other, special.replaced(0.0, larger), distance)
-        found = _sum(larger, *_term(distance, lost, binary))
+        base = special.replaced(0.0, larger)
+        found = _sum(base, *_term(distance, _lost(other, base, distance), binary))
     return rarely(name, special, found, lambda a, b: _anywhere(a, b, binary), x, y)
 
 
 def _ordered(x: Real, y: Real) -> tuple[Truth, Real, Real]:
     """Return where x = y, the larger of both, and minus their distance."""
     same = x.equals(y)  # infinities too, without subtracting them
-    apart = x - same.choose(0.0, y)
+    apart = x - same.replaced(0.0, y)
     larger = (apart.negative() & ~same).choose(y, x)
     return same, larger, -abs(same.choose(0.0, apart))
 
