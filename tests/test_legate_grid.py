@@ -115,14 +115,14 @@ from diffuse.kernels.build import grids
 compile = grids.Compilation.compile
 def refusing(self):
     if self._host is None and "tanh" in repr(self._body):
-        self._refuse("ctanh is a function of the C library")
+        self._refuse("its parameters take too many bytes")
     return compile(self)
 grids.Compilation.compile = refusing
 x = np.array(numpy.linspace(0.1, 1, 1000) * (1 + 1j))
-y = np.tanh(x) + 1.0  # by the C library
+y = np.tanh(x) + 1.0
 z = y * 2.0
 show = numpy.asarray(z)
-print(numpy.array_equal(show, (numpy.tanh(numpy.asarray(x)) + 1.0) * 2.0))
+print(numpy.allclose(show, (numpy.tanh(numpy.asarray(x)) + 1.0) * 2.0, rtol=1e-14))
 print({head[1] == place.devices.launcher for head in seen if head[0] == message.RUN})
 from diffuse.observe import trace
 print(*[trace.counters[name] for name in ("on the host", "uploads", "downloads")])
