@@ -83,8 +83,10 @@ static PyObject *binary(PyObject *a, PyObject *b, Binary function, int name)
         return NULL;
     if (!ready)
         return small_far(a, b, name);
-    PyObject *found = small_loop(name, left, right);
-    if (found == NULL && !PyErr_Occurred())
+    PyObject *into = small_temporary(name, a, b, left, right), *found;
+    if (into != NULL)
+        found = PyObject_CallFunctionObjArgs(small_ufuncs[name], left, right, into, NULL);
+    else if ((found = small_loop(name, left, right)) == NULL && !PyErr_Occurred())
         found = function(left, right);
     found = small_shown(found);
     Py_DECREF(left);

@@ -88,6 +88,10 @@ void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their 
 PyObject *small_known(PyObject *function, PyObject *a, PyObject *b);
 PyObject *small_ask_known(PyObject *function, PyObject *a, PyObject *b); /* the same by Python's code */
 
+/* Of temporaries.c: the memory of one operand, `left` or `right`, if the result may take it; else NULL.  Operators
+ * have the numbers of operators.h. */
+PyObject *small_temporary(int name, PyObject *a, PyObject *b, PyObject *left, PyObject *right);
+
 /* The same for calls that write an array, and for `x[index] = value`: 1 if the call was recorded; 0 if Python's code
  * has to look, and -1 with an exception. */
 int small_known_into(PyObject *function, PyObject *const *operands, Py_ssize_t n, Array *out);
