@@ -19,7 +19,8 @@ def processors(count: int) -> dict[str, str]:
 
 LOCAL, LEGATE, MANY, UNFUSED = "local", "legate", "legate, processors", "legate, unfused"
 STUB = "cuda, no device"
-"""The runtime cuda over the driver of the tests, which has no device: what a launch costs the program."""
+"""The runtime cuda over a driver without a device (tests/libcuda.c), to measure what a launch costs the
+program's thread."""
 FUSED, SINGLY = "diffuse", "diffuse, unfused"
 """Diffuse as it comes on this machine's threads, and with every task on its own."""
 

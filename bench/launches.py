@@ -46,7 +46,7 @@ class Meter:
         self.launches = self.calls = 0
         self.points = 0
         self.clock = self.own()
-        """What reading the clock twice adds to each call."""
+        """The cost of reading the clock twice, which is subtracted from the time of each call."""
         for name in ("launch", "create", "release"):
             setattr(type(runtime), name, self.timed(name, getattr(type(runtime), name)))
 

@@ -123,7 +123,7 @@ def warm(call: Callable[[], Sequence[Any]], times: int) -> Measures:
 
 
 def measured(script: str, options: Measures, threads: int, calls: int, rounds: int) -> Measures:
-    """Compare NumPy and Diffuse on what `script` gives `serve`, after Diffuse has made `calls` calls twice.
+    """Compare NumPy and Diffuse on the calls that `script` serves, after two warm-up runs of `calls` calls.
 
     Gives the median seconds of both, their ratio, what Diffuse counted, and the largest relative difference
     of the results.

@@ -17,13 +17,12 @@ from diffuse.numpy.bridge import fallback as _fallback
 from diffuse.numpy.bridge.namespace import STAND_INS as _STAND_INS
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.lowering import OPTIONS as _OPTIONS
+from diffuse.numpy.ops.native_gates import DRAWING as _DRAWING
 from diffuse.numpy.ops.operands import lowered as _lowered
 from diffuse.numpy.ops.operands import shared as _shared
 from diffuse.numpy.ops.operands import wrap as _wrap
 from diffuse.numpy.small import native as _native
 
-_DRAWING = 6
-"""What the extension's gates ask of the arguments of these methods (ops/native_gates.py)."""
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""
 

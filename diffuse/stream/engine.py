@@ -50,7 +50,7 @@ class Engine(Queue):
     def fetch(self, storage: Storage) -> Any:
         """The store's memory as a NumPy array of bytes, to be read, with everything recorded on it done."""
         if storage.touched == self.epoch:
-            if self.runtime.host_sees:
+            if self.host_sees:
                 self.fence()
             else:
                 self.flush()  # to wait comes with fetching
@@ -60,7 +60,7 @@ class Engine(Queue):
         memory = self.runtime.host(self.stores.instance(store), False)
         if not storage.shared:
             storage.touched = storage.written = -1
-        if not self.runtime.host_sees:
+        if not self.host_sees:
             self.runtime.fence()
             self._report()
         return memory
@@ -84,7 +84,7 @@ class Engine(Queue):
 
         If so, it is noted that it does.
         """
-        if storage.touched == self.epoch or not self.runtime.host_sees:
+        if storage.touched == self.epoch or not self.host_sees:
             return False
         storage.version += 1
         return True
@@ -255,7 +255,7 @@ class Engine(Queue):
         shown = [storage for storage in storages if storage.shown()]
         if shown:
             self.fence()
-            if not self.runtime.host_sees:
+            if not self.host_sees:
                 for storage in shown:
                     self.fetch(storage)
                     self.stores.own(storage)

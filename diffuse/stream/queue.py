@@ -143,7 +143,7 @@ class Queue:
         with self._lock:
             if not (self.stores.made or self.unreported):
                 return  # to make a runtime takes 2 ms
-            idle = not self.forwarder.unreported and self.runtime.host_sees
+            idle = not self.forwarder.unreported and self.host_sees
             if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, idle)
             self.brevity.note(self.window, idle)
@@ -151,14 +151,14 @@ class Queue:
                 self.walk.wait()
             self.flush(reason)
             self.runtime.fence()
-            if self.runtime.host_sees and not self.stores.lost:
+            if self.host_sees and not self.stores.lost:
                 self.epoch += 1  # else what is lost would count as at hand
             self._report()
 
     @property
     def idle(self) -> bool:
         """Is nothing recorded or running, and the memory of stores the host's own?"""
-        return not self.window.held and not self.forwarder.unreported and self.runtime.host_sees
+        return not self.window.held and not self.forwarder.unreported and self.host_sees
 
     def _report(self) -> None:
         modes, self._modes = self._modes, None

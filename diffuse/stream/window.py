@@ -28,7 +28,7 @@ FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
 LARGEST_SIZE = 2048
 MOST_WORK = 5_000_000_000
-"""The most work (operations times elements) of a group that lets the window grow."""
+"""The window grows only if the work of its group (operations times elements) is at most this."""
 BORDER = 64
 """The most tasks before a large one that are cut like it."""
 LOOP = 64

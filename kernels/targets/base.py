@@ -10,6 +10,13 @@ from typing import Protocol
 from diffuse.kernels.llvm.code import Code
 
 
+class OneLane:
+    """What is alike in targets whose kernels compute one element a thread, as Target has it."""
+
+    lanes = 1
+    masks_bytes = quiet = sse = flags = library = False
+
+
 class Target(Protocol):
     @property
     def lanes(self) -> int:

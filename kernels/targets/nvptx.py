@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.llvm.math import table
+from diffuse.kernels.targets.base import OneLane
 
 TRIPLE = "nvptx64-nvidia-cuda"
 FEATURES = "+ptx81"
@@ -19,17 +20,11 @@ PARAMETERS = 32_764
 
 
 @dataclass(frozen=True)
-class Nvptx:
+class Nvptx(OneLane):
     """GPUs of one architecture and those after it."""
 
     architecture: str = "sm_80"
     tiles: bool = False
-    lanes: int = 1
-    masks_bytes: bool = False
-    quiet: bool = False
-    sse: bool = False
-    flags: bool = False
-    library: bool = False
     fma: bool = True
 
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:

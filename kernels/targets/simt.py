@@ -5,21 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from diffuse.kernels.llvm.code import Code
+from diffuse.kernels.targets.base import OneLane
 from diffuse.kernels.targets.host import Host, host
 
 
 @dataclass(frozen=True)
-class Simt:
+class Simt(OneLane):
     """One element at a time, with the host's routines and without floating-point flags."""
 
     host: Host
     tiles: bool = False
-    lanes: int = 1
-    masks_bytes: bool = False
-    quiet: bool = False
-    sse: bool = False
-    flags: bool = False
-    library: bool = False
 
     @property
     def fma(self) -> bool:

@@ -50,4 +50,17 @@ std::pair<Word, Word> points(const legate::TaskContext& context, const Header& h
   return {row + along, row + std::min(along + header.span, header.points)};
 }
 
+// Do the work of a task.  An exception that came out of it would end the process.
+template <typename Work>
+void shielded(Work work)
+{
+  try {
+    work();
+  } catch (const std::bad_alloc&) {
+    complain(NO_MEMORY);
+  } catch (...) {
+    complain(LOST);
+  }
+}
+
 }  // namespace

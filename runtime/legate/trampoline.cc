@@ -176,23 +176,11 @@ void perform(const legate::TaskContext& context)
   copy(place, reinterpret_cast<char*>(pointers[0]), header.order == PUT);
 }
 
-// An exception that came out of a task would end the process.
-void body(const legate::TaskContext& context)
-{
-  try {
-    perform(context);
-  } catch (const std::bad_alloc&) {
-    complain(NO_MEMORY);
-  } catch (...) {
-    complain(LOST);
-  }
-}
-
 class Trampoline : public legate::LegateTask<Trampoline> {
  public:
   static inline const auto TASK_CONFIG = legate::TaskConfig{legate::LocalTaskID{0}};
   static constexpr auto CPU_VARIANT_OPTIONS = legate::VariantOptions{};
-  static void cpu_variant(legate::TaskContext context) { body(context); }
+  static void cpu_variant(legate::TaskContext context) { shielded([&] { perform(context); }); }
 };
 
 }  // namespace

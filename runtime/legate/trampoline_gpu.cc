@@ -26,26 +26,14 @@ void perform(const legate::TaskContext& context)
   }, first, last);
 }
 
-// An exception that came out of a task would end the process.
-void body(const legate::TaskContext& context)
-{
-  try {
-    perform(context);
-  } catch (const std::bad_alloc&) {
-    complain(NO_MEMORY);
-  } catch (...) {
-    complain(LOST);
-  }
-}
-
 class Grid : public legate::LegateTask<Grid> {
  public:
   static inline const auto TASK_CONFIG = legate::TaskConfig{legate::LocalTaskID{1}};
   static constexpr auto CPU_VARIANT_OPTIONS = legate::VariantOptions{}.with_has_allocations(true);
   static constexpr auto GPU_VARIANT_OPTIONS =
     legate::VariantOptions{}.with_elide_device_ctx_sync(true).with_has_allocations(true);
-  static void cpu_variant(legate::TaskContext context) { body(context); }
-  static void gpu_variant(legate::TaskContext context) { body(context); }
+  static void cpu_variant(legate::TaskContext context) { shielded([&] { perform(context); }); }
+  static void gpu_variant(legate::TaskContext context) { shielded([&] { perform(context); }); }
 };
 
 }  // namespace

@@ -64,7 +64,8 @@ class System(Protocol):
     """Where blocks come from and go back to."""
 
     lazy: bool
-    """Does memory count as taken only once it is touched, and does the program need some for itself?"""
+    """Does the system hand out memory only when it is touched?  Then requests are checked against what is
+    left, with some of it kept for the rest of the program."""
 
     def available(self) -> int:
         """Bytes that can still be taken."""

@@ -3,6 +3,8 @@
 They use the functions and the macros of driver.py.
 """
 
+from diffuse.runtime.local.driver import REGISTER, SEEK
+
 # Queues a launch and returns its number, counted from 1; 0 if the ring is full; BAD_POINTS; NO_MEMORY.
 # As a wake costs as much as a small launch, no thread is woken for a launch of one point before COMPANY of
 # them are queued, and none for a light launch: these run after the next wake, or when somebody waits.
@@ -107,31 +109,8 @@ look:
   %reached = call i1 @reached(ptr %ticket, i64 %target)
   br i1 %reached, label %yes, label %try
 try:
-  %t = call i64 @claim(ptr %pool)
-  %none = icmp eq i64 %t, -1
-  br i1 %none, label %idle, label %found
-found:
-  call void @run(ptr %pool, i64 %t)
-  br label %fresh
-idle:
-  %tired = icmp eq i64 %looks, 0
-  br i1 %tired, label %announce, label %again
-again:
-  call void @pause()
-  %fewer = sub i64 %looks, 1
-  br label %look
-announce:
-  %seen = load atomic i32, ptr %work seq_cst, align 4
-  %w = atomicrmw umin ptr %wanted, i64 %target seq_cst
-  %s = atomicrmw add ptr %sleepers, i32 1 seq_cst
-  %late = call i64 @claim(ptr %pool)
-  %still = icmp eq i64 %late, -1
-  br i1 %still, label %ending, label %awake
-awake:
-  %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
-  call void @run(ptr %pool, i64 %late)
-  br label %fresh
-ending:
+""" + SEEK + """  %w = atomicrmw umin ptr %wanted, i64 %target seq_cst
+""" + REGISTER + """ending:
   %over = call i1 @reached(ptr %ticket, i64 %target)
   br i1 %over, label %leave, label %rest
 rest:

@@ -155,16 +155,9 @@ end:
 }
 """
 
-WORKER = """
-define ptr @worker(ptr %pool) {
-entry:
-  FIELD work sleepers stopping spin
-  br label %fresh
-fresh:
-  %most = load i64, ptr %spin
-  br label %look
-look:
-  %looks = phi i64 [ %most, %fresh ], [ %fewer, %again ]
+# What a worker and a waiting program do alike: claim a point and run it, or look again for a while; then read
+# the event word, register as a sleeper, and try once more.  Both jump to `fresh` after running a point.
+SEEK = """\
   %t = call i64 @claim(ptr %pool)
   %none = icmp eq i64 %t, -1
   br i1 %none, label %idle, label %found
@@ -180,6 +173,8 @@ again:
   br label %look
 announce:
   %seen = load atomic i32, ptr %work seq_cst, align 4
+"""
+REGISTER = """\
   %s = atomicrmw add ptr %sleepers, i32 1 seq_cst
   %late = call i64 @claim(ptr %pool)
   %still = icmp eq i64 %late, -1
@@ -188,7 +183,19 @@ awake:
   %s1 = atomicrmw sub ptr %sleepers, i32 1 seq_cst
   call void @run(ptr %pool, i64 %late)
   br label %fresh
-ending:
+"""
+
+WORKER = """
+define ptr @worker(ptr %pool) {
+entry:
+  FIELD work sleepers stopping spin
+  br label %fresh
+fresh:
+  %most = load i64, ptr %spin
+  br label %look
+look:
+  %looks = phi i64 [ %most, %fresh ], [ %fewer, %again ]
+""" + SEEK + REGISTER + """ending:
   %stop = load atomic i32, ptr %stopping seq_cst, align 4
   %stopped = icmp ne i32 %stop, 0
   br i1 %stopped, label %leave, label %rest

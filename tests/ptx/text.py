@@ -32,7 +32,7 @@ class Instruction(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable in some state space."""
+    """A variable of a kernel in one of PTX's state spaces, such as shared or local memory."""
 
     name: str
     align: int

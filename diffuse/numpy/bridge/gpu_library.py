@@ -84,7 +84,8 @@ def found() -> Any:
 
 def _refused(name: str, error: Exception) -> None:
     if isinstance(error, MemoryError):
-        library.current().runtime.trim()  # type: ignore[attr-defined]
+        runtime: Any = library.current().runtime
+        runtime.trim()
     trace.event("on the host", f"{name}, since CuPy raised {type(error).__name__}: {error}")
 
 
@@ -269,7 +270,8 @@ def _place(x: Array) -> int:
     if storage.id in running.stores.lost:
         library.fetch(storage)  # raises why
     instance = running.stores.instance(storage.id)
-    running.exchange.settled(instance, storage.shown())  # type: ignore[attr-defined]
+    exchange: Any = running.exchange
+    exchange.settled(instance, storage.shown())
     return instance.address + access.offset_of(x, x.meta)
 
 

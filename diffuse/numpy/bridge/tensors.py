@@ -35,7 +35,8 @@ def device_of(x: Array) -> tuple[int, int]:
         instance: Any = running.stores.instances.get(storage.id)
         if instance is not None and instance.home:
             return HOST
-    return CUDA, running.runtime.exchange.device  # type: ignore[union-attr]
+    exchange: Any = running.runtime.exchange
+    return CUDA, exchange.device
 
 
 def capsule(x: Array, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
@@ -70,18 +71,18 @@ def _capsule(x: Any, stream: int | None, versioned: bool, copied: bool) -> Any:
     elif not x.meta.flags.writeable and not versioned:
         raise BufferError("Cannot export readonly array since signalling readonly is unsupported by DLPack "
                           "(supported by newer DLPack version).")
-    form, exchange = x.form, library.current().exchange
+    form = x.form
+    exchange: Any = library.current().exchange
     if any(s % form.itemsize for s in form.strides):
         raise BufferError("DLPack only supports strides which are a multiple of itemsize.")
     strides = None if x.meta.flags.c_contiguous else form.strides
-    place: Any = CUDA, exchange.device  # type: ignore[attr-defined]
+    place = CUDA, exchange.device
     if not form.size:
         found = capsules.Described(place, 0, form.shape, None, form.dtype, False)
         return capsules.made(found, versioned, flags, lambda: None, None)
-    lend: Any = exchange.lend  # type: ignore[attr-defined]
-    address, ended = device.lent(x, library.flush, lend)
+    address, ended = device.lent(x, library.flush, exchange.lend)
     if stream != UNORDERED:
-        exchange.ahead_of(device.LEGACY if stream is None else stream)  # type: ignore[attr-defined]
+        exchange.ahead_of(device.LEGACY if stream is None else stream)
     found = capsules.Described(place, address, form.shape, strides, form.dtype, not x.meta.flags.writeable)
     return capsules.made(found, versioned, flags, ended, access.storage_of(x))
 
