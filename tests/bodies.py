@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import Any
 
@@ -14,6 +14,7 @@ from diffuse.ir import Privilege
 from diffuse.ir.loops import SHORT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.grid import schedule
 from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import definition, multiply
 
@@ -402,3 +403,18 @@ def _canonical(x: Array) -> Array:
     if x.dtype.kind == "f":
         x[np.isnan(x)] = np.nan
     return x
+
+
+def agreeing(seeds: Iterable[int], disagreement: Callable[[Case], tuple[set[str], Any]]) -> set[str]:
+    """The forms of kernels that random bodies have on a GPU; `disagreement` gives those of one, and what
+    differs from the interpreter's results, which is nothing."""
+    seen: set[str] = set()
+    for seed in seeds:
+        case = Case(seed, transcendental=seed % 5 == 0)
+        try:
+            forms, found = disagreement(case)
+        except schedule.Refused:
+            continue
+        assert not found, f"seed {seed}\n{case.body}"
+        seen |= forms
+    return seen

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,17 @@ def threshold(request: pytest.FixtureRequest) -> Iterator[None]:
     config.small = request.param
     yield
     config.small = before
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The device of the runtime cuda, on which arrays of any size are: a driver that interprets PTX."""
+    from diffuse import settings
+    from diffuse.runtime.device import driver
+    from diffuse.stream import engine
+    from tests.interpreted_gpu import Interpreted
+
+    monkeypatch.setattr(driver, "Driver", Interpreted)
+    with settings.using(runtime="cuda", small=0):
+        runtime: Any = engine.current().runtime
+        yield runtime.gpu

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,15 +16,6 @@ from tests.interpreted_gpu import Interpreted
 from tests.test_simt import results
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
-    """The device of the runtime cuda."""
-    monkeypatch.setattr(driver, "Driver", Interpreted)
-    with settings.using(runtime="cuda", small=0):
-        runtime: Any = engine.current().runtime
-        yield runtime.gpu
 
 
 @pytest.mark.parametrize("name, size", [

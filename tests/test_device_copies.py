@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pytest
 
 import diffuse.numpy as dnp
-from diffuse import settings
-from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests.interpreted_gpu import Interpreted
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 
 N = 100_000
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
-    """The device of the runtime cuda."""
-    monkeypatch.setattr(driver, "Driver", Interpreted)
-    with settings.using(runtime="cuda", small=0):
-        runtime: Any = engine.current().runtime
-        yield runtime.gpu
 
 
 def test_an_element_is_copied_alone(gpu: Interpreted) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 
 import diffuse.numpy as dnp
 from diffuse import settings
-from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests.dlpack import Producer, Tensor, name
 from tests.interpreted_gpu import Interpreted
@@ -21,15 +19,6 @@ pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 GPU = 2, 0
 CPU = 1, 0
 OURS = Interpreted.stream
-
-
-@pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Interpreted]:
-    """The device of the runtime cuda."""
-    monkeypatch.setattr(driver, "Driver", Interpreted)
-    with settings.using(runtime="cuda", small=0):
-        runtime: Any = engine.current().runtime
-        yield runtime.gpu
 
 
 def values(gpu: Interpreted, tensor: Tensor) -> Any:

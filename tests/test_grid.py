@@ -13,7 +13,7 @@ from diffuse.kernels.grid import emit, schedule
 from diffuse.kernels.llvm.code import Code
 from diffuse.kernels.targets.nvptx import Nvptx
 from diffuse.kernels.targets.simt import simt
-from tests.bodies import Case
+from tests.bodies import Case, agreeing
 from tests.simt import disagreement
 from tests.test_math import body
 
@@ -25,15 +25,7 @@ FORMS = {"elements", "rows", "columns", "scan", "chunks", "results", "together"}
 
 @pytest.mark.parametrize("first", range(0, 500, EVERY))
 def test_random_bodies_have_the_interpreters_bits_in_every_order_of_threads(first: int) -> None:
-    seen = set()
-    for seed in range(first, first + EVERY):
-        case = Case(seed, transcendental=seed % 5 == 0)
-        try:
-            forms, found = disagreement(case)
-        except schedule.Refused:
-            continue
-        assert not found, f"seed {seed}\n{case.body}"
-        seen |= forms
+    seen = agreeing(range(first, first + EVERY), disagreement)
     assert seen >= FORMS - {"scan"}
 
 

@@ -14,7 +14,7 @@ import pytest
 from tests.jobs import DISTRIBUTED, ROOT, TINY, job, needs_legate, python, run
 from tests.legate_grid import INSTALLED
 from tests.test_legate import bits
-from tests.test_legate_trampoline import EVERYTHING, RECORDED, START
+from tests.test_legate_trampoline import EVERYTHING, RECORDED, START, on_threads
 
 pytestmark = needs_legate
 
@@ -39,10 +39,7 @@ def child(text: str, mode: str, **variables: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[str]:
-    """What the same program prints on this machine's threads."""
-    done = python(START + EVERYTHING, **{**RECORDED, "DIFFUSE_RUNTIME": "local"}, DIFFUSE_NUM_THREADS="2")
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout.splitlines()
+    return on_threads()
 
 
 @pytest.mark.parametrize("mode", MODES)

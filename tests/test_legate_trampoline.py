@@ -82,12 +82,16 @@ def child(text: str, mode: str, **variables: str) -> list[str]:
     return lines
 
 
-@pytest.fixture(scope="module")
-def expected() -> list[str]:
+def on_threads() -> list[str]:
     """What the same program prints on this machine's threads."""
     done = python(START + EVERYTHING, **{**RECORDED, "DIFFUSE_RUNTIME": "local"}, DIFFUSE_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout.splitlines()
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[str]:
+    return on_threads()
 
 
 @pytest.mark.parametrize("mode", MODES)
