@@ -14,9 +14,10 @@ from diffuse.ir import Privilege
 from diffuse.ir.loops import SHORT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
+from diffuse.kernels.body.operations import EXTREMES, FOLDS, INDEXED, TRUTH
 from diffuse.kernels.grid import schedule
 from diffuse.kernels.meaning import functions
-from diffuse.kernels.meaning.reduce import definition, multiply
+from diffuse.kernels.meaning.reduce import STEP, definition
 
 Array = NDArray[Any]
 
@@ -54,6 +55,14 @@ TRANSCENDENTAL = {
 def family(dtype: str) -> str:
     kind = np.dtype(dtype).kind
     return "i" if kind == "u" else kind
+
+
+def folds(dtype: str) -> list[str]:
+    """The operators of reductions and scans that values of an element type have."""
+    arithmetic, bits = {"sum", "prod"}, {name for name in FOLDS if name.startswith("bit")}
+    real = arithmetic | EXTREMES
+    by_family = {"b": TRUTH | bits, "c": arithmetic, "f": real, "i": real | bits}
+    return [name for name in FOLDS if name in by_family[family(dtype)]]
 
 
 class Case:
@@ -290,8 +299,7 @@ class Case:
         r = self.random
         value = self.value()
         dtype = self.ops[value].dtype
-        ordered = ["sum", "prod", "min", "max", "argmin", "argmax"]
-        operator = r.choice({"c": ["sum", "prod"], "b": ["any", "all"]}.get(family(dtype), ordered))
+        operator = r.choice([*folds(dtype), *([] if family(dtype) in "bc" else sorted(INDEXED))])
         if dtype == "float16" or 0 in self.extents:
             return
         followed = [r.random() < 0.5 for _ in range(self.rank)]
@@ -302,10 +310,11 @@ class Case:
 
     def _scan(self) -> int | None:
         value, dim = self.value(), self.random.randrange(self.rank)
-        if family(self.ops[value].dtype) in "b" or self.ops[value].dtype == "float16":
+        dtype = self.ops[value].dtype
+        if dtype == "float16":
             return None
         self.scanning.add(dim)
-        self.emit("scan", self.ops[value].dtype, value, attribute=(self.random.choice(["sum", "prod"]), dim))
+        self.emit("scan", dtype, value, attribute=(self.random.choice(folds(dtype)), dim))
         return dim
 
     # running
@@ -370,7 +379,7 @@ class Case:
                 pass
             case "scan":
                 out = np.moveaxis(env[op.args[0]].copy(), op.attribute[1], 0)
-                step: Any = np.add if op.attribute[0] == "sum" else multiply
+                step = STEP[op.attribute[0]]
                 for k in range(1, len(out)):
                     step(out[k - 1, ...], out[k, ...], out=out[k, ...])
                 return np.moveaxis(out, 0, op.attribute[1])

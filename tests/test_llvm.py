@@ -175,7 +175,7 @@ def test_a_kernel_means_what_its_body_means(seed: int) -> None:
 # reductions and scans
 
 
-@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "argmin", "argmax"])
+@pytest.mark.parametrize("operator", ["sum", "prod", "min", "max", "nanmin", "nanmax", "argmin", "argmax"])
 @pytest.mark.parametrize("classes", ["00", "s0", "01"])
 def test_a_reduction_has_the_bits_of_the_tree_for_any_number_of_points(operator: str, classes: str) -> None:
     result = "int64" if operator.startswith("arg") else "float64"

@@ -98,7 +98,8 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
         case "reduce", (operator, int(number)) if operator in operations.FOLDS:
             _argument(body, loop, number)
             return operations.result(operations.FOLDS[operator], (*inputs, *inputs))
-        case "scan", ("sum" | "prod", int(dimension)) if 0 <= dimension < body.spaces[loop.space].rank:
+        case "scan", (operator, int(dimension)) if (operator in operations.FOLDS
+                                                    and 0 <= dimension < body.spaces[loop.space].rank):
             return inputs[0]
         case "spmv", (int(), *_) as numbers if len(numbers) in (1, 3):
             arguments = [_argument(body, loop, number) for number in numbers]

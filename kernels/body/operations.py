@@ -183,8 +183,18 @@ def errors(operation: str, signature: tuple[str, ...]) -> tuple[str, int]:
 # Reductions
 
 FOLDS = {"sum": "add", "prod": "multiply", "min": "minimum", "max": "maximum", "any": "logical_or",
-         "all": "logical_and"}
-"""The op that each operator of `reduce` folds with."""
+         "all": "logical_and", "nanmin": "fmin", "nanmax": "fmax", "parity": "logical_xor",
+         "bitand": "bitwise_and", "bitor": "bitwise_or", "bitxor": "bitwise_xor"}
+"""The op that each operator of `reduce` and of `scan` folds with."""
+
+TRUTH = frozenset({"any", "all", "parity"})
+"""Operators that fold whether an element is true."""
+
+EXTREMES = frozenset({"min", "max", "nanmin", "nanmax"})
+"""Operators that give one of the elements."""
+
+SCANS = {name: f"cum{name}" for name in FOLDS}
+"""The operation that gives all running values of each operator."""
 
 INDEXED = frozenset({"argmin", "argmax"})
 """Operators of `reduce` that fold pairs of a value and its index."""
@@ -197,18 +207,24 @@ def identity(operator: str, dtype: str) -> object:
     infinity is NaN: that identity is one of finite numbers only.)
     """
     match operator.removeprefix("arg"), dtype[0]:
-        case "any" | "all", _:
+        case "any" | "all" | "parity", _:
             return operator == "all"
+        case "bitand", letter:
+            return {"b": True, "u": 2 ** (8 * ITEMSIZE[dtype]) - 1}.get(letter, -1)
+        case "bitor" | "bitxor", letter:
+            return False if letter == "b" else 0
+        case "nanmin" | "nanmax", "f":
+            return math.nan
         case "sum", letter:
             return {"b": False, "f": -0.0, "c": complex(-0.0, -0.0)}.get(letter, 0)
         case "prod", letter:
             return {"b": True, "f": 1.0, "c": complex(1.0, 0.0)}.get(letter, 1)
         case extreme, "b":
-            return extreme == "min"
+            return extreme.endswith("min")
         case extreme, ("i" | "u") as letter:
             values = 2 ** (8 * ITEMSIZE[dtype])
             least = 0 if letter == "u" else -values // 2
-            return least if extreme == "max" else least + values - 1
+            return least if extreme.endswith("max") else least + values - 1
         case extreme, letter:
             bound = -math.inf if extreme == "max" else math.inf
             return complex(bound, bound) if letter == "c" else bound
@@ -253,13 +269,13 @@ def _dot(b: Builder) -> None:
 def _fold(operator: str) -> Generator:
     def body(b: Builder) -> None:
         value = b.input(0)
-        b.reduce(b.cast(value, "bool") if operator in ("any", "all") else value, operator)
+        b.reduce(b.cast(value, "bool") if operator in TRUTH else value, operator)
     return body
 
 
 def _scan(operator: str) -> Generator:
     def body(b: Builder) -> None:
-        value = b.input(0)
+        value = b.cast(b.input(0), "bool") if operator in TRUTH else b.input(0)
         b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
     return body
 
@@ -326,9 +342,10 @@ _ROWS = [
     *[Operation(name, body=_fold(name), elementwise=False, errors=RANGE | INVALID, word="reduce")
       for name in ("sum", "prod")],
     *[Operation(name, body=_fold(name), elementwise=False)
-      for name in ("min", "max", "any", "all", *sorted(INDEXED))],
-    *[Operation(name, body=_scan(operator), elementwise=False, errors=RANGE | INVALID, word="accumulate")
-      for name, operator in (("cumsum", "sum"), ("cumprod", "prod"))],
+      for name in (*[name for name in FOLDS if name not in ("sum", "prod")], *sorted(INDEXED))],
+    *[Operation(name, body=_scan(operator), elementwise=False, word="accumulate",
+                errors=RANGE | INVALID if operator in ("sum", "prod") else 0)
+      for operator, name in SCANS.items()],
 ]
 
 for _row in _ROWS:

@@ -204,9 +204,9 @@ def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) ->
     if operator in operations.INDEXED:
         if len(axes) == 1 and array.size:
             return np.asarray((np.argmin if operator == "argmin" else np.argmax)(array, axis=axes[0]))
-    elif array.dtype.kind in "iub" or operator in ("any", "all"):
+    elif array.dtype.kind in "iub" or operator in operations.TRUTH:
         return np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
-    elif operator in ("min", "max"):
+    elif operator in operations.EXTREMES:
         found = np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
         if np.all(found):  # only the sign of a zero depends on the order
             return found

@@ -21,7 +21,7 @@ from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
-from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
+from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
 from diffuse.memory import Span
@@ -196,11 +196,11 @@ def _deliver(launch: LaunchValues, argument: int, fold: Fold) -> None:
 
 
 class Scan:
-    """A running sum or product along one dimension of the loop, carried from block to block."""
+    """The running values of an operator along one dimension of the loop, carried from block to block."""
 
     def __init__(self, operator: str, dim: int, dtype: str, box: Ranges) -> None:
         self.dim, self.box, self.ranges = dim, box, box
-        self.step: Any = np.add if operator in ("sum", "cumsum") else multiply
+        self.step: Any = STEP[operator]
         self.carry: Array = np.empty([b - a for d, (a, b) in enumerate(box) if d != dim], dtype)
 
     def __call__(self, value: Array, out: Array) -> None:

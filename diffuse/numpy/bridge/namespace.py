@@ -38,6 +38,10 @@ SILENT = {f"numpy.{name}": reason
           for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),
                                 ("library", LIBRARY), ("source", SOURCES))
           for name in names}
+REBOUND = frozenset(f"numpy.{name}" for name in """nanmin nanmax nanargmin nanargmax nancumsum nancumprod
+    nanmean nanvar nanstd angle sinc i0 unwrap cov corrcoef ediff1d polyval real_if_close cumulative_sum
+    cumulative_prod kron tensordot vander resize diagflat""".split())
+"""Functions whose own code runs over Diffuse's arrays (`bridge/rebound.py`)."""
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
                   "numpy.strings": "text", "numpy.rec": "text", "numpy.polynomial": "library"}
@@ -163,6 +167,10 @@ def converted(real: Any, path: str) -> Any:
     if isinstance(real, numpy.ufunc) or type(real).__module__ in ("numpy.ma.core", "numpy.ma.extras"):
         return FallbackUfunc(real, path)
     private = "._" in path
+    if path in REBOUND:
+        from diffuse.numpy.bridge.rebound import rebound
+
+        return gated(rebound(kind, path, reason), kind, "diffuse.numpy")
     ours = _with_methods(real, path, reason) if private else gated(
         fallback.wrapped(real, path, reason), real, "diffuse." + path.rpartition(".")[0])
     return like_builtin(ours, real, "diffuse." + path.rpartition(".")[0])

@@ -48,11 +48,12 @@ def computing(operator: str, x: Any, dtype: Any, target: Any) -> numpy.dtype[Any
     another kind it converts piece by piece, and goes on from there."""
     if not isinstance(x, Array):
         return None
-    if dtype is None and target is None:
-        return _accumulator(operator, x.form.dtype)
     if target is not None and not (type(target) is core.array_class and target.meta.flags.writeable):
         return None
+    given = None
     try:
+        if dtype is None and target is None:
+            return _accumulator(operator, x.form.dtype)
         asked = None if dtype is None else base.element_type(dtype)
         given = None if target is None else target.dtype
         wanted = _accumulator(operator, x.form.dtype, asked, given)

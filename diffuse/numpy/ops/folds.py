@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import FOLDS, ROWS, Point, quiet, small_folds, view
+from diffuse.library import FOLDS, ROWS, Point, operations, quiet, small_folds, view
 from diffuse.numpy.arrays import access, base, core, soon, views
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import UFUNCS, operand
@@ -24,8 +24,10 @@ from diffuse.numpy.ops.operands import adopt, foreign, wrap
 from diffuse.numpy.small import native
 
 _NoValue = numpy._NoValue
+TRUTH, EXTREMES = operations.TRUTH, operations.EXTREMES
 FUNCTIONS = {"sum": numpy.add, "prod": numpy.multiply}
-_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True}
+_IDENTITY: dict[str, Any] = {"sum": 0, "prod": 1, "any": False, "all": True, "bitor": 0, "bitxor": 0,
+                             "parity": False}
 _FLAT = 16
 """Rows shorter than this are reduced as one flat array when everything is reduced: measured, they cost four
 times as much as rows; longer ones do not, and stay in the space of the operations that they may fuse with."""
@@ -58,7 +60,7 @@ def immediate(x: Array) -> Any:
 
 def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdims: Any = False,
            initial: Any = _NoValue, where: Any = True) -> Any:
-    """One of the six folds, with all of NumPy's arguments."""
+    """One of the folds, with all of NumPy's arguments."""
     if ((axis is None or type(axis) is int) and dtype is None and out is None and where is True
             and initial is _NoValue and (keepdims is False or keepdims is _NoValue)
             and type(a) is core.array_class and a.meta.size >= core.SMALL):
@@ -87,7 +89,9 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if first is None:
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     if mask is not True:
-        x = _masked(x, mask, _IDENTITY.get(operator, first), wanted)
+        bits = operator == "bitand"  # all of them set: a number of each type
+        filler = operations.identity(operator, wanted.name) if bits else _IDENTITY.get(operator, first)
+        x = _masked(x, mask, filler, wanted)
     elif wanted == numpy.float16 != x.form.dtype:
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
@@ -103,11 +107,11 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
     if mask is not True:
         if not (isinstance(mask, Array) and mask.form.name == "bool" and spreads(mask, x.form.shape)):
             return False
-        if operator not in _IDENTITY and initial is _NoValue:
+        if operator in EXTREMES and initial is _NoValue:
             return False
     if x.form.name[0] == "c":
-        return operator not in ("min", "max") and wanted.kind == ("b" if operator in ("any", "all") else "c")
-    return operator not in ("any", "all") or wanted == numpy.bool_
+        return operator not in EXTREMES and wanted.kind == ("b" if operator in TRUTH else "c")
+    return operator not in TRUTH or wanted == numpy.bool_
 
 
 def total(operator: str, memory: Any) -> Any:
@@ -210,8 +214,8 @@ def fold(operator: str, x: Array, axes: tuple[int, ...], wanted: numpy.dtype[Any
         x = _arranged(x)
         axes = tuple(range(x.form.ndim))
     name, source = NATIVE[wanted], None if x.form.ordered else x.form
-    computing = "float32" if name == "float16" and operator not in ("min", "max") else name
-    taken = x.form.name if operator in ("any", "all") else computing
+    computing = "float32" if name == "float16" and operator not in EXTREMES else name
+    taken = x.form.name if operator in TRUTH else computing
     memory = immediate(x)
     if memory is not None:
         found = _at_once(operator, memory, axes, wanted, computing, keepdims)
@@ -259,8 +263,8 @@ def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
 def _at_once(operator: str, memory: Any, axes: tuple[int, ...], wanted: numpy.dtype[Any], computing: str,
              keepdims: bool) -> Any:
     """Reduce the memory of an array over `axes`."""
-    if operator in ("any", "all"):
-        found: Any = getattr(numpy, operator)(memory, axis=axes)
+    if operator in TRUTH:
+        found: Any = _NUMPYS[operator](memory, axes)
     elif computing[0] in "fc" and operator in ("sum", "prod"):
         found = _few_rows(operator, memory, axes, computing)
         if found is None:

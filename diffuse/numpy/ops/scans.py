@@ -1,4 +1,4 @@
-"""Scans: `cumsum` and `cumprod`, recorded as tasks."""
+"""Scans: `cumsum`, `cumprod` and the running values of other ufuncs, recorded as tasks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy
 from numpy.lib.array_utils import normalize_axis_index
 
 from diffuse import library
+from diffuse.library import operations
 from diffuse.numpy.arrays import base, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import operand
@@ -18,27 +19,29 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.arguments import computing, fits, into
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.folds import numpys
+from diffuse.numpy.ops.folds import FUNCTIONS, numpys
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
-FOLD_OF = {"cumsum": "sum", "cumprod": "prod"}
+FOLD_OF = {scan: operator for operator, scan in operations.SCANS.items()}
+"""The operator of each scan."""
 
 
 def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any = None,
          function: Any = None) -> Any:
-    """Compute `cumsum` or `cumprod` along an axis, or of the flattened array where none is given; `function`
-    is NumPy's, for arguments that only that takes."""
-    function = function or getattr(numpy, operation)
+    """Compute the running values of a scan along an axis, or of the flattened array where none is given;
+    `function` is NumPy's, for arguments that only that takes."""
+    function, operator = function or getattr(numpy, operation), FOLD_OF[operation]
     if foreign(a):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
     x = asarray(a)
     target = adopt(out, writing=True)
     if isinstance(target, Array) and not target.form.ndim:  # NumPy writes beyond it
         raise ValueError("provided out is the wrong size for the accumulation.")
-    wanted = computing(operation.removeprefix("cum"), x, dtype, target)
-    if (wanted not in NATIVE or wanted.name in ("float16", "bool") or x.form.size == 0
-            or elementwise.eager_errors or numpys(FOLD_OF[operation], x)
-            or (x.form.name[0] == "c" != wanted.kind)):
+    wanted = computing(operator, x, dtype, target)
+    if (wanted not in NATIVE or wanted.name == "float16" or x.form.size == 0
+            or elementwise.eager_errors or numpys(operator, x)
+            or operator in FUNCTIONS and wanted.name == "bool"
+            or x.form.name[0] == "c" and (wanted.kind != "c" or operator not in FUNCTIONS)):
         if out is None and isinstance(x, Array) and not isinstance(dtype, Array):
             return wrap(function(host(x), axis, dtype))
         return fallback.call(function, (x, axis, dtype, out), {}, silent="inspection")
@@ -52,7 +55,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     except base.Unaddressable:
         return scan(operation, wrap(host(x).copy()), axis, dtype, out, function)
     result = recorded(like([x.meta], x.form.shape, wanted))
-    name = wanted.name
-    library.record(f"{operation}:{axis}", (name, name), x.form.shape, (source,),
-                  ((result.storage, result.part),))
+    taken = x.form.name if operator in operations.TRUTH else wanted.name
+    library.record(f"{operation}:{axis}", (taken, wanted.name), x.form.shape, (source,),
+                   ((result.storage, result.part),))
     return result if target is None else into(target, result, out)

@@ -27,7 +27,7 @@ SPLIT = {
 
 SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
 FOLDS = {op: operator for operator, op in operations.FOLDS.items()}
-SCANS = {"add": "cumsum", "multiply": "cumprod"}
+SCANS = {operations.FOLDS[operator]: scan for operator, scan in operations.SCANS.items()}
 _NoValue: Any = numpy._NoValue
 EXTREMA = ("maximum", "minimum")
 EXTREMA_OF_TWO = (

@@ -1,0 +1,146 @@
+"""Functions that NumPy writes in Python, run over Diffuse's arrays: their code is the installed NumPy's.
+
+`nanmean`, `cov`, `unwrap` and others are array programs themselves.  A function of `namespace.REBOUND` gets a
+second function object with the same code, whose global names give Diffuse's functions in the place of
+NumPy's: what it computes on large arrays is recorded, and fuses with what the program does.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy
+
+from diffuse.library import floaterrors, provenance
+from diffuse.numpy.arrays import core
+from diffuse.numpy.arrays.core import Array
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.conversion import asanyarray
+from diffuse.numpy.ops.operands import foreign
+
+MODULE = "diffuse.numpy.bridge.rebound"
+"""What these functions call their module: the program's line is that which calls them."""
+
+_made: dict[Any, Any] = {}
+"""The function over Diffuse's arrays by that over NumPy's."""
+
+
+class Converter:
+    """Stands for NumPy's `_array_converter`: some array-likes as arrays, and what a result becomes."""
+
+    def __init__(self, *values: Any) -> None:
+        self._arrays = tuple([asanyarray(value) for value in values])
+
+    def __getitem__(self, index: int) -> Any:
+        return self._arrays[index]
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def as_arrays(self, subok: bool = True, pyscalars: str | None = None) -> tuple[Any, ...]:
+        """The arrays; `subok` and `pyscalars` are about values that never come here."""
+        return self._arrays
+
+    def wrap(self, result: Any, to_scalar: bool | None = None) -> Any:
+        """The result of a function as its caller sees it."""
+        single = getattr(result, "ndim", 1) == 0 and to_scalar is not False
+        return result[()] if single else result
+
+
+class Warnings:
+    """Stands for the module `warnings`: what is warned of is the program's line."""
+
+    def warn(self, message: Warning | str, category: type[Warning] = UserWarning, stacklevel: int = 1
+             ) -> None:
+        floaterrors.warn(message, category, provenance.caller("numpy"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(warnings, name)
+
+
+STAND_INS = {"_array_converter": Converter, "warnings": Warnings()}
+"""Global names of NumPy's modules that mean something of this file."""
+
+
+def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable[..., Any]:
+    """NumPy's function `real` for Diffuse's arrays: recorded if one of them is large, else run by NumPy."""
+    ours: list[Callable[..., Any]] = []
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if not _large(args, kwargs):
+            return fallback.call(real, args, kwargs, path, reason)
+        if not ours:
+            ours.append(over(getattr(real, "_implementation", real)))
+        return ours[0](*args, **kwargs)
+
+    return fallback.dressed(run, real, "diffuse.numpy")
+
+
+def _large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Is one of the arguments a large array, and none another library's?"""
+    large = False
+    for value in (*args, *kwargs.values()):
+        for item in value if type(value) in (list, tuple) else (value,):
+            if isinstance(item, Array):
+                large = large or item.form.size >= max(core.SMALL, 1)
+            elif foreign(item) and hasattr(type(item), "__array_function__"):
+                return False
+    return large
+
+
+def over(function: Any) -> Any:
+    """The function with the code of `function` over Diffuse's arrays."""
+    found = _made.get(function)
+    if found is None:
+        known = function.__globals__
+        scope = {"__name__": MODULE, "__builtins__": known["__builtins__"]}
+        found = _made[function] = FunctionType(function.__code__, scope, function.__name__,
+                                               function.__defaults__, function.__closure__)
+        found.__kwdefaults__ = function.__kwdefaults__
+        for name in names(function.__code__):
+            if name in known:
+                scope[name] = standing(name, known[name])
+    return found
+
+
+def names(code: CodeType) -> Iterator[str]:
+    """The global names and attributes that code mentions, with those of the functions inside it."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from names(constant)
+
+
+def standing(name: str, value: Any) -> Any:
+    """What stands for a global name of one of NumPy's modules."""
+    if name in STAND_INS:
+        return STAND_INS[name]
+    if isinstance(value, ModuleType):
+        return _module(value)
+    known = getattr(value, "__name__", None)
+    if callable(value) and known is not None and vars(numpy).get(known) is value:
+        return getattr(sys.modules["diffuse.numpy"], known)
+    if isinstance(value, FunctionType) and value.__module__.startswith("numpy."):
+        return over(value)
+    return value
+
+
+class Inner:
+    """One of NumPy's modules as these functions see it: what is Diffuse's in the place of what is NumPy's."""
+
+    def __init__(self, real: ModuleType) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return standing(name, getattr(self._real, name))
+
+
+def _module(value: ModuleType) -> Any:
+    """What stands for a module."""
+    if value is numpy:
+        return sys.modules["diffuse.numpy"]
+    return Inner(value) if value.__name__.startswith("numpy.") else value
