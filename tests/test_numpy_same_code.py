@@ -181,6 +181,9 @@ v=x[2:]; x.strides=(0,); v[0]=7; (v, v+1, x)
 """
 
 TYPES = """
+a=np.unstack(np.arange(3.)); (a, [(type(v).__name__, v.shape) for v in a])
+a=np.unstack(np.arange(20000)*2); (a[7], type(a[7]).__name__, len(a))
+np.unstack(np.arange(6.).reshape(2,3), axis=1)
 x=np.arange(3,dtype="f4")+numpy.float32(.1); np.isclose(x,1.1,atol=0,rtol=0)
 x=np.arange(3,dtype="f4")+numpy.float32(.1); np.isclose(1.1,x,atol=0,rtol=0)
 x=np.arange(3,dtype="f4")+numpy.float32(.1); np.isclose(x,numpy.float64(1.1),atol=0,rtol=0)

@@ -37,8 +37,8 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     if type(x) is not core.array_class:
         x = x[...]
     found = function(x.meta, *args, **kwargs)
-    if isinstance(found, numpy.generic):  # of a 0-d array: the description was asked for its element
-        return function(access.host(x), *args, **kwargs)
+    if isinstance(found[0] if type(found) is tuple and found else found, numpy.generic):
+        return function(access.host(x), *args, **kwargs)  # the description was asked for its elements
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else core.viewing(x, found)
     return type(found)([core.viewing(x, part) for part in found])
