@@ -22,15 +22,17 @@ from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
-        "products")
+        "products", "positions")
 """The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
 
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
-promote_types issubdtype isdtype isfortran broadcast_shapes""".split()
+promote_types issubdtype isdtype isfortran broadcast_shapes
+tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
-LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate""".split()
+LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate packbits
+unpackbits""".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
 indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()
@@ -40,7 +42,8 @@ SILENT = {f"numpy.{name}": reason
           for name in names}
 REBOUND = frozenset(f"numpy.{name}" for name in """nanmin nanmax nanargmin nanargmax nancumsum nancumprod
     nanmean nanvar nanstd angle sinc i0 unwrap cov corrcoef ediff1d polyval real_if_close cumulative_sum
-    cumulative_prod kron tensordot vander resize diagflat""".split())
+    cumulative_prod kron tensordot vander resize diagflat asarray_chkfinite apply_over_axes trim_zeros require
+    polyadd polysub polymul polyder polyint""".split())
 """Functions whose own code runs over Diffuse's arrays (`bridge/rebound.py`)."""
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
