@@ -25,18 +25,28 @@ OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logi
         "products")
 """The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
 
+ORDERING = {name: module for module, names in (
+    ("sorting", "sort argsort lexsort partition argpartition"),
+    ("selection", "median percentile quantile nanmedian nanpercentile nanquantile"),
+    ("searching", "searchsorted digitize interp"),
+    ("histograms", "histogram histogramdd histogram2d"),
+    ("sets", "unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d isin"),
+) for name in names.split()}
+"""The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
+
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
 promote_types issubdtype isdtype isfortran broadcast_shapes""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate""".split()
+ORDER = "bincount histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
 indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()
 SILENT = {f"numpy.{name}": reason
           for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),
-                                ("library", LIBRARY), ("source", SOURCES))
+                                ("library", LIBRARY), ("source", SOURCES), ("order", ORDER))
           for name in names}
 SILENT_MODULES = {"numpy.linalg": "library", "numpy.fft": "library", "numpy.random": "source",
                   "numpy.testing": "test", "numpy.ctypeslib": "test", "numpy.char": "text",
@@ -101,6 +111,9 @@ def native(name: str) -> Any:
     found = UFUNCS.get(name)
     if found is not None:
         return found
+    if name in ORDERING:
+        ours = getattr(importlib.import_module(f"diffuse.numpy.order.{ORDERING[name]}"), name)
+        return gated(ours, getattr(numpy, name), "diffuse.numpy")
     for module_name in OURS:
         module = _module(module_name)
         value = getattr(module, name, None)
