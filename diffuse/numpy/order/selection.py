@@ -80,7 +80,8 @@ class Selection(numpy.ndarray[Any, Any]):
 
 
 def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
-    """The elements of a one-dimensional array that have these ranks in its order.  Raises `Unknown` where NumPy's bits may be others, or where many elements are equal."""
+    """The elements of a one-dimensional array that have these ranks in its order.  Raises `Unknown` where
+    NumPy's bits may be others, or where many elements are equal."""
     if len(ranks) > MOST + 2:
         raise Unknown
     last = array.size - 1
