@@ -76,7 +76,7 @@ from diffuse.stream.stores import Operand, Storage
 
 if TYPE_CHECKING:
     from diffuse.kernels.body.user import UserFunction
-    from diffuse.kernels.build import numba_frontend
+    from diffuse.kernels.build import algorithms, numba_frontend
 
 # What every library needs
 __all__ = [
@@ -86,6 +86,8 @@ __all__ = [
 ]
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
+# Routines that sort, search and count, which functions of a library call on parts of arrays
+__all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike
 __all__ += ["Bounded"]
 # Operations recorded again, of which a library knows the template, and what their stores look like
@@ -110,6 +112,10 @@ def __getattr__(name: str) -> Any:
         from diffuse.kernels.build import numba_frontend
 
         return numba_frontend
+    if name == "algorithms":
+        from diffuse.kernels.build import algorithms
+
+        return algorithms
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -5,6 +5,6 @@ maps it into memory, and `code` combines the three: it turns keys and requests i
 `fingerprint` is the part of a key that identifies the machine.
 """
 
-BODY, GRID, TEXT, PTX = "body", "grid", "text", "ptx"
+BODY, GRID, TEXT, PTX, ROUTINE = "body", "grid", "text", "ptx", "routine"
 """Kinds of requests: the body of a kernel, the same as grid kernels for a target that is named, LLVM IR that
 is compiled for the generic processor, or LLVM IR and the architecture of a GPU."""

@@ -17,6 +17,7 @@ from diffuse.observe import trace
 from diffuse.service import BODY as BODY
 from diffuse.service import GRID as GRID
 from diffuse.service import PTX as PTX
+from diffuse.service import ROUTINE as ROUTINE
 from diffuse.service import TEXT as TEXT
 from diffuse.service import fingerprint
 from diffuse.service.cache import Cache

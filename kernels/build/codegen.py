@@ -77,6 +77,19 @@ def object_code(body: Body) -> bytes:
     return bytes(compiler.emit_object(module))
 
 
+def routine_code(name: str, dtype: str) -> bytes:
+    """Compile a routine that orders, searches or counts (kernels/llvm/sorting) for this processor."""
+    from diffuse.kernels.llvm.sorting import emit
+
+    here = host()
+    source = emit.emit(name, dtype, here)
+    plain = _machine(here.triple, here.cpu, here.features, SPEED)
+    if plain is not None:
+        return plain.object_code(source)
+    compiler = machine()
+    return bytes(compiler.emit_object(_module(source, compiler)))
+
+
 def grid_code(body: Body, target: str) -> bytes:
     """Compile a body's grid kernels for a target: "simt", or the architecture of a GPU, such as "sm_90"; with
     the word "tiles" behind it, kernels that run one point of a launch."""

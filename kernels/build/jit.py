@@ -118,9 +118,14 @@ def request(body: Body) -> tuple[Any, ...]:
 
 def key_of(body: Body) -> str:
     """Compute the digest of everything that the machine code of a body depends on."""
+    return digest(repr(body))
+
+
+def digest(what: str) -> str:
+    """Compute the digest of something that is compiled, and of all else that its machine code depends on."""
     from hashlib import sha256
 
-    return sha256(f"{body!r}\n{_circumstances()}".encode()).hexdigest()
+    return sha256(f"{what}\n{_circumstances()}".encode()).hexdigest()
 
 
 @cache

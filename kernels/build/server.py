@@ -19,7 +19,7 @@ import time
 from collections import deque
 from typing import Any
 
-from diffuse.service import GRID, PTX, TEXT, channel
+from diffuse.service import GRID, PTX, ROUTINE, TEXT, channel
 from diffuse.service.cache import Cache
 from diffuse.service.channel import Answer
 
@@ -124,6 +124,8 @@ def compiled(kind: str, content: Any) -> bytes:
 
     if kind == TEXT:
         return codegen.common_code(content)
+    if kind == ROUTINE:
+        return codegen.routine_code(*content)
     if kind == PTX:
         from diffuse.kernels.build import ptx
 

@@ -197,6 +197,11 @@ class Methods(Protocols, elements.Described):
     def clip(self, min: Any = None, max: Any = None, out: Any = None, **kwargs: Any) -> Any:
         return resolved("clip")(self, min, max, out, **kwargs)
 
+    def sort(self, *args: Any, **kwargs: Any) -> None:
+        from diffuse.numpy.order.sorting import sort_in_place
+
+        sort_in_place(self, args, kwargs)
+
     def compress(self, condition: Any, axis: Any = None, out: Any = None) -> Any:
         return resolved("compress")(condition, self, axis, out)
 
@@ -208,7 +213,7 @@ class Methods(Protocols, elements.Described):
     round, take = by_function("round"), by_function("take")
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
-    put, sort, partition = by_numpy("put"), by_numpy("sort"), by_numpy("partition")
+    put, partition = by_numpy("put"), by_numpy("partition", "order")
     tofile, dump, dumps = by_numpy("tofile", "text"), by_numpy("dump", "text"), by_numpy("dumps", "text")
     byteswap, getfield, setfield = by_numpy("byteswap"), by_numpy("getfield"), by_numpy("setfield")
 

@@ -29,6 +29,7 @@ SILENT = {
     "test": "compares values; the program wants to know them now",
     "library": "a whole-array library (LAPACK, pocketfft): NumPy's call is the best there is",
     "source": "fills arrays that did not exist before, at NumPy's own speed",
+    "order": "sorts, searches or counts where Diffuse's own way would have other bits or gain nothing",
     "text": "ends in text or in a file",
     "foreign": "another library's array, which NumPy's function asks itself",
 }

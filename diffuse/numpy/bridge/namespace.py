@@ -25,6 +25,15 @@ OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logi
         "products", "positions")
 """The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
 
+ORDERING = {name: module for module, names in (
+    ("sorting", "sort argsort lexsort partition argpartition"),
+    ("selection", "median percentile quantile nanmedian nanpercentile nanquantile"),
+    ("searching", "searchsorted digitize interp"),
+    ("histograms", "histogram histogramdd histogram2d"),
+    ("sets", "unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d isin"),
+) for name in names.split()}
+"""The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
+
 DESCRIPTION = """shape ndim size iscomplexobj isrealobj typename mintypecode common_type result_type
 promote_types issubdtype isdtype isfortran broadcast_shapes
 tril_indices_from triu_indices_from diag_indices_from""".split()
@@ -33,12 +42,13 @@ savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split(
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate packbits
 unpackbits""".split()
+ORDER = "bincount histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
 indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()
 SILENT = {f"numpy.{name}": reason
           for reason, names in (("description", DESCRIPTION), ("text", TEXT), ("test", TESTS),
-                                ("library", LIBRARY), ("source", SOURCES))
+                                ("library", LIBRARY), ("source", SOURCES), ("order", ORDER))
           for name in names}
 REBOUND = frozenset(f"numpy.{name}" for name in """nanmin nanmax nanargmin nanargmax nancumsum nancumprod
     nanmean nanvar nanstd angle sinc i0 unwrap cov corrcoef ediff1d polyval real_if_close cumulative_sum
@@ -108,6 +118,9 @@ def native(name: str) -> Any:
     found = UFUNCS.get(name)
     if found is not None:
         return found
+    if name in ORDERING:
+        ours = getattr(importlib.import_module(f"diffuse.numpy.order.{ORDERING[name]}"), name)
+        return gated(ours, getattr(numpy, name), "diffuse.numpy")
     for module_name in OURS:
         module = _module(module_name)
         value = getattr(module, name, None)

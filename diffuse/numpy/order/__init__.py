@@ -1,0 +1,1 @@
+"""Functions of NumPy that sort, search and count, on all threads."""

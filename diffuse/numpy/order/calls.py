@@ -1,0 +1,68 @@
+"""How functions of this folder are called: with arrays at hand as NumPy's, and NumPy's own function behind.
+
+A function here computes what it can and returns None for all else: other types, options, errors, arrays that
+are too small.  NumPy's function then runs on the whole, and raises what it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.order.radix import FEWEST
+
+Array = numpy.ndarray[Any, Any]
+
+
+def own(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make a function of NumPy's out of one that takes the same arguments, all of them in their order, and
+    returns None where NumPy's shall run."""
+    form = signature(real)
+    name = f"numpy.{real.__name__}"
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not library.current().host_sees:
+                return fallback.call(real, args, kwargs, name)
+            try:
+                bound = form.bind(*args, **kwargs)
+            except TypeError:  # NumPy says it in its words
+                return fallback.call(real, args, kwargs, name, "order")
+            bound.apply_defaults()
+            found = function(*bound.arguments.values())
+            return fallback.call(real, args, kwargs, name, "order") if found is None else found
+
+        run.__name__ = run.__qualname__ = function.__name__
+        run.__module__, run.__doc__ = function.__module__, function.__doc__
+        return run
+
+    return decorate
+
+
+def at_hand(x: Any, fewest: int = FEWEST) -> Array | None:
+    """The memory of an array of at least so many elements, to be read; waits for tasks that write it.  None
+    for anything else than an array of Diffuse's or NumPy's own."""
+    if type(x) is core.array_class:
+        return access.host(x) if x.meta.size >= fewest else None
+    return x if type(x) is numpy.ndarray and x.size >= fewest else None
+
+
+def table(x: Any) -> Array | None:
+    """The elements of an array of any size, or of a list or tuple of numbers."""
+    found = at_hand(x, 0)
+    if found is None and type(x) in (list, tuple):
+        plain = numpy.asarray(x) if all(type(v) in core.NUMBERS for v in x) else None
+        return plain
+    return found
+
+
+def given(found: Array) -> Any:
+    """What the program gets for an array that was made here."""
+    return found if found.size < core.TINY else wrap(found)

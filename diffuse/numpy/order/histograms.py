@@ -1,0 +1,215 @@
+"""`histogram`, `histogram2d` and `histogramdd`: each thread counts the elements of its part.
+
+NumPy's own function, on the smallest and the largest element alone, checks the arguments and makes the edges.
+Counts do not depend on the order of the elements.  Sums of weights do: NumPy adds up blocks of BLOCK elements
+and then their sums, one after another; here the threads share out the blocks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.order import radix, searching
+from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.team import on_parts
+
+BLOCK = 65536
+"""NumPy's."""
+EXACT = 1 << 53
+"""Integers up to this have a float64 of their own."""
+COUNTED = "float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64".split()
+"""Element types whose bins a compiled routine computes, in float64 as NumPy does."""
+
+
+def _ends(array: Array) -> tuple[Any, Any]:
+    """The smallest and the largest element, NaN if there is one."""
+    low, high = numpy.minimum, numpy.maximum
+    found = on_parts(array.size, lambda start, end: (low.reduce(array[start:end]),
+                                                     high.reduce(array[start:end])))
+    return low.reduce([pair[0] for pair in found]), high.reduce([pair[1] for pair in found])
+
+
+@own(numpy.histogram)
+def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
+    array = at_hand(a)
+    if array is None or not radix.sortable(array) or array.dtype.kind == "b":
+        return None
+    flat, ends = array.reshape(-1), range
+    if ends is None or array.dtype.itemsize == 8:
+        lowest = _ends(flat)
+        ends = lowest if range is None else range
+    if type(bins) is str:
+        if weights is not None:
+            return None
+        edges: Any = given(numpy.histogram_bin_edges(flat, bins, range))
+        bins = edges.size - 1
+    else:
+        tiny = numpy.array(lowest if range is None else flat[:1], array.dtype)
+        edges = fallback.call(numpy.histogram, (tiny, bins, range), {}, "numpy.histogram", "order")[1]
+    plain = table(edges)
+    if plain is None or plain.size < 2:
+        return None
+    if weights is not None:
+        counts = _weighted(flat, bins, ends, weights, array.shape)
+    elif numpy.ndim(bins):
+        counts = _between(flat, plain)
+    else:
+        counts = _even(flat, plain, ends)
+    if counts is None:
+        return None
+    if density:
+        return given(counts / numpy.array(numpy.diff(plain), float) / counts.sum()), edges
+    return given(counts), edges
+
+
+def _even(flat: Array, edges: Array, ends: tuple[Any, Any]) -> Array | None:
+    """Counts in bins of one width."""
+    if flat.dtype.name not in COUNTED or edges.dtype != numpy.float64:
+        return _by_blocks(flat, edges.size - 1, ends, None) if flat.dtype == edges.dtype else None
+    first, last, width = edges[0], edges[-1], edges[-1] - edges[0]
+    if flat.dtype.itemsize == 8 and flat.dtype.kind in "iu" and max(map(abs, map(int, _ends(flat)))) > EXACT:
+        return None
+    routine = radix.routines(flat.size, ("histogram", flat.dtype.name))
+    if routine is None or not numpy.isfinite(width):
+        return None
+    count, bins = routine[0], edges.size - 1
+    words = [int(numpy.float64(value).view(numpy.int64)) for value in (first, last, width, bins)]
+
+    def one(low: int, high: int) -> Array:
+        counts = numpy.zeros(bins + 1, numpy.int64)
+        count(numpy.ascontiguousarray(flat[low:high]), high - low, edges, bins, counts, *words)
+        return counts
+
+    found: Array = numpy.add.reduce(on_parts(flat.size, one))
+    return found[:bins].astype(numpy.intp, copy=False)
+
+
+def _by_blocks(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | None) -> Array | None:
+    """Counts or sums of weights in bins of one width, as NumPy adds up its blocks."""
+    if flat.dtype == numpy.float16 or not numpy.isfinite(numpy.subtract(ends[1], ends[0], dtype=float)):
+        return None
+
+    def one(low: int, high: int) -> Array:
+        part = slice(low * BLOCK, high * BLOCK)
+        return numpy.histogram(flat[part], bins, ends, weights=None if weights is None else weights[part])[0]
+
+    def several(low: int, high: int) -> list[Array]:
+        return [one(k, k + 1) for k in range(low, high)] if weights is not None else [one(low, high)]
+
+    found = [sums for part in on_parts(-(-flat.size // BLOCK), several, 1) for sums in part]
+    total: Array = numpy.zeros_like(found[0])
+    for sums in found:
+        total += sums
+    return total
+
+
+def _weighted(flat: Array, bins: Any, ends: Any, weights: Any, shape: tuple[int, ...]) -> Array | None:
+    """Sums of weights in bins of one width."""
+    values = at_hand(weights)
+    if values is None or values.shape != shape or numpy.ndim(bins) or values.dtype.kind not in "iufc":
+        return None
+    if not numpy.isfinite(values).all():  # sums may warn
+        return None
+    return _by_blocks(flat, bins, ends, values.reshape(-1))
+
+
+def _between(flat: Array, edges: Array) -> Array | None:
+    """Counts between edges that are given.  A search finds how many edges are not greater than an element;
+    one more edge, just above the last, tells elements on the last from those beyond."""
+    found = searching.searchable(edges, flat, "right")
+    if found is None or edges.dtype.kind == "f" and numpy.isnan(edges).any():
+        return None
+    keys = found.keys
+    if int(keys[-1]) < numpy.iinfo(keys.dtype).max:
+        found.keys = numpy.append(keys, keys[-1] + keys.dtype.type(1))
+    counts = _positions(flat.size, found.keys.size + 1,
+                        lambda low, high, out: found.find(flat[low:high], out))
+    inside = counts[1:edges.size].copy()
+    inside[-1] += counts[edges.size]
+    return inside
+
+
+def _positions(size: int, most: int, find: Any) -> Array:
+    """Count the positions, below `most`, that `find(low, high, out)` writes for ranges of elements."""
+    step = max(BLOCK, 4 * most)
+
+    def one(low: int, high: int) -> Array:
+        counts = numpy.zeros(most, numpy.intp)
+        out = numpy.empty(step, numpy.intp)
+        for start in range(low, high, step):
+            end = min(high, start + step)
+            find(start, end, out[:end - start])
+            counts += numpy.bincount(out[:end - start], minlength=most)
+        return counts
+
+    found: Array = numpy.add.reduce(on_parts(size, one))
+    return found
+
+
+@own(numpy.histogramdd)
+def histogramdd(sample: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
+    if weights is not None:
+        return None
+    columns = _columns(sample)
+    return None if columns is None else _in_cells(columns, bins, range, density)
+
+
+@own(numpy.histogram2d)
+def histogram2d(x: Any, y: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
+    columns = _columns([x, y]) if weights is None else None
+    if columns is None:
+        return None
+    if not hasattr(bins, "__len__") or len(bins) not in (1, 2):
+        bins = bins if not hasattr(bins, "__len__") else [bins, bins]
+    found = _in_cells(columns, bins, range, density)
+    return None if found is None else (found[0], *found[1])
+
+
+def _columns(sample: Any) -> list[Array] | None:
+    """The coordinates of a sample, if they are of one type."""
+    if type(sample) in (list, tuple):
+        found = [at_hand(x) for x in sample]
+    else:
+        array = at_hand(sample)
+        found = [None] if array is None or array.ndim != 2 else [*array.T]
+    columns = [x for x in found
+               if x is not None and x.ndim == 1 and radix.sortable(x) and x.dtype.kind != "b"]
+    alike = {(x.shape, x.dtype) for x in columns}
+    return columns if columns and len(columns) == len(found) and len(alike) == 1 else None
+
+
+def _in_cells(columns: list[Array], bins: Any, limits: Any, density: Any) -> Any:
+    """Counts in the cells between the edges of each dimension, and the edges."""
+    tiny = numpy.array([_ends(x) for x in columns], columns[0].dtype).T
+    edges = fallback.call(numpy.histogramdd, (tiny, bins, limits), {}, "numpy.histogramdd", "order")[1]
+    plain: list[Any] = [table(x) for x in edges]
+    tables: list[Any] = [None if x is None else searching.searchable(x, columns[0], "right") for x in plain]
+    if any(x is None or numpy.isnan(x.array).any() for x in tables):
+        return None
+    shape = [x.size + 1 for x in plain]
+    total = 1
+    for n in shape:
+        total *= n
+    if total > columns[0].size:
+        return None
+
+    def find(low: int, high: int, out: Array) -> None:
+        each = numpy.empty(high - low, numpy.intp)
+        out[:] = 0
+        for column, searched, n in zip(columns, tables, shape, strict=True):
+            searched.find(column[low:high], each)
+            out *= n
+            out += each
+            out -= column[low:high] == searched.array[-1]
+
+    counts = _positions(columns[0].size, total, find).reshape(shape).astype(float)
+    found = counts[(slice(1, -1),) * len(columns)]
+    if density:
+        whole = found.sum()
+        for d, x in enumerate(plain):
+            found = found / numpy.diff(x).reshape([-1 if k == d else 1 for k in range(len(columns))])
+        found /= whole
+    return given(found), edges

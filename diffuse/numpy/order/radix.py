@@ -1,0 +1,230 @@
+"""A stable parallel radix sort of one-dimensional arrays, with the order and the bits of NumPy's sorts.
+
+Elements are sorted as keys (kernels/llvm/sorting/keys.py), by digits of eight bits; only digits that differ
+between elements are looked at.  Keys do not tell the two zeros apart, nor different NaNs: where an array has
+both, sorting it by key alone does not give NumPy's bits, and `Keys.plain` says so.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from time import perf_counter
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.order.team import on_parts, parts, together
+
+Array = numpy.ndarray[Any, Any]
+
+KINDS = "biuf"
+"""Kinds of element types that have keys; of floats those of up to 64 bits."""
+LANES, GROUPS = 8, 16
+"""The shape of what the routine `encode` notes."""
+DIGIT = 8
+MASK = (1 << DIGIT) - 1
+PATIENCE = 0.5
+"""Seconds that a call waits for routines to be compiled, at most."""
+FEWEST = 1 << 14
+"""Elements of an array from which on compiled routines are used: NumPy sorts fewer as soon."""
+
+
+def sortable(array: Array) -> bool:
+    """Does an array have keys?"""
+    dtype = array.dtype
+    return dtype.kind in KINDS and dtype.itemsize <= 8 and bool(dtype.isnative)
+
+
+def routines(count: int, *wanted: tuple[str, str]) -> Any:
+    """Compiled routines for so many elements, by name and element type; None if one is not there in time."""
+    return library.algorithms.routines(wanted, min(PATIENCE, count * 2e-8))
+
+
+def wide(array: Array) -> str:
+    """The element type of the keys of an array."""
+    return "uint64" if array.dtype.itemsize == 8 else "uint32"
+
+
+class Keys:
+    """The keys of an array, and what they do not tell."""
+
+    def __init__(self, array: Array, keys: Array, varying: int, plain: bool, zero: int, nan: int) -> None:
+        self.dtype, self.keys = array.dtype, keys
+        self.varying = varying
+        """The bits in which keys differ."""
+        self.plain = plain
+        """Do equal keys belong to elements of equal bits?"""
+        self.zero, self.nan = zero, nan
+        """The bits of the zeros and the NaNs among the elements, if `plain`."""
+
+
+def keys_of(array: Array) -> Keys | None:
+    """Encode the elements of a one-dimensional array; None if the routine is not there."""
+    found = routines(array.size, ("encode", array.dtype.name))
+    if found is None:
+        return None
+    encode, = found
+    keys = numpy.empty(array.size, wide(array))
+
+    def one(low: int, high: int) -> Array:
+        facts = numpy.zeros((GROUPS, LANES), numpy.uint64)
+        encode(numpy.ascontiguousarray(array[low:high]), high - low, keys[low:high], facts)
+        return facts
+
+    return _noted(array, keys, on_parts(array.size, one, step=LANES))
+
+
+def _noted(array: Array, keys: Array, facts: list[Array]) -> Keys:
+    """Combine what the threads noted while they encoded their parts."""
+    raw = numpy.dtype(f"u{array.dtype.itemsize}")
+    groups = [facts_ for found in facts for facts_ in ((found[:8], LANES), (found[8:], 1))]
+
+    def lanes(row: int, dtype: Any) -> Array:
+        return numpy.concatenate([group[row].view(dtype)[:lanes] for group, lanes in groups])
+
+    both = numpy.bitwise_and.reduce(lanes(0, keys.dtype)), numpy.bitwise_or.reduce(lanes(1, keys.dtype))
+    varying = int(both[0] ^ both[1])
+    if array.dtype.kind != "f":
+        return Keys(array, keys, varying, True, 0, 0)
+    negative, positive, nan = (bool(lanes(2 + k, raw).any()) for k in range(3))
+    all_, any_ = (int(ufunc.reduce(lanes(5 + k, raw)))
+                  for k, ufunc in enumerate((numpy.bitwise_and, numpy.bitwise_or)))
+    zero = 1 << 8 * array.dtype.itemsize - 1 if negative else 0
+    plain = not (negative and positive) and not (nan and all_ != any_)
+    return Keys(array, keys, varying, plain, zero, any_)
+
+
+def digits(varying: int) -> list[int]:
+    """The lowest bits of the digits in which keys differ, from the lowest to the highest."""
+    found, shift = [], 0
+    while varying >> shift:
+        if varying >> shift & 1:
+            found.append(shift)
+            shift += DIGIT
+        else:
+            shift += 1
+    return found
+
+
+def ordered(keys: Array, varying: int) -> tuple[Array, Array] | None:
+    """Sort keys.  Returns them, and memory of their size that is not used any more; None if a routine is not
+    there.  The keys given are overwritten."""
+    found = routines(keys.size, ("count", keys.dtype.name), ("scatter", keys.dtype.name))
+    if found is None:
+        return None
+    count, scatter = found
+    other = numpy.empty_like(keys)
+    for shift in digits(varying):
+        def move(low: int, high: int, offsets: Array) -> None:
+            scatter(keys[low:high], high - low, shift, MASK, offsets, other)  # noqa: B023 (called at once)
+
+        _pass(count, keys, shift, move)
+        keys, other = other, keys
+    return keys, other
+
+
+def numbered(keys: Array, varying: int, numbers: Array | None = None) -> tuple[Array, Array] | None:
+    """Sort keys, and with them 32-bit integers, or their own positions.  Returns both; None if a routine is
+    not there.  The keys given are overwritten."""
+    n, kind = keys.size, keys.dtype.name
+    found = routines(n, ("count", kind), ("scatter_numbered", kind), ("scatter_pairs", kind))
+    if found is None:
+        return None
+    count, first, pairs = found
+    other, target = numpy.empty_like(keys), numpy.empty(n, numpy.uint32)
+    for shift in digits(varying):
+        def move(low: int, high: int, offsets: Array) -> None:
+            words = keys[low:high], high - low, shift, MASK, offsets, other  # noqa: B023 (called at once)
+            if numbers is None:
+                first(*words, low, target)  # noqa: B023
+            else:
+                pairs(*words, numbers[low:high], target)  # noqa: B023
+
+        _pass(count, keys, shift, move)
+        keys, other = other, keys
+        numbers, target = target, numpy.empty(n, numpy.uint32) if numbers is None else numbers
+    return keys, numpy.arange(n, dtype=numpy.uint32) if numbers is None else numbers
+
+
+def _pass(count: Any, keys: Array, shift: int, move: Any) -> None:
+    """Sort keys by one digit: each thread counts the digits of its part, and moves the part to offsets that
+    follow from all counts."""
+    ranges = parts(keys.size)
+    counts = numpy.zeros((len(ranges), MASK + 1), numpy.int64)
+    together([partial(count, keys[low:high], high - low, shift, MASK, row)
+              for row, (low, high) in zip(counts, ranges, strict=True)])
+    flat = counts.T.ravel()
+    offsets = numpy.ascontiguousarray((numpy.cumsum(flat) - flat).reshape(counts.T.shape).T)
+    together([partial(move, low, high, row) for row, (low, high) in zip(offsets, ranges, strict=True)])
+
+
+def sorted_values(known: Keys, kind: Any = None) -> Array | None:
+    """The elements that were encoded, if equal keys mean equal bits, with the bits of NumPy's sort of this
+    kind; overwrites the keys."""
+    found = ordered(known.keys, known.varying)
+    return None if found is None else decoded(known, *found, kind)
+
+
+def decoded(known: Keys, keys: Array, spare: Array, kind: Any = None) -> Array | None:
+    """The elements that have these keys, in the memory of an array of keys if they fit."""
+    found = routines(keys.size, ("decode", known.dtype.name))
+    if found is None:
+        return None
+    decode, = found
+    fits = spare.itemsize == known.dtype.itemsize and spare.size == keys.size
+    out = spare.view(known.dtype) if fits else numpy.empty(keys.size, known.dtype)
+    nan = _nan(known.dtype.name, known.nan, kind)
+
+    def one(low: int, high: int) -> None:
+        decode(keys[low:high], high - low, out[low:high], known.zero, nan)
+
+    on_parts(keys.size, one, step=LANES)
+    return out
+
+
+@cache
+def _nan(dtype: str, bits: int, kind: Any) -> int:
+    """The bits that NumPy's sort of this kind leaves of a NaN: on some processors it writes its own."""
+    if not dtype.startswith("float"):
+        return 0
+    unsigned = numpy.dtype(dtype.replace("float", "uint"))
+    sorted_ = numpy.sort(numpy.full(1000, bits, unsigned).view(dtype), kind=kind)
+    return int(sorted_.view(unsigned)[0])
+
+
+def repeats(keys: Array) -> bool:
+    """Are two of the sorted keys equal?"""
+    found = on_parts(keys.size - 1, lambda low, high: bool((keys[low:high] == keys[low + 1:high + 1]).any()))
+    return any(found)
+
+
+def long(positions: Array) -> Array:
+    """Positions as NumPy returns them."""
+    out = numpy.empty(positions.size, numpy.intp)
+    on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], positions[low:high]))
+    return out
+
+
+def taken(array: Array, positions: Array) -> Array:
+    """The elements at some positions."""
+    out = numpy.empty(positions.size, array.dtype)
+    on_parts(positions.size, lambda low, high: numpy.copyto(out[low:high], array[positions[low:high]]))
+    return out
+
+
+VECTORIZED = 15e-9
+"""Seconds an element below which a sort is by vector instructions."""
+
+
+@cache
+def vectorized(dtype: Any) -> bool:
+    """Does NumPy sort this element type by vector instructions on this processor?"""
+    sample = (numpy.arange(1 << 14, dtype=numpy.uint64) * 0x9E3779B97F4A7C15 >> 40).astype(dtype)
+    times = []
+    for _ in range(3):
+        copy = sample.copy()
+        start = perf_counter()
+        copy.sort()
+        times.append(perf_counter() - start)
+    return min(times) < VECTORIZED * sample.size

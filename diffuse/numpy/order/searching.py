@@ -1,0 +1,131 @@
+"""`searchsorted`, `digitize` and `interp`: tables that are searched by compiled routines, on all threads.
+
+A table is searched if it is sorted.  What NumPy finds in one that is not depends on the elements that it has
+searched for before, so there NumPy searches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.order import radix
+from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.team import on_parts
+
+BLOCK = 1 << 14
+"""Elements whose copies stay in cache."""
+LONG = 8
+"""How many times as many elements as are searched for a table may have."""
+REAL = (type(None), float, int, numpy.float64)
+
+
+class Table:
+    """The sorted keys of a table, and the routine that searches them for elements of one type."""
+
+    def __init__(self, array: Array, dtype: Any, side: str, keys: Array, search: Any) -> None:
+        self.array, self.dtype, self.side = array, dtype, side
+        self.keys, self._search = keys, search
+
+    def find(self, elements: Array, out: Array) -> None:
+        """Write the positions of a piece of a one-dimensional array."""
+        for low in range(0, elements.size, BLOCK):
+            part = numpy.ascontiguousarray(elements[low:low + BLOCK], self.dtype)
+            self._search(self.keys, self.keys.size, part, part.size, out[low:low + BLOCK])
+
+
+def searchable(array: Array, elements: Array, side: str) -> Table | None:
+    """A table in which such elements can be searched for; None for one that is not sorted."""
+    if array.ndim != 1 or not array.size or elements.size * LONG < array.size:
+        return None
+    dtype = numpy.promote_types(array.dtype, elements.dtype)
+    if not (radix.sortable(array) and radix.sortable(elements) and dtype.kind in radix.KINDS):
+        return None
+    array = array.astype(dtype, copy=False)
+    known = radix.keys_of(array)
+    found = radix.routines(elements.size, (f"search_{side}", dtype.name))
+    if known is None or found is None or not ascending(known.keys):
+        return None
+    return Table(array, dtype, side, known.keys, found[0])
+
+
+def ascending(keys: Array) -> bool:
+    return all(on_parts(keys.size - 1,
+                        lambda low, high: bool((keys[low:high] <= keys[low + 1:high + 1]).all())))
+
+
+def positions(found: Table, elements: Array) -> Array:
+    """The positions of the elements of an array of any shape."""
+    flat = elements.reshape(-1)
+    out = numpy.empty(flat.size, numpy.intp)
+    on_parts(flat.size, lambda low, high: found.find(flat[low:high], out[low:high]))
+    return out.reshape(elements.shape)
+
+
+@own(numpy.searchsorted)
+def searchsorted(a: Any, v: Any, side: Any, sorter: Any) -> Any:
+    elements, array = at_hand(v), table(a)
+    if elements is None or array is None or sorter is not None or side not in ("left", "right"):
+        return None
+    found = searchable(array, elements, side)
+    return None if found is None else given(positions(found, elements))
+
+
+@own(numpy.digitize)
+def digitize(x: Any, bins: Any, right: Any) -> Any:
+    elements, edges = at_hand(x), table(bins)
+    if elements is None or edges is None or type(right) is not bool or edges.ndim != 1:
+        return None
+    if edges.dtype.kind == "f" and numpy.isnan(edges).any():
+        return None
+    side = "left" if right else "right"
+    found = searchable(edges, elements, side)
+    if found is not None:
+        return given(positions(found, elements))
+    found = searchable(edges[::-1], elements, side)
+    if found is None:
+        return None
+    out = positions(found, elements)
+    flat = out.reshape(-1)
+    on_parts(flat.size, lambda low, high: numpy.subtract(edges.size, flat[low:high], out=flat[low:high]))
+    return given(out)
+
+
+def _points(x: Any) -> Array | None:
+    """The points of a table as float64; None for anything but a line of at least two real numbers."""
+    found = table(x)
+    if found is None or found.ndim != 1 or found.size < 2 or found.dtype.kind not in "biuf":
+        return None
+    return numpy.ascontiguousarray(found, numpy.float64) if found.dtype.itemsize <= 8 else None
+
+
+@own(numpy.interp)
+def interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
+    elements, points, values = at_hand(x), _points(xp), _points(fp)
+    if elements is None or points is None or values is None or period is not None:
+        return None
+    if (points.size != values.size or elements.dtype.kind not in "biuf" or elements.dtype.itemsize > 8
+            or type(left) not in REAL or type(right) not in REAL or points.size > LONG * elements.size):
+        return None
+    known = radix.keys_of(points)
+    found = radix.routines(elements.size, ("interpolate", "float64"))
+    if known is None or found is None or not ascending(known.keys) or numpy.isnan(points[-1]):
+        return None
+    interpolate, = found
+    with numpy.errstate(all="ignore"):
+        slopes = (values[1:] - values[:-1]) / (points[1:] - points[:-1])
+    ends = [int(numpy.float64(values[k] if end is None else end).view(numpy.int64))
+            for k, end in ((0, left), (-1, right))]
+    flat = elements.reshape(-1)
+    out = numpy.empty(flat.size)
+
+    def one(low: int, high: int) -> None:
+        for start in range(low, high, BLOCK):
+            part = numpy.ascontiguousarray(flat[start:min(high, start + BLOCK)], numpy.float64)
+            interpolate(known.keys, points.size, part, part.size, out[start:], points, values, slopes, *ends)
+
+    on_parts(flat.size, one)
+    return given(out.reshape(elements.shape))
+
+

@@ -1,0 +1,229 @@
+"""`median`, `percentile`, `quantile` and those that leave NaN out: NumPy's functions over a partition of our
+own.
+
+NumPy's functions check the arguments, partition a copy of the array and compute with the few elements whose
+places are then known.  Here they get a `Selection`, whose copies are not made, and whose partition finds just
+these elements: by a bracket of two elements of a sample for each, between which only few elements lie.  In
+arrays of more dimensions the lines are partitioned side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import sqrt
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import core
+from diffuse.numpy.ops.operands import wrap
+from diffuse.numpy.order import radix
+from diffuse.numpy.order.calls import Array, at_hand, own
+from diffuse.numpy.order.team import on_parts, slabs
+
+SAMPLE = 1 << 14
+"""Elements of a sample."""
+SPREAD = 6.0
+"""Standard deviations of the rank of an element of the sample that a bracket is wide to each side."""
+MOST = 8
+"""Elements that are looked for, at most: each takes a turn through the array."""
+
+
+class Unknown(Exception):
+    """Raised where NumPy has to partition the whole array for its bits."""
+
+
+class Selection(numpy.ndarray[Any, Any]):
+    """An array of NumPy's that is partitioned as this module does it."""
+
+    source: Array | None = None
+    """The elements of an array that stands for a copy and has none of its own yet."""
+
+    def copy(self, order: Any = "C") -> Any:
+        if self.source is not None:
+            raise Unknown
+        plain = numpy.asarray(self)
+        found = numpy.empty_like(plain).view(Selection)
+        found.source = plain
+        return found
+
+    def flatten(self, order: Any = "C") -> Any:
+        return numpy.asarray(self).reshape(-1).view(Selection).copy()
+
+    def transpose(self, *axes: Any) -> Any:
+        found = super().transpose(*axes)
+        if self.source is not None:
+            found.source = self.source.transpose(*axes)
+        return found
+
+    def __getitem__(self, index: Any) -> Any:
+        return numpy.asarray(self)[index]
+
+    def take(self, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+        return numpy.asarray(self).take(indices, axis, out, mode)
+
+    def partition(self, kth: Any, axis: Any = -1, kind: Any = "introselect", order: Any = None) -> None:
+        if self.source is None or kind != "introselect" or order is not None:
+            raise Unknown
+        source, self.source = self.source, None
+        plain = numpy.asarray(self)
+        if self.ndim > 1:
+            def one(part: Any) -> None:
+                numpy.copyto(plain[part], source[part])
+                plain[part].partition(kth, axis=axis)
+
+            slabs(one, self.shape, axis % self.ndim)
+            return
+        ranks = sorted({int(k) % self.size for k in numpy.ravel(kth)})
+        for rank, value in zip(ranks, selected(source, ranks), strict=True):
+            plain[rank] = value
+
+
+def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
+    """The elements of a one-dimensional array that have these ranks in its order.  Raises `Unknown` where
+    NumPy's bits may be others, or where many elements are equal."""
+    if len(ranks) > MOST + 2:
+        raise Unknown
+    last = array.size - 1
+    ends = {rank: _extreme(array, rank) for rank in sorted({0, last}.intersection(ranks), reverse=True)}
+    return [ends[rank] if rank in ends else _ranked(array, rank) for rank in ranks]
+
+
+def _extreme(array: Array, rank: int) -> Any:
+    """The smallest or the largest element; raises `Unknown` for NaN and zeros."""
+    ufunc: Any = numpy.maximum if rank else numpy.minimum
+    value = ufunc.reduce(on_parts(array.size, lambda low, high: ufunc.reduce(array[low:high])))
+    if array.dtype.kind == "f" and not value:
+        return _ranked(array, rank)
+    if value != value:
+        raise Unknown
+    return value
+
+
+def _ranked(array: Array, rank: int) -> Any:
+    """The element of one rank, among the elements between two of a sample."""
+    size, dtype = array.size, array.dtype
+    found = radix.routines(size, ("between", dtype.name), ("encode", dtype.name))
+    if found is None:
+        raise Unknown
+    between, encode = found
+    sample = numpy.sort(_sample(array))
+    share = rank / size
+    middle, width = share * sample.size, SPREAD * sqrt(sample.size * share * (1 - share)) + 4
+    ends = int(max(0, middle - width)), int(min(sample.size - 1, middle + width))
+    keys = numpy.empty(sample.size, radix.wide(array))
+    encode(sample, sample.size, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
+    low = 0 if not ends[0] else int(keys[ends[0]])
+    high = (1 << 8 * keys.itemsize) - 1 if ends[1] == sample.size - 1 else int(keys[ends[1]])
+
+    def one(start: int, end: int) -> tuple[int, int, Array]:
+        room = (end - start) // 4
+        kept = numpy.empty(room + 1, dtype)
+        words = between(numpy.ascontiguousarray(array[start:end]), end - start, low, high, kept, room, 0, 0)
+        return int(words[6]), int(words[7]), kept[:min(room, int(words[7]))]
+
+    pieces = on_parts(size, one)
+    below = sum(piece[0] for piece in pieces)
+    kept = numpy.concatenate([piece[2] for piece in pieces])
+    if kept.size != sum(piece[1] for piece in pieces) or not below <= rank < below + kept.size:
+        raise Unknown
+    value = numpy.partition(kept, rank - below)[rank - below]
+    if dtype.kind == "f":
+        if value != value or not value and numpy.unique(numpy.signbit(kept[kept == 0])).size > 1:
+            raise Unknown
+    return value
+
+
+def _sample(array: Array) -> Array:
+    """Elements from everywhere in an array, one from each of as many pieces: where in its piece, changes."""
+    pieces = min(SAMPLE, array.size)
+    starts = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(array.size) // numpy.uint64(pieces)
+    turns = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) >> numpy.uint64(33)
+    sample: Array = array[starts + turns % numpy.uint64(max(1, array.size // pieces))]
+    return sample
+
+
+def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ...], options: dict[str, Any]
+          ) -> Any:
+    """NumPy's function on a selection of an array; None where NumPy has to partition the whole."""
+    if array.ndim > 1 and axis is None:
+        array = array.reshape(-1)
+        if options.get("keepdims"):
+            return None
+    elif array.ndim > 1 and type(axis) is not int:
+        return None
+    if array.ndim == 1 and not radix.sortable(array) or array.dtype.kind not in "biufc":
+        return None
+    try:
+        found = real(array.view(Selection), *args, axis=axis, **options)
+    except Unknown:
+        return None
+    if isinstance(found, numpy.ndarray):
+        found = numpy.asarray(found)
+        return found if found.size < core.TINY and found.ndim else wrap(found) if found.ndim else found[()]
+    return found
+
+
+def _without_nan(array: Array) -> Array | None:
+    """A one-dimensional array without its NaNs; None if nothing is left."""
+    if array.dtype.kind != "f":
+        return array
+    masks = on_parts(array.size, lambda low, high: array[low:high] == array[low:high])
+    if all(mask.all() for mask in masks):
+        return array
+    pieces = on_parts(array.size, lambda low, high: array[low:high][array[low:high] == array[low:high]])
+    found = numpy.concatenate(pieces)
+    return found if found.size else None
+
+
+def _plain(*options: Any) -> bool:
+    """Are these numbers, or lists or tuples of numbers, as `q` may be?"""
+    return all(type(q) in core.NUMBERS or type(q) in (list, tuple) and all(type(v) in core.NUMBERS for v in q)
+               or type(q) is numpy.ndarray and q.ndim < 2 for q in options)
+
+
+def _median(real: Callable[..., Any], a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any
+            ) -> Any:
+    array = at_hand(a)
+    if array is None or out is not None or overwrite_input:
+        return None
+    if real is numpy.nanmedian:
+        array = _left(array, axis, keepdims)
+    return None if array is None else _over(real, array, axis, (), {"keepdims": keepdims})
+
+
+def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
+    """What is left of an array without NaN, for functions that reduce all of it."""
+    if array.ndim > 1 and (axis is not None or keepdims is True):
+        return None
+    return _without_nan(array.reshape(-1))
+
+
+@own(numpy.median)
+def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
+    return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
+
+
+@own(numpy.nanmedian)
+def nanmedian(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
+    return _median(numpy.nanmedian, a, axis, out, overwrite_input, keepdims)
+
+
+def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
+    def run(a: Any, q: Any, axis: Any, out: Any, overwrite_input: Any, method: Any, keepdims: Any,
+            weights: Any) -> Any:
+        array = at_hand(a)
+        if array is None or out is not None or overwrite_input or weights is not None or not _plain(q):
+            return None
+        if real.__name__.startswith("nan"):
+            array = _left(array, axis, keepdims)
+        options = {"method": method, "keepdims": keepdims}
+        return None if array is None else _over(real, array, axis, (q,), options)
+
+    run.__name__ = real.__name__
+    run.__module__ = __name__
+    return own(real)(run)
+
+
+quantile, percentile = _quantile(numpy.quantile), _quantile(numpy.percentile)
+nanquantile, nanpercentile = _quantile(numpy.nanquantile), _quantile(numpy.nanpercentile)

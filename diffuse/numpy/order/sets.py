@@ -1,0 +1,255 @@
+"""`unique` and what NumPy makes of it: sorted keys, of which the first of each run of equal ones is kept.
+
+What these functions return does not depend on how they sort, but for zeros of both signs and NaNs of several
+kinds, of which NumPy keeps the one that comes first in its own way: there NumPy's function runs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.order import radix, sorting
+from diffuse.numpy.order.calls import Array, at_hand, given, own, table
+from diffuse.numpy.order.searching import BLOCK, searchable
+from diffuse.numpy.order.team import on_parts
+
+FEW = 8
+"""Elements that NumPy compares with all others one after another."""
+
+
+def _sortable(a: Any) -> Array | None:
+    """The elements of an array in one dimension, if they can be sorted by keys."""
+    array = at_hand(a)
+    if array is None or not radix.sortable(array) or array.size > sorting.MOST:
+        return None
+    return array.reshape(-1)
+
+
+def _firsts(keys: Array, dtype: Any, each_nan: bool) -> Array:
+    """Which of the sorted keys of elements of a type differ from the one before; NaNs too, if `each_nan`."""
+    nan = (1 << 8 * dtype.itemsize) - 1
+    mask = numpy.empty(keys.size, numpy.bool)
+    mask[0] = True
+
+    def one(low: int, high: int) -> None:
+        numpy.not_equal(keys[low + 1:high + 1], keys[low:high], out=mask[low + 1:high + 1])
+        if each_nan and dtype.kind == "f":
+            mask[low + 1:high + 1] |= keys[low + 1:high + 1] == nan
+
+    on_parts(keys.size - 1, one)
+    return mask
+
+
+def _kept(array: Array, mask: Array) -> Array:
+    return numpy.concatenate(on_parts(array.size, lambda low, high: array[low:high][mask[low:high]]))
+
+
+def values(array: Array) -> Array | None:
+    """The different elements of a one-dimensional array, sorted."""
+    found = _counted(array, False, False)
+    return None if found is None else found[0]
+
+
+def _counted(array: Array, counts: bool, each_nan: bool) -> tuple[Array, ...] | None:
+    """The different elements, sorted, and how many there are of each, if wanted."""
+    known = radix.keys_of(array)
+    found = radix.ordered(known.keys, known.varying) if known is not None and known.plain else None
+    if known is None or found is None:
+        return None
+    mask = _firsts(found[0], array.dtype, each_nan)
+    keys = _kept(found[0], mask)
+    different = radix.decoded(known, keys, numpy.empty(0, keys.dtype))
+    if different is None:
+        return None
+    return (different, _lengths(mask)) if counts else (different,)
+
+
+def _lengths(mask: Array) -> Array:
+    """The lengths of runs whose first elements are marked."""
+    return numpy.diff(numpy.append(numpy.flatnonzero(mask), mask.size))
+
+
+def _with_positions(array: Array, index: bool, inverse: bool, counts: bool, each_nan: bool
+                    ) -> tuple[Array, ...] | None:
+    """The different elements, and the position of the first of each, which of them every element is, and how
+    many there are of each, as wanted."""
+    known = radix.keys_of(array)
+    if known is None or not index and (not known.plain or each_nan and known.nan):
+        return None  # NumPy does not sort equal ones by position
+    found = radix.numbered(known.keys, known.varying)
+    if found is None:
+        return None
+    keys, numbers = found
+    mask = _firsts(keys, array.dtype, each_nan)
+    first = _kept(numbers, mask)
+    result: tuple[Array, ...] = (radix.taken(array, first),)
+    if index:
+        result += (radix.long(first),)
+    if inverse:
+        ranks = numpy.cumsum(mask) - 1
+        back = numpy.empty(array.size, numpy.intp)
+        on_parts(array.size, lambda low, high: back.__setitem__(numbers[low:high], ranks[low:high]))
+        result += (back,)
+    if counts:
+        result += (_lengths(mask),)
+    return result
+
+
+def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> tuple[Any, ...] | None:
+    array = _sortable(ar)
+    if array is None:
+        return None
+    positions = index or inverse
+    found = (_with_positions(array, index, inverse, counts, each_nan) if positions else
+             _counted(array, counts, each_nan))
+    if found is None:
+        return None
+    results = [given(one) for one in found]
+    if inverse:
+        results[2 if index else 1] = results[2 if index else 1].reshape(ar.shape)
+    return tuple(results)
+
+
+@own(numpy.unique)
+def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, axis: Any, equal_nan: Any,
+           sorted: Any = True) -> Any:
+    if not sorted or axis is not None and not (axis in (0, -1) and getattr(ar, "ndim", 0) == 1):
+        return None
+    found = _unique(ar, return_index, return_inverse, return_counts, not equal_nan)
+    return found if found is None or len(found) > 1 else found[0]
+
+
+def _record(function: Any, ar: Any, index: bool, inverse: bool, counts: bool) -> Any:
+    """The results of `unique_all` and its kin, under names."""
+    found = _unique(ar, index, inverse, counts, True)
+    return None if found is None else type(function(numpy.empty(0)))(*found)
+
+
+@own(numpy.unique_all)
+def unique_all(x: Any) -> Any:
+    return _record(numpy.unique_all, x, True, True, True)
+
+
+@own(numpy.unique_counts)
+def unique_counts(x: Any) -> Any:
+    return _record(numpy.unique_counts, x, False, False, True)
+
+
+@own(numpy.unique_inverse)
+def unique_inverse(x: Any) -> Any:
+    return _record(numpy.unique_inverse, x, False, True, False)
+
+
+def _sets(ar1: Any, ar2: Any, assume_unique: Any) -> tuple[Array, Array] | None:
+    """The different elements of two arrays of one type, of which one at least is large."""
+    one, other = table(ar1), table(ar2)
+    if one is None or other is None or one.dtype != other.dtype or assume_unique or not radix.sortable(one):
+        return None
+    if max(one.size, other.size) < radix.FEWEST:
+        return None
+    found = [values(x.reshape(-1)) if x.size >= radix.FEWEST else numpy.unique(x) for x in (one, other)]
+    first, second = found
+    if first is None or second is None or one.dtype.kind == "f" and (_odd(first) or _odd(second)):
+        return None
+    return first, second
+
+
+def _odd(different: Array) -> bool:
+    """Are there zeros or NaNs among floats?  Which of two equal ones NumPy keeps depends on how it sorts."""
+    return bool(different.size and (numpy.isnan(different[-1]) or (different == 0).any()))
+
+
+def _sorted(one: Array, other: Array) -> Array:
+    both = numpy.concatenate((one, other))
+    found = sorting.ordered(both)
+    if found is None:
+        both.sort()
+    return both if found is None else found
+
+
+@own(numpy.intersect1d)
+def intersect1d(ar1: Any, ar2: Any, assume_unique: Any, return_indices: Any) -> Any:
+    found = None if return_indices else _sets(ar1, ar2, assume_unique)
+    if found is None:
+        return None
+    both = _sorted(*found)
+    return given(both[:-1][both[1:] == both[:-1]])
+
+
+@own(numpy.setxor1d)
+def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
+    found = _sets(ar1, ar2, assume_unique)
+    if found is None:
+        return None
+    both = _sorted(*found)
+    differs = numpy.concatenate(([True], both[1:] != both[:-1], [True]))
+    return given(both[differs[1:] & differs[:-1]])
+
+
+@own(numpy.union1d)
+def union1d(ar1: Any, ar2: Any) -> Any:
+    one, other = table(ar1), table(ar2)
+    if one is None or other is None or one.dtype != other.dtype or not radix.sortable(one):
+        return None
+    both = numpy.concatenate((one, other), axis=None)
+    found = values(both) if both.size >= radix.FEWEST else None
+    return None if found is None else given(found)
+
+
+@own(numpy.setdiff1d)
+def setdiff1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
+    found = _sets(ar1, ar2, assume_unique)
+    if found is None:
+        return None
+    one, other = found
+    inside = _members(one, other, False)
+    return given(one[~(numpy.isin(one, other, assume_unique=True) if inside is None else inside)])
+
+
+def _members(elements: Array, tested: Array, invert: bool) -> Array | None:
+    """Which elements of a one-dimensional array are among those of another one, sorted and all different."""
+    searched = searchable(tested, elements, "left")
+    if searched is None:
+        return None
+    out, last = numpy.empty(elements.size, numpy.bool), tested.size - 1
+
+    def one(low: int, high: int) -> None:
+        places = numpy.empty(BLOCK, numpy.intp)
+        for start in range(low, high, BLOCK):
+            part = elements[start:min(high, start + BLOCK)]
+            found = places[:part.size]
+            searched.find(part, found)
+            numpy.minimum(found, last, out=found)
+            compare = numpy.not_equal if invert else numpy.equal
+            compare(tested[found], part, out=out[start:start + part.size])
+
+    on_parts(elements.size, one)
+    return out
+
+
+@own(numpy.isin)
+def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind: Any) -> Any:
+    array, tested = at_hand(element), table(test_elements)
+    if (array is None or tested is None or not tested.size or assume_unique or kind not in (None, "sort")
+            or array.dtype != tested.dtype or not radix.sortable(array)):
+        return None
+    flat = array.reshape(-1)
+    if tested.size <= FEW or kind is None and _close(flat, tested):
+        found: Any = numpy.concatenate(on_parts(
+            flat.size, lambda low, high: numpy.isin(flat[low:high], tested, invert=invert, kind=kind)))
+    else:
+        different = values(tested.reshape(-1)) if tested.size >= radix.FEWEST else numpy.unique(tested)
+        found = None if different is None else _members(flat, different, bool(invert))
+    return None if found is None else given(found.reshape(array.shape))
+
+
+def _close(flat: Array, tested: Array) -> bool:
+    """Does NumPy look integers up in a table of all between the smallest and the largest?"""
+    if flat.dtype.kind not in "biu":
+        return False
+    between = int(tested.max()) - int(tested.min())
+    return between <= (flat.size + tested.size) and between < flat.size // 2
+
+

@@ -1,0 +1,241 @@
+"""`sort`, `argsort` and `lexsort` on all threads, and lines of arrays sorted or partitioned side by side.
+
+One-dimensional arrays of real numbers are sorted by digits (radix.py), with NumPy's bits.  A stable `argsort`
+has one result.  Any other kind may order equal elements as it likes, and NumPy's way of doing that depends on
+the processor: its result is known only where all elements differ, so where two are equal NumPy sorts.  The
+same goes for `partition` and `argpartition` of one dimension.
+"""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.order import radix
+from diffuse.numpy.order.calls import Array, at_hand, given, own
+from diffuse.numpy.order.team import slabs, threads
+
+KINDS = "quicksort", "heapsort", "stable", "mergesort"
+STABLE = KINDS[2:]
+MOST = 1 << 32
+"""Elements of an array, at most: positions are integers of 32 bits."""
+SAMPLE = 1 << 12
+"""Elements that are looked at to learn whether elements are equal, or in order."""
+
+
+def _kind(kind: Any, order: Any, stable: Any) -> str | None:
+    """The kind of sort that is asked for; None for arguments that NumPy shall see."""
+    if order is not None or stable not in (None, True, False) or stable is not None and kind is not None:
+        return None
+    if kind is None:
+        return "stable" if stable else "quicksort"
+    return str(kind) if type(kind) is str and kind in KINDS else None
+
+
+def _axis(axis: Any, array: Array) -> int | None:
+    """The axis, counted from the first; None for what is no axis of the array."""
+    try:
+        found = index(axis)
+    except TypeError:
+        return None
+    return found % array.ndim if -array.ndim <= found < array.ndim else None
+
+
+def _line(array: Array) -> bool:
+    """Is an array to be sorted by digits?  One thread is no faster than NumPy's vectorized sorts."""
+    return (array.ndim == 1 and radix.FEWEST <= array.size <= MOST and radix.sortable(array)
+            and (threads() > 1 or not radix.vectorized(array.dtype)))
+
+
+def _runs(array: Array) -> bool:
+    """Does an array look as if it were in order, up or down, in long runs?  A stable sort of NumPy's merges
+    runs that it finds."""
+    step = max(1, array.size // SAMPLE)
+    pairs = array[:-1:step] <= array[1::step][:array[:-1:step].size]
+    up = int(numpy.count_nonzero(pairs))
+    return min(up, pairs.size - up) * 50 < pairs.size
+
+
+def ordered(array: Array, kind: str = "quicksort") -> Array | None:
+    """A sorted copy of a one-dimensional array."""
+    stable = kind in STABLE
+    if not _line(array) or stable and array.dtype.itemsize > 2 and _runs(array):
+        return None
+    known = radix.keys_of(array)
+    if known is None:
+        return None
+    if known.plain:
+        return radix.sorted_values(known, kind)
+    found = radix.numbered(known.keys, known.varying) if stable else None
+    return None if found is None else radix.taken(array, found[1])
+
+
+def _sorted(array: Array, axis: int, kind: str) -> Array | None:
+    """A sorted copy of an array of any dimensions."""
+    if array.ndim == 1:
+        return ordered(array, kind)
+    out = numpy.empty_like(array)
+
+    def one(part: Any) -> None:
+        numpy.copyto(out[part], array[part])
+        out[part].sort(axis=axis, kind=kind)
+
+    slabs(one, array.shape, axis)
+    return out
+
+
+@own(numpy.sort)
+def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
+    array, wanted = at_hand(a), _kind(kind, order, stable)
+    if array is None or wanted is None:
+        return None
+    if axis is None:
+        array, axis = array.ravel(), 0
+    along = _axis(axis, array)
+    found = None if along is None else _sorted(array, along, wanted)
+    return None if found is None else given(found)
+
+
+def sort_in_place(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """The method `sort` of arrays."""
+    if core.ENGINE.host_sees and _replaced(x, args, kwargs):
+        return
+    silent = "order" if core.ENGINE.host_sees else None
+    fallback.call(numpy.ndarray.sort, (x, *args), kwargs, "numpy.ndarray.sort", silent)
+
+
+def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Sort the elements of an array if it can be done here."""
+    flags = x.meta.flags
+    if not flags.writeable or not (flags.forc or x.meta.ndim == 1 and x.meta.strides[0]):
+        return False
+    try:
+        axis, kind = _method(*args, **kwargs)
+    except TypeError:
+        return False
+    if kind is None or at_hand(x) is None:
+        return False
+    memory = base.writable(x)
+    along = _axis(axis, memory)
+    found = None if along is None else _sorted(memory, along, kind)
+    if found is not None:
+        numpy.copyto(memory, found)
+        base.wrote(x)
+    return found is not None
+
+
+def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
+            ) -> tuple[Any, str | None]:
+    """The axis and the kind that arguments of the method `sort` ask for."""
+    return axis, _kind(kind, order, stable)
+
+
+@own(numpy.argsort)
+def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
+    array, wanted = at_hand(a), _kind(kind, order, stable)
+    if array is None or wanted is None:
+        return None
+    if axis is None:
+        array, axis = array.ravel(), 0
+    along = _axis(axis, array)
+    if along is None:
+        return None
+    if array.ndim > 1:
+        return given(_argsorted(array, along, wanted))
+    stably = wanted in STABLE
+    if not _line(array) or stably and _runs(array) or not stably and _tied(array):
+        return None
+    known = radix.keys_of(array)
+    found = None if known is None else radix.numbered(known.keys, known.varying)
+    if found is None or not stably and radix.repeats(found[0]):
+        return None
+    return given(radix.long(found[1]))
+
+
+def _argsorted(array: Array, axis: int, kind: Any) -> Array:
+    out = numpy.empty(array.shape, numpy.intp)
+
+    def one(part: Any) -> None:
+        out[part] = array[part].argsort(axis=axis, kind=kind)
+
+    slabs(one, array.shape, axis)
+    return out
+
+
+def _tied(array: Array) -> bool:
+    """Are elements equal, as far as a sample tells?"""
+    sample = numpy.sort(array[::max(1, array.size // SAMPLE)])
+    return bool((sample[1:] == sample[:-1]).any())
+
+
+@own(numpy.lexsort)
+def lexsort(keys: Any, axis: Any) -> Any:
+    if type(keys) not in (tuple, list) or not keys:
+        return None
+    arrays = [at_hand(key) for key in keys]
+    first = arrays[0]
+    if first is None or _axis(axis, first) is None:
+        return None
+    numbers: Array | None = None
+    for array in arrays:
+        if array is None or array.shape != first.shape or not _line(array):
+            return None
+        known = radix.keys_of(array)
+        if known is None:
+            return None
+        order = known.keys if numbers is None else radix.taken(known.keys, numbers)
+        found = radix.numbered(order, known.varying, numbers)
+        if found is None:
+            return None
+        numbers = found[1]
+    return None if numbers is None else given(radix.long(numbers))
+
+
+def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, int] | None:
+    """The array and the axis of a partition whose lines are shared out to the threads."""
+    array = at_hand(a)
+    if array is None or array.ndim < 2 or kind != "introselect" or order is not None:
+        return None
+    along = None if axis is None else _axis(axis, array)
+    numbers = (kth,) if type(kth) is int else kth if type(kth) in (tuple, list) else ()
+    if along is None or not numbers or any(type(k) is not int for k in numbers):
+        return None
+    length = array.shape[along]
+    return (array, along) if all(-length <= k < length for k in numbers) else None
+
+
+@own(numpy.partition)
+def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
+    found = _lines(a, kth, axis, kind, order)
+    return None if found is None else given(partitioned(*found, kth))
+
+
+def partitioned(array: Array, axis: int, kth: Any) -> Array:
+    """A partitioned copy of an array, whose lines are shared out to the threads."""
+    out = numpy.empty_like(array)
+
+    def one(part: Any) -> None:
+        numpy.copyto(out[part], array[part])
+        out[part].partition(kth, axis=axis)
+
+    slabs(one, array.shape, axis)
+    return out
+
+
+@own(numpy.argpartition)
+def argpartition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
+    found = _lines(a, kth, axis, kind, order)
+    if found is None:
+        return None
+    array, along = found
+    out = numpy.empty(array.shape, numpy.intp)
+
+    def one(part: Any) -> None:
+        out[part] = array[part].argpartition(kth, axis=along)
+
+    slabs(one, array.shape, along)
+    return given(out)

@@ -1,0 +1,99 @@
+"""Runs NumPy's functions and compiled routines, both of which give up Python's lock, on parts of arrays in
+several threads.
+
+The threads last as long as a call: starting one takes some 50 us, and there is none to stop, to fork or to
+interrupt afterwards.  The caller waits for all of them, whatever comes.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from diffuse import library
+
+SHARE = 1 << 16
+"""The fewest elements that are worth a thread of their own."""
+
+Job = Callable[[], Any]
+
+
+def threads() -> int:
+    """How many threads compute: as many as the runtime's."""
+    running = library.current()
+    return running.runtime.points if running.host_sees else 1
+
+
+def parts(count: int, share: int = SHARE, step: int = 1) -> list[tuple[int, int]]:
+    """Cut `count` elements into one range for each thread, each at least `share` long, at multiples of
+    `step`."""
+    many = max(1, min(threads(), count // share))
+    ends = [count * k // many // step * step for k in range(many)] + [count]
+    return list(zip(ends, ends[1:], strict=False))
+
+
+def together(jobs: Sequence[Job]) -> list[Any]:
+    """Run functions at the same time, one of them in this thread; returns their results in order.  Raises
+    what the first of them raised that failed, once all have ended."""
+    results: list[Any] = [None] * len(jobs)
+    errors: list[BaseException | None] = [None] * len(jobs)
+    begun = []
+    try:
+        for k in range(1, len(jobs)):
+            done = _thread.allocate_lock()
+            done.acquire()
+            try:
+                _thread.start_new_thread(_run, (jobs[k], k, results, errors, done))
+            except RuntimeError:  # the system gives no more threads
+                results[k] = jobs[k]()
+            else:
+                begun.append(done)
+        if jobs:
+            results[0] = jobs[0]()
+    finally:
+        for done in begun:
+            done.acquire()
+    for error in errors:
+        if error is not None:
+            raise error
+    return results
+
+
+def _run(job: Job, k: int, results: list[Any], errors: list[BaseException | None], done: Any) -> None:
+    try:
+        results[k] = job()
+    except BaseException as error:
+        errors[k] = error
+    finally:
+        done.release()
+
+
+def on_parts(count: int, function: Callable[[int, int], Any], share: int = SHARE, step: int = 1) -> list[Any]:
+    """Call `function(low, high)` for ranges of `count` elements at the same time (`parts`)."""
+    return together([_part(function, low, high) for low, high in parts(count, share, step)])
+
+
+def _part(function: Callable[[int, int], Any], low: int, high: int) -> Job:
+    return lambda: function(low, high)
+
+
+def rows(shape: Sequence[int], axis: int) -> tuple[int, int]:
+    """The dimension along which the lines of an array in the direction of `axis` are shared out, and how many
+    indices of it make a share."""
+    others = [d for d in range(len(shape)) if d != axis]
+    longest = max(others, key=lambda d: shape[d])
+    work = 1
+    for d, n in enumerate(shape):
+        work *= 1 if d == longest else n
+    return longest, -(-SHARE // max(1, work))
+
+
+def slabs(function: Callable[[tuple[Any, ...]], Any], shape: Sequence[int], axis: int) -> list[Any]:
+    """Call `function(index)` at the same time for indices of slabs that hold whole lines along `axis`."""
+    dimension, share = rows(shape, axis)
+
+    def one(low: int, high: int) -> Any:
+        return function((slice(None),) * dimension + (slice(low, high),))
+
+    return on_parts(shape[dimension], one, share)
