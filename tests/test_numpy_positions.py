@@ -17,7 +17,8 @@ def outcome(call: Any, np: Any) -> Any:
     except (TypeError, ValueError) as error:
         return type(error), str(error)
     parts = [numpy.asarray(x) for x in (found if isinstance(found, tuple) else (found,))]
-    return type(found) is tuple, [(x.dtype, x.shape, x.strides, x.flags.writeable, x.tobytes()) for x in parts]
+    said = [(x.dtype, x.shape, x.strides, x.flags.writeable, x.tobytes()) for x in parts]
+    return isinstance(found, tuple), said
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint64", "float64"])
