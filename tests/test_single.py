@@ -208,8 +208,12 @@ DIRECT: list[Callable[[Any], Any]] = [
     lambda x: np.fmod(x, 0.3), lambda x: np.arctan2(x, numpy.float32(0.25))]
 
 
-@pytest.mark.parametrize("call", DIRECT)
-@pytest.mark.parametrize("dtype", ["f8", "f4"])
+HALF: list[Callable[[Any], Any]] = [
+    lambda x: x + x[::-1], lambda x: x * 2, lambda x: np.sqrt(x), lambda x: x > 0.5]
+
+
+@pytest.mark.parametrize(("call", "dtype"), [(call, dtype) for dtype in ("f8", "f4") for call in DIRECT]
+                         + [(call, "f2") for call in HALF])
 def test_operations_that_numpy_does_otherwise_or_slowly_are_launched_directly(
         call: Callable[[Any], Any], dtype: str) -> None:
     x = np.array(PLAIN.astype(dtype) + 1)
