@@ -217,10 +217,12 @@ HALF: list[Callable[[Any], Any]] = [
 def test_operations_that_numpy_does_otherwise_or_slowly_are_launched_directly(
         call: Callable[[Any], Any], dtype: str) -> None:
     x = np.array(PLAIN.astype(dtype) + 1)
+    single.ways.clear()
     with settings.using(compile="wait"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         turns = [done(lambda: call(x)) for _ in range(2 * TURNS)]
     assert [turn[:2] for turn in turns] == [(1, 0)] * single.OFTEN + [(0, 1)] * (2 * TURNS - single.OFTEN)
+    assert single.ways and True not in single.ways.values()  # True: by NumPy
     first, *others = [numpy.asarray(found) for *_, found in turns]
     for found in others:
         assert found.strides == first.strides and found.tobytes() == first.tobytes()
