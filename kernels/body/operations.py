@@ -173,7 +173,7 @@ def lengthy(name: str, types: tuple[str, ...], elements: int) -> bool:
     """Does NumPy take longer for an operation than a task, even if the program waits for the task?"""
     if types[0][0] != "f":
         return False
-    cost = SLOW.get(name, 0.0) or (HALF.get(name, 0.0) if types[0] == "float16" else 0.0)
+    cost = max(SLOW.get(name, 0.0), HALF.get(name, 0.0) if types[0] == "float16" else 0.0)
     return cost * elements > WAIT
 
 
