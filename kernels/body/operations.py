@@ -162,8 +162,8 @@ def products_fused() -> bool:
 SLOW = {"floor_divide": 20.0, "remainder": 9.0, "fmod": 12.0, "nextafter": 7.0, "sqrt": 1.1, "power0.5": 1.1,
         "logical_and": 0.8, "logical_or": 0.8, "logical_xor": 0.8, "logical_not": 0.6}
 """Operations on floats that NumPy computes one element at a time, and the nanoseconds that each takes."""
-HALF = dict.fromkeys("""add subtract multiply divide square maximum minimum fmax fmin sqrt equal not_equal less
-    less_equal greater greater_equal""".split(), 5.0)
+HALF = dict.fromkeys("""add subtract multiply divide square maximum minimum fmax fmin sqrt equal not_equal
+    less less_equal greater greater_equal""".split(), 5.0)
 """The same for float16, whose elements NumPy converts one by one."""
 WAIT = 60_000
 """Nanoseconds from recording a task to the end of waiting for it, on a machine that has other work, too."""

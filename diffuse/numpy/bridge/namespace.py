@@ -22,7 +22,7 @@ from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
-        "products", "positions")
+        "products", "positions", "contraction")
 """The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
 
 ORDERING = {name: module for module, names in (
@@ -40,7 +40,7 @@ tril_indices_from triu_indices_from diag_indices_from""".split()
 TEXT = """array2string array_repr array_str format_float_positional format_float_scientific save savez
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
-LIBRARY = """einsum einsum_path tensordot inner kron polyfit polyval roots convolve correlate packbits
+LIBRARY = """einsum_path tensordot inner kron polyfit polyval roots convolve correlate packbits
 unpackbits""".split()
 ORDER = "bincount histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
