@@ -76,8 +76,8 @@ def parsed(subscripts: str) -> tuple[Labels, Labels, Labels] | None:
     repeated = any([len(set(part)) < len(part) for part in (one, other, result)])
     if repeated or set(result) - set(one + other):
         return None
-    contracts = gone == set(one) & set(other) - set(result) and set(one) - set(other) and set(other) - set(one)
-    return (one, other, result) if not gone or contracts else None
+    both, own = gone <= set(one) & set(other), (set(one) - set(other), set(other) - set(one))
+    return (one, other, result) if not gone or (both and all(own)) else None
 
 
 @lru_cache(maxsize=1 << 10)
