@@ -16,7 +16,7 @@ from diffuse import library
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.operands import wrap
-from diffuse.numpy.order.radix import FEWEST
+from diffuse.numpy.order import radix
 
 Array = numpy.ndarray[Any, Any]
 
@@ -46,9 +46,11 @@ def own(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[...
     return decorate
 
 
-def at_hand(x: Any, fewest: int = FEWEST) -> Array | None:
-    """The memory of an array of at least so many elements, to be read; waits for tasks that write it.  None
-    for anything else than an array of Diffuse's or NumPy's own."""
+def at_hand(x: Any, fewest: int | None = None) -> Array | None:
+    """The memory of an array of at least so many elements, by default of those that are worth it, to be read;
+    waits for tasks that write it.  None for anything else than an array of Diffuse's or NumPy's own."""
+    if fewest is None:
+        fewest = radix.FEWEST
     if type(x) is core.array_class:
         return access.host(x) if x.meta.size >= fewest else None
     return x if type(x) is numpy.ndarray and x.size >= fewest else None

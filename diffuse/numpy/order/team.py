@@ -25,10 +25,10 @@ def threads() -> int:
     return running.runtime.points if running.host_sees else 1
 
 
-def parts(count: int, share: int = SHARE, step: int = 1) -> list[tuple[int, int]]:
-    """Cut `count` elements into one range for each thread, each at least `share` long, at multiples of
-    `step`."""
-    many = max(1, min(threads(), count // share))
+def parts(count: int, share: int = 0, step: int = 1) -> list[tuple[int, int]]:
+    """Cut `count` elements into one range for each thread, each at least `share` long (0: SHARE), at
+    multiples of `step`."""
+    many = max(1, min(threads(), count // (share or SHARE)))
     ends = [count * k // many // step * step for k in range(many)] + [count]
     return list(zip(ends, ends[1:], strict=False))
 
@@ -69,7 +69,7 @@ def _run(job: Job, k: int, results: list[Any], errors: list[BaseException | None
         done.release()
 
 
-def on_parts(count: int, function: Callable[[int, int], Any], share: int = SHARE, step: int = 1) -> list[Any]:
+def on_parts(count: int, function: Callable[[int, int], Any], share: int = 0, step: int = 1) -> list[Any]:
     """Call `function(low, high)` for ranges of `count` elements at the same time (`parts`)."""
     return together([_part(function, low, high) for low, high in parts(count, share, step)])
 
