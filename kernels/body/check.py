@@ -79,6 +79,10 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
     match op.kind, op.attribute:
         case "load", int(number):
             return _argument(body, loop, number).dtype
+        case "pick", int(number):
+            if inputs != ("int64",):
+                raise TypeError(f"its distance is {inputs[0]}: expected int64")
+            return _argument(body, loop, number).dtype
         case "scalar", int(number) if 0 <= number < len(body.scalars):
             return body.scalars[number]
         case "index", int(dimension) if 0 <= dimension < body.spaces[loop.space].rank:

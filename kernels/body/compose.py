@@ -233,8 +233,8 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
             kind, _, _, named = op
             if kind == "scalar":
                 named = scalars.setdefault(named, len(scalars))
-            elif kind in ("load", "store"):
-                named = argument(named, read if kind == "load" else written)
+            elif kind in ("load", "store", "pick"):
+                named = argument(named, written if kind == "store" else read)
             elif kind == "spmv":
                 named = tuple([argument(k, read) for k in named])
             elif kind == "reduce":

@@ -23,6 +23,8 @@ Kinds of `Op`:
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
+    pick      args = (distance,), attribute = argument: the element of the argument that lies so many elements
+              (int64) behind that of this iteration: its coordinates along some dimensions are data
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
@@ -39,7 +41,7 @@ from typing import Any, NamedTuple
 from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
-              "spmv": 2, "turn": -1}
+              "spmv": 2, "turn": -1, "pick": 1}
 """The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
 the attribute says."""
 
@@ -68,7 +70,7 @@ class Op(NamedTuple):
     def arguments(self) -> tuple[int, ...]:
         """The arguments that it names."""
         match self.kind:
-            case "load" | "store":
+            case "load" | "store" | "pick":
                 return (self.attribute,)
             case "reduce":
                 return (self.attribute[1],)

@@ -245,6 +245,23 @@ def _roll(b: Builder) -> None:
     b.store(b.emit("turn", b.inputs[0].dtype, *shifts, attribute=(b.argument(0), along)))
 
 
+def _gather(b: Builder) -> None:
+    """Elements of the input at coordinates that are data.  For each of these there are an index, which counts
+    from the end if it is negative, the extent of the dimension, and the elements from one index to the next.
+    The name ends with a letter for each: 1 where neighbours lie side by side, else s."""
+    distance = -1
+    for k, letter in enumerate(b.attribute):
+        index, extent, pitch = range(1 + 3 * k, 4 + 3 * k)
+        at = b.input(index)
+        if not b.inputs[index].dtype.startswith(("uint", "bool")):
+            negative = b.emit("less", "bool", at, b.const(0, "int64"))
+            at = b.emit("where", "int64", negative, b.emit("add", "int64", at, b.input(extent)), at)
+        if letter != "1":
+            at = b.emit("multiply", "int64", at, b.input(pitch))
+        distance = at if k == 0 else b.emit("add", "int64", distance, at)
+    b.store(b.cast(b.emit("pick", b.inputs[0].dtype, distance, attribute=b.argument(0)), b.signature[0]))
+
+
 def _dot(b: Builder) -> None:
     """Sum of products, in the computing type of the signature."""
     b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
@@ -263,6 +280,9 @@ def _scan(operator: str) -> Generator:
         b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
     return body
 
+
+GATHERED = 4
+"""The most dimensions of an array that a task indexes by data."""
 
 # The rows.  Operations that have every fact in common share one.
 
@@ -320,6 +340,7 @@ _ROWS = [
     Operation("arange", 2, body=_arange),
     Operation("roll", 2, body=_roll),
     Operation("roll2", 3, body=_roll),
+    *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),

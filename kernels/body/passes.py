@@ -22,6 +22,9 @@ Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
 """By slot: the views that are touched, each with "load", "store" or "reduce"."""
 
+READING = frozenset(("spmv", "turn", "pick"))
+"""Kinds of ops that read elements of their own choice: to what else a loop does, loads."""
+
 FEW = 4
 """The most views of a slot that are compared one by one, without an index."""
 
@@ -118,7 +121,7 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     for op in ops:
         for number in op.arguments:
             slot, view, *_ = arguments[number]
-            found.setdefault(slot, set()).add((view, "load" if op.kind in ("spmv", "turn") else op.kind))
+            found.setdefault(slot, set()).add((view, "load" if op.kind in READING else op.kind))
     return found
 
 
@@ -216,7 +219,7 @@ def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...
             inner = op.attribute[1]
             break
     else:
-        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in ("load", "store", "turn")]
+        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in ("load", "store", "turn", "pick")]
         if rank > 1:
             inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
     return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()

@@ -131,7 +131,7 @@ def form_of(body: Body, loop: Loop, argument: int) -> str:
 def _reads_what_it_stored(body: Body, loop: Loop) -> bool:
     stored: set[int] = set()
     for op in loop.ops:
-        if op.kind in ("load", "turn") and body.arguments[op.arguments[0]].slot in stored:
+        if op.kind in ("load", "turn", "pick") and body.arguments[op.arguments[0]].slot in stored:
             return True
         if op.kind == "store":
             stored.add(body.arguments[op.attribute].slot)

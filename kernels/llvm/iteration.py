@@ -52,6 +52,9 @@ def places(body: Body, loop: Loop, inner: Collection[int]) -> list[int]:
                 found.append(INNER if op.attribute in inner else ROW)
             case "store" | "reduce" | "scan" | "spmv" | "turn":
                 found.append(INNER)
+            case "pick":
+                moves = any(body.arguments[op.attribute].classes[d] != "0" for d in inner)
+                found.append(INNER if moves else max(ROW, found[op.args[0]]))
             case _:
                 found.append(max((found[a] for a in op.args), default=HEAD))
     return found
@@ -143,6 +146,13 @@ class Iteration:
     def _turn(self, i: int, op: Op, step: Step) -> None:
         self.values[i] = self.turns.load(i, op, self.accesses[op.attribute[0]], step)
 
+    def _pick(self, i: int, op: Op, step: Step) -> None:
+        place, distance = self.accesses[op.attribute], str(self.values[op.args[0]])
+        if self.places[op.args[0]] == INNER:
+            self.values[i] = memory.load_apart(self.code, place, step, distance)
+        else:
+            self.values[i] = memory.load_behind(self.code, place, step, distance)
+
     def _store(self, i: int, op: Op, step: Step) -> None:
         (value,), place = op.args, self.accesses[op.attribute]
         cast_value = cast(self.code, self.loop.ops[value].dtype, place.dtype, self.values[value])
@@ -209,5 +219,5 @@ _STRUCTURAL: dict[str, Callable[[Iteration, int, Op, Step], None]] = {
     "load": Iteration._load, "store": Iteration._store, "scalar": Iteration._scalar,
     "const": Iteration._const, "index": Iteration._index, "cast": Iteration._cast,
     "reduce": Iteration._reduce, "scan": Iteration._scan, "spmv": Iteration._spmv,
-    "turn": Iteration._turn,
+    "turn": Iteration._turn, "pick": Iteration._pick,
 }

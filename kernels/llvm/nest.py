@@ -195,7 +195,7 @@ class _Nest(Iteration):
         registers?"""
         inner = [op.kind for op, place in zip(self.loop.ops, self.places, strict=True) if place == INNER]
         cost = sum([TABLE[kind].cost if kind in TABLE else 1 for kind in inner])
-        long = not {*FUNCTIONS, "spmv", "turn"}.isdisjoint(inner)
+        long = not {*FUNCTIONS, "spmv", "turn", "pick"}.isdisjoint(inner)
         return (self.code.lanes == reduce.WIDTH and cost <= SHORT and not long
                 and sum([len(fold.start()) for fold in folds]) <= REGISTERS)
 

@@ -234,6 +234,27 @@ class Turned:
         np.copyto(out, found != 0 if out.dtype == "bool" else found)
 
 
+class Picked:
+    """Reads of the elements that lie so many behind an argument's; `ranges` are the iterations of the block at
+    hand."""
+
+    def __init__(self, address: int, dtype: str, strides: Sequence[int], box: Ranges) -> None:
+        self.address, self.dtype, self.strides = address, np.dtype(dtype), strides
+        self.ranges = box
+
+    def __call__(self, distance: Array, out: Array) -> None:
+        places: Array = distance * self.dtype.itemsize
+        for d, ((low, high), stride) in enumerate(zip(self.ranges, self.strides, strict=True)):
+            if stride:
+                steps = np.arange(low, high).reshape([-1 if k == d else 1 for k in range(len(self.ranges))])
+                places = places + stride * steps
+        first, last = int(places.min()), int(places.max())
+        raw = "uint8" if self.dtype == "bool" else self.dtype.name
+        count = (last - first) // self.dtype.itemsize + 1
+        found = memory(self.address + first, raw, [count])[(places - first) // self.dtype.itemsize]
+        np.copyto(out, found != 0 if out.dtype == "bool" else found)
+
+
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
@@ -245,7 +266,7 @@ class Frame:
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
         self.sparse: list[tuple[int, Rows]] = []
-        self.turned: list[tuple[int, Turned]] = []
+        self.turned: list[tuple[int, Turned | Picked]] = []
         self.buffers: list[Array] = []
         for i, op in enumerate(loop.ops):
             if op.kind == "scalar":
@@ -265,6 +286,10 @@ class Frame:
                 raw = whole.view("uint8") if whole.dtype == "bool" else whole
                 places = [self.order.index(d) for d in along]
                 self.turned.append((i, Turned(raw, places, [self.box[d] for d in self.order])))
+            elif op.kind == "pick":
+                address, strides = launch.arguments[op.attribute]
+                self.turned.append((i, Picked(address, op.dtype, [strides[d] for d in self.order],
+                                              [self.box[d] for d in self.order])))
         for i in recipe.constant:
             self.env[i] = np.empty((), loop.ops[i].dtype)
 
