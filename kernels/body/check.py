@@ -83,6 +83,11 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
             if inputs != ("int64",):
                 raise TypeError(f"its distance is {inputs[0]}: expected int64")
             return _argument(body, loop, number).dtype
+        case "nth", (int(mask), int(counts)) if body.spaces[loop.space].rank == 1:
+            found = [*inputs, _argument(body, loop, mask).dtype, _argument(body, loop, counts).dtype]
+            if found != ["int64", "int64", "bool", "int64"]:
+                raise TypeError(f"it is on {', '.join(found)}: expected two of int64, a mask and int64")
+            return "int64"
         case "scalar", int(number) if 0 <= number < len(body.scalars):
             return body.scalars[number]
         case "index", int(dimension) if 0 <= dimension < body.spaces[loop.space].rank:

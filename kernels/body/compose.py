@@ -235,7 +235,7 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
                 named = scalars.setdefault(named, len(scalars))
             elif kind in ("load", "store", "pick"):
                 named = argument(named, written if kind == "store" else read)
-            elif kind == "spmv":
+            elif kind in ("spmv", "nth"):
                 named = tuple([argument(k, read) for k in named])
             elif kind == "reduce":
                 named = named[0], argument(named[1], written)

@@ -25,6 +25,9 @@ Kinds of `Op`:
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
     pick      args = (distance,), attribute = argument: the element of the argument that lies so many elements
               (int64) behind that of this iteration: its coordinates along some dimensions are data
+    nth       args = (elements, blocks), attribute = (mask, counts), two arguments: the position of a mask's true
+              element (counted from 0) whose number is the iteration's first index.  `counts` has the number
+              of true elements before each block of `operations.COUNTED` elements, and that of all
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
@@ -41,7 +44,7 @@ from typing import Any, NamedTuple
 from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
-              "spmv": 2, "turn": -1, "pick": 1}
+              "spmv": 2, "turn": -1, "pick": 1, "nth": 2}
 """The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
 the attribute says."""
 
@@ -76,7 +79,7 @@ class Op(NamedTuple):
                 return (self.attribute[1],)
             case "turn":
                 return (self.attribute[0],)
-            case "spmv":
+            case "spmv" | "nth":
                 return tuple(self.attribute)
         return ()
 

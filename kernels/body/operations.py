@@ -262,6 +262,11 @@ def _gather(b: Builder) -> None:
     b.store(b.cast(b.emit("pick", b.inputs[0].dtype, distance, attribute=b.argument(0)), b.signature[0]))
 
 
+def _nth(b: Builder) -> None:
+    """Positions of the true elements of a mask, of which the second input counts those before each block."""
+    b.store(b.emit("nth", "int64", b.input(2), b.input(3), attribute=(b.argument(0), b.argument(1))))
+
+
 def _dot(b: Builder) -> None:
     """Sum of products, in the computing type of the signature."""
     b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
@@ -283,6 +288,9 @@ def _scan(operator: str) -> Generator:
 
 GATHERED = 4
 """The most dimensions of an array that a task indexes by data."""
+
+COUNTED = 1 << 14
+"""Elements of a mask whose true ones are counted together, for the operation `nth`."""
 
 # The rows.  Operations that have every fact in common share one.
 
@@ -341,6 +349,7 @@ _ROWS = [
     Operation("roll", 2, body=_roll),
     Operation("roll2", 3, body=_roll),
     *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
+    Operation("nth", 4, body=_nth),
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),

@@ -22,7 +22,7 @@ Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
 """By slot: the views that are touched, each with "load", "store" or "reduce"."""
 
-READING = frozenset(("spmv", "turn", "pick"))
+READING = frozenset(("spmv", "turn", "pick", "nth"))
 """Kinds of ops that read elements of their own choice: to what else a loop does, loads."""
 
 FEW = 4

@@ -170,6 +170,7 @@ class _Nest(Iteration):
         for reduction in self.folds.values():
             reduction.row(self.index)
         self.start_scans()
+        self.start_counts(self.bounds[self.inner][0] if self.order else "0")
         segmented = [r for r in self.folds.values() if r.by_rows]
         if not self.order:
             self.write_ops(INNER, Step("0"))
@@ -195,7 +196,7 @@ class _Nest(Iteration):
         registers?"""
         inner = [op.kind for op, place in zip(self.loop.ops, self.places, strict=True) if place == INNER]
         cost = sum([TABLE[kind].cost if kind in TABLE else 1 for kind in inner])
-        long = not {*FUNCTIONS, "spmv", "turn", "pick"}.isdisjoint(inner)
+        long = not {*FUNCTIONS, "spmv", "turn", "pick", "nth"}.isdisjoint(inner)
         return (self.code.lanes == reduce.WIDTH and cost <= SHORT and not long
                 and sum([len(fold.start()) for fold in folds]) <= REGISTERS)
 

@@ -255,6 +255,20 @@ class Picked:
         np.copyto(out, found != 0 if out.dtype == "bool" else found)
 
 
+class Counted:
+    """Positions of a mask's true elements; `ranges` are the iterations of the block at hand."""
+
+    def __init__(self, address: int, box: Ranges) -> None:
+        self.address = address
+        self.ranges = box
+        self.found: Array | None = None
+
+    def __call__(self, length: Array, blocks: Array, out: Array) -> None:
+        if self.found is None:
+            self.found = np.flatnonzero(memory(self.address, "uint8", [int(length)]))
+        out[...] = self.found[slice(*self.ranges[0])]
+
+
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
@@ -266,7 +280,7 @@ class Frame:
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
         self.sparse: list[tuple[int, Rows]] = []
-        self.turned: list[tuple[int, Turned | Picked]] = []
+        self.turned: list[tuple[int, Turned | Picked | Counted]] = []
         self.buffers: list[Array] = []
         for i, op in enumerate(loop.ops):
             if op.kind == "scalar":
@@ -286,6 +300,8 @@ class Frame:
                 raw = whole.view("uint8") if whole.dtype == "bool" else whole
                 places = [self.order.index(d) for d in along]
                 self.turned.append((i, Turned(raw, places, [self.box[d] for d in self.order])))
+            elif op.kind == "nth":
+                self.turned.append((i, Counted(launch.arguments[op.attribute[0]][0], self.box)))
             elif op.kind == "pick":
                 address, strides = launch.arguments[op.attribute]
                 self.turned.append((i, Picked(address, op.dtype, [strides[d] for d in self.order],

@@ -92,7 +92,7 @@ def recipe_of(body: Body, number: int) -> Recipe:
                 result.views.append((count + op.attribute, op.attribute, False))
             if i not in direct.values():
                 result.steps.append((functions.cast, op.args, count + op.attribute, "cast"))
-        elif op.kind in ("reduce", "scan", "spmv", "turn", "pick"):
+        elif op.kind in ("reduce", "scan", "spmv", "turn", "pick", "nth"):
             if op.kind != "reduce":
                 registers.take(i, op.dtype)
             result.steps.append((None, op.args, i, op.kind))

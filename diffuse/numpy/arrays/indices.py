@@ -38,6 +38,8 @@ class Chosen(NamedTuple):
     """Where their dimensions begin among those of the result."""
     spread: tuple[int, ...]
     """Their shape, broadcast together."""
+    mixed: bool
+    """Are there integers beside the arrays?"""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,6 +85,7 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
     plain: list[Any] = []
     axes, arrays, chosen = [], [], []
     axis = dimension = 0
+    mixed = False
     for number, part in enumerate(parts):
         if part is Ellipsis:
             continue
@@ -98,6 +101,7 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
             continue
         if type(part) in NUMBERS:
             chosen.append((number, axis))
+            mixed = True
         else:
             axis += 1
         plain.append(part)
@@ -111,7 +115,7 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
         return None
     numbers = [number for number, _ in chosen]
     beside = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-    return Chosen(part, tuple(axes), tuple(arrays), chosen[0][1] if beside else 0, spread)
+    return Chosen(part, tuple(axes), tuple(arrays), chosen[0][1] if beside else 0, spread, mixed)
 
 
 def _expanded(rank: int, index: tuple[Any, ...]) -> list[Any] | None:
@@ -145,17 +149,21 @@ _layouts: dict[Any, Form] = Bounded(1 << 12)
 def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:
     """The form that NumPy gives to the result: a small model of the same layout is indexed."""
     metas = [a.meta for a in chosen.arrays]
-    key = (chosen.meta.shape, chosen.meta.strides, chosen.axes, chosen.place, dtype,
+    key = (chosen.meta.shape, chosen.meta.strides, chosen.axes, chosen.place, chosen.mixed, dtype,
            *[(m.shape, m.strides, m.dtype) for m in metas])
     found = _layouts.get(key)
     if found is None:
         parts: list[Any] = [slice(None)] * chosen.meta.ndim
         for axis, meta in zip(chosen.axes, metas, strict=True):
             parts[axis] = numpy.zeros_like(meta[tuple([slice(0, 2)] * meta.ndim)])
-        found_there = model(chosen.meta)[tuple(parts)]
+        small = model(chosen.meta)
+        if chosen.mixed:
+            small = small[(*[slice(None)] * chosen.axes[0], None)]
+            parts.insert(chosen.axes[0], 0)
+        read = small[tuple(parts)]
         axes, rank = chosen.axes, len(chosen.spread)
         there = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
-        moved = numpy.moveaxis(found_there, range(there, there + rank),
+        moved = numpy.moveaxis(read, range(there, there + rank),
                                range(chosen.place, chosen.place + rank))
         found = _layouts[key] = packed(chosen.shape, outermost_first(moved), dtype)
     return found

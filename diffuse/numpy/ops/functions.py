@@ -19,6 +19,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds, known, rules
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
+from diffuse.numpy.ops.indexing import nonzero
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -96,7 +97,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     if x is numpy._NoValue or y is numpy._NoValue:
         if x is not y:
             raise ValueError("either both or neither of x and y should be given")
-        return fallback.call(numpy.where, (condition,), {}, "numpy.where")
+        return nonzero(condition)
     found: Any = known.call("where", (condition, x, y))
     if found is not None:
         return found
