@@ -31,6 +31,10 @@ Kinds of `Op`:
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
+    scatter   args = (count, pitch), attribute = (operator, target, indices, values, dimension), three arguments:
+              for k = 0, 1, ... below `count`, in this order, at iterations whose index along the dimension is
+              indices[k]: target = values[k], or operator(target, values[k]) if that is not "", where elements
+              k of the values lie `pitch` elements apart.  A loop with a scatter has nothing else
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """
@@ -44,9 +48,14 @@ from typing import Any, NamedTuple
 from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
-              "spmv": 2, "turn": -1, "pick": 1, "nth": 2}
+              "spmv": 2, "turn": -1, "pick": 1, "nth": 2,
+              "scatter": 2}
 """The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
 the attribute says."""
+
+
+EFFECTS = frozenset(("store", "reduce", "scatter"))
+"""The kinds of ops that write, and have no value."""
 
 
 class Literal(float):
@@ -81,6 +90,8 @@ class Op(NamedTuple):
                 return (self.attribute[0],)
             case "spmv" | "nth":
                 return tuple(self.attribute)
+            case "scatter":
+                return tuple(self.attribute[1:4])
         return ()
 
 
@@ -211,6 +222,6 @@ def _lines(body: Body) -> list[str]:
         for i, op in enumerate(loop.ops):
             args = ", ".join(f"v{a}" for a in op.args)
             attribute = "" if op.attribute is None else f" #{op.attribute}"
-            name = "" if op.kind in ("store", "reduce") else f"v{i}: {op.dtype} = "
+            name = "" if op.kind in EFFECTS else f"v{i}: {op.dtype} = "
             lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip())
     return lines

@@ -267,6 +267,16 @@ def _nth(b: Builder) -> None:
     b.store(b.emit("nth", "int64", b.input(2), b.input(3), attribute=(b.argument(0), b.argument(1))))
 
 
+def _scatter(operator: str) -> Generator:
+    """Writes to the first input, which is the output too, at indices (the second input) along the dimension
+    that the operation's name ends with; the third one has the values, as many as the fourth says."""
+    def body(b: Builder) -> None:
+        arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
+        b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4),
+               attribute=(operator, *arguments, int(b.attribute[1:])))
+    return body
+
+
 def _dot(b: Builder) -> None:
     """Sum of products, in the computing type of the signature."""
     b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
@@ -286,6 +296,8 @@ def _scan(operator: str) -> Generator:
     return body
 
 
+SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
+"""Operators by which `ufunc.at` folds values into an array."""
 GATHERED = 4
 """The most dimensions of an array that a task indexes by data."""
 
@@ -350,6 +362,9 @@ _ROWS = [
     Operation("roll2", 3, body=_roll),
     *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
     Operation("nth", 4, body=_nth),
+    Operation("scatter", 5, body=_scatter(""), elementwise=False, errors=RANGE | INVALID, word="cast"),
+    *[Operation(f"scatter_{name}", 5, body=_scatter(name), elementwise=False, errors=DIVIDE | RANGE | INVALID,
+                word=name) for name in SCATTERED],
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),

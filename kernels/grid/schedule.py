@@ -100,8 +100,8 @@ def kernels(body: Body) -> tuple[Kernel, ...]:
 def _of_loop(body: Body, number: int) -> list[Kernel]:
     """The kernels of one loop; the last one stores, so that the others read what was there before."""
     loop = body.loops[number]
-    if any(op.kind == "nth" for op in loop.ops):
-        raise Refused(f"loop {number} counts the true elements of a mask one after another")
+    if any(op.kind in ("nth", "scatter") for op in loop.ops):
+        raise Refused(f"loop {number} goes through a mask or through indices one after another")
     forms: dict[str, list[int]] = {}
     whole: list[int] = []
     for i, op in enumerate(loop.ops):

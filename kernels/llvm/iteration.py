@@ -50,7 +50,7 @@ def places(body: Body, loop: Loop, inner: Collection[int]) -> list[int]:
                 found.append(HEAD)
             case "index":
                 found.append(INNER if op.attribute in inner else ROW)
-            case "store" | "reduce" | "scan" | "spmv" | "turn" | "nth":
+            case "store" | "reduce" | "scan" | "spmv" | "turn" | "nth" | "scatter":
                 found.append(INNER)
             case "pick":
                 moves = any(body.arguments[op.attribute].classes[d] != "0" for d in inner)

@@ -18,7 +18,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import flat, memory, reduce
+from diffuse.kernels.llvm import flat, memory, reduce, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
@@ -104,7 +104,7 @@ class _Nest(Iteration):
         """How many elements a step takes: of bytes, eight times as many as of others, which are up to eight
         bytes wide, where the processor loads vectors of bytes under a mask."""
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
-        if "scan" in kinds or not self.order:
+        if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
         if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
             return target.lanes
@@ -150,6 +150,9 @@ class _Nest(Iteration):
             self.rows = flat.Rows(self.code, self.block, self.body, self.loop.space)
             self.rows.prepare(list(bases))
         self.write_ops(HEAD, Step("0"))
+        if self.loop.ops[-1].kind == "scatter":
+            scatter.Scatter(self, self.loop.ops[-1], self.bounds).write()
+            return
         with unflagged(self.code, self.block) if self.silent else nullcontext():
             self._dimension(0, bases)
 

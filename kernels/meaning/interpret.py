@@ -21,6 +21,7 @@ from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
+from diffuse.kernels.meaning import functions
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
@@ -390,6 +391,9 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
     loop = launch.body.loops[number]
     if not launch.runs(loop.space, p):
         return
+    if loop.ops[-1].kind == "scatter":
+        scattered(launch, loop, p, watch)
+        return
     frame = Frame(launch, loop, recipe, p)
     folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]
     busy = all(a < b for a, b in frame.box)
@@ -409,6 +413,29 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
             _deliver(launch, loop.ops[i].attribute[1], feed.fold)
         elif busy:
             _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)
+
+
+def scattered(launch: LaunchValues, loop: Loop, p: int, watch: Watch | None) -> None:
+    """Run the op `scatter` at one point: NumPy, too, goes through the indices in their order."""
+    operator, target, index, values, axis = loop.ops[-1].attribute
+    count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args)
+    box, argument = launch.box(loop.space, p), launch.body.arguments[values]
+    mine = np.moveaxis(launch.view(target, range(len(box))), axis, 0)
+    places = memory(launch.arguments[index][0], "int64", [count])
+    (low, high), others = box[axis], [d for d in range(len(box)) if d != axis]
+    chosen = np.flatnonzero((places >= low) & (places < high))
+    address, strides = launch.arguments[values]
+    extents = launch.spaces[loop.space][1]
+    found = memory(address, argument.dtype, [count, *[extents[d] for d in others]],
+                   [pitch * np.dtype(argument.dtype).itemsize, *[strides[d] for d in others]])
+    inner = cut([box[d] for d in others], [0] * len(others))
+    mine, taken = mine[(slice(None), *inner)], found[(slice(None), *inner)][chosen].astype(mine.dtype)
+    if watch is not None:
+        watch.name = operator or "cast"
+    if operator:
+        functions.function(operator).at(mine, places[chosen], taken)
+    else:
+        mine[places[chosen]] = taken
 
 
 def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar
-from diffuse.numpy.arrays import base, core, elements, views, walks
+from diffuse.numpy.arrays import base, core, elements, indices, scatter, views, walks
 from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array
@@ -34,7 +34,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         raise ValueError("assignment destination is read-only")
     simple = views.basic(index)
     if simple is None:
-        scatter(x, index, value)
+        choose(x, index, value)
         return
     meta, element = views.part(x.meta, simple)
     if meta.size < core.SMALL:
@@ -122,7 +122,7 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell.item()
 
 
-def scatter(x: Array, index: Any, value: Any) -> None:
+def choose(x: Array, index: Any, value: Any) -> None:
     """Assignment through arrays of indices; a mask of the array's shape and one value stay a task."""
     mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else index
     source = adopt(value)
@@ -146,6 +146,8 @@ def scatter(x: Array, index: Any, value: Any) -> None:
             (target,),
         )
         return
+    if stored(x, index, source):
+        return
     key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
     try:
         base.put(x, key, elements)
@@ -153,6 +155,24 @@ def scatter(x: Array, index: Any, value: Any) -> None:
         if not refused(error):
             raise
         base.put(x, answering(key), elements)
+
+
+def stored(x: Array, index: Any, source: Any) -> bool:
+    """Record an assignment through arrays of indices as a task; False where NumPy has to do it."""
+    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
+        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+    kind = type(source)
+    if kind in rules.WEAK or kind in rules.STRONG:
+        if x.meta.size < core.SMALL and indices.small(x, index):
+            return False
+        cell = numpy.empty((), x.form.dtype)
+        cell[()] = source
+        return scatter.write(x, index, core.hosted(cell))
+    if kind not in ARRAYS:
+        return False
+    if x.form.dtype.kind not in "cb" and source.form.dtype.kind == "c":
+        return False  # NumPy warns
+    return scatter.write(x, index, source)
 
 
 def fill(x: Array, value: Any) -> None:

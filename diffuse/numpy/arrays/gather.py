@@ -15,7 +15,7 @@ import numpy
 from diffuse import library
 from diffuse.library import Scalar
 from diffuse.numpy.arrays import access, base, core, indices, masks
-from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
+from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import Form, row_major
 from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
@@ -25,10 +25,8 @@ def read(x: Array, index: Any) -> Any:
     """`x[index]` for an index with arrays; None where NumPy has to answer."""
     if not library.current().runtime.addressed or indices.small(x, index):
         return None
-    if type(index) in ARRAYS or type(index) is numpy.ndarray:
-        mask = indices.integers(index)
-        if isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape:
-            return masked(x, mask)
+    if masks.covers(x, index):
+        return masked(x, indices.integers(index))
     chosen = indices.take_apart(x.meta, index, positions)
     if chosen is None:
         return None

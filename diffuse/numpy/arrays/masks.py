@@ -14,7 +14,7 @@ import numpy
 from diffuse import library
 from diffuse.library import Scalar, operations
 from diffuse.numpy.arrays import access, base, core
-from diffuse.numpy.arrays.core import Array, hosted, viewing
+from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, viewing
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise
 
@@ -69,6 +69,12 @@ def recordable(mask: Any) -> bool:
     running = library.current()
     return (running.runtime.addressed and running.host_sees and mask.form.size > 0
             and not (mask.form.size < core.SMALL and access.ready(mask)))
+
+
+def covers(x: Array, index: Any) -> bool:
+    """Is an index a mask of the array's own shape?"""
+    return ((type(index) in ARRAYS or type(index) is numpy.ndarray) and index.dtype == bool
+            and index.shape == x.form.shape and index.ndim > 0)
 
 
 def truth(x: Array) -> Any:
