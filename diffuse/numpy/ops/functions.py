@@ -186,16 +186,6 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
 
 
-def putmask(a: Any, /, mask: Any, values: Any) -> None:
-    chosen, source = adopt(mask), adopt(values)
-    same = type(a) is core.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
-    plain = not isinstance(source, Array) or same and source.form.shape == a.shape
-    if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
-        copyto(a, source, "unsafe", chosen)
-    else:
-        fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
-
-
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
     if type(a) is not core.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):

@@ -314,6 +314,11 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         return self(first, second, **kwargs)
 
     def at(self, array: Any, *args: Any) -> Any:
+        if len(args) == 2 and type(array) is core.array_class and not overrides.answer(args):
+            from diffuse.numpy.ops.placing import fold_at
+
+            if fold_at(self, array, *args):
+                return None
         return self._method("at", (array, *args))
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
