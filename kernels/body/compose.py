@@ -240,8 +240,9 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
             elif kind == "reduce":
                 named = named[0], argument(named[1], written)
             elif kind == "scatter":
-                argument(named[1], read)
-                named = named[0], argument(named[1], written), *[argument(k, read) for k in named[2:4]], named[4]
+                operator, target, *others, axis = named
+                argument(target, read)
+                named = operator, argument(target, written), *[argument(k, read) for k in others], axis
             elif kind == "turn":
                 named = argument(named[0], read), named[1]
             found.append(op if named is op.attribute else op._replace(attribute=named))

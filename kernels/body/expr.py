@@ -23,18 +23,18 @@ Kinds of `Op`:
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
-    pick      args = (distance,), attribute = argument: the element of the argument that lies so many elements
-              (int64) behind that of this iteration: its coordinates along some dimensions are data
-    nth       args = (elements, blocks), attribute = (mask, counts), two arguments: the position of a mask's true
-              element (counted from 0) whose number is the iteration's first index.  `counts` has the number
-              of true elements before each block of `operations.COUNTED` elements, and that of all
+    pick      args = (distance,), attribute = argument: the element of the argument that lies so many
+              elements (int64) behind that of this iteration: its coordinates along some dimensions are data
+    nth       args = (elements, blocks), attribute = (mask, counts), two arguments: the position of a mask's
+              true element (counted from 0) whose number is the iteration's first index.  `counts` has the
+              number of true elements before each block of `operations.COUNTED` elements, and that of all
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
-    scatter   args = (count, pitch), attribute = (operator, target, indices, values, dimension), three arguments:
-              for k = 0, 1, ... below `count`, in this order, at iterations whose index along the dimension is
-              indices[k]: target = values[k], or operator(target, values[k]) if that is not "", where elements
-              k of the values lie `pitch` elements apart.  A loop with a scatter has nothing else
+    scatter   args = (count, pitch), attribute = (operator, target, indices, values, dimension), the middle
+              ones arguments: for k = 0, 1, ... below `count`, in this order, at iterations whose index along
+              the dimension is indices[k]: target = values[k], or operator(target, values[k]) if there is one,
+              where elements k of the values lie `pitch` elements apart.  Such a loop has nothing else
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """

@@ -301,7 +301,7 @@ SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and",
 GATHERED = 4
 """The most dimensions of an array that a task indexes by data."""
 
-COUNTED = 1 << 14
+COUNTED = 1 << 15
 """Elements of a mask whose true ones are counted together, for the operation `nth`."""
 
 # The rows.  Operations that have every fact in common share one.

@@ -25,6 +25,9 @@ Touched = dict[int, set[tuple[int, str]]]
 READING = frozenset(("spmv", "turn", "pick", "nth"))
 """Kinds of ops that read elements of their own choice: to what else a loop does, loads."""
 
+MOVING = frozenset(("load", "store", "turn", "pick"))
+"""Kinds of ops that go along an argument."""
+
 FEW = 4
 """The most views of a slot that are compared one by one, without an index."""
 
@@ -121,7 +124,7 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     for op in ops:
         for place, number in enumerate(op.arguments):
             slot, view, *_ = arguments[number]
-            kinds = (op.kind,)
+            kinds: tuple[str, ...] = (op.kind,)
             if op.kind == "scatter":  # it reads what it writes, too
                 kinds = ("load",) if place else ("load", "store")
             elif op.kind in READING:
@@ -224,7 +227,7 @@ def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...
             inner = op.attribute[1]
             break
     else:
-        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in ("load", "store", "turn", "pick")]
+        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in MOVING]
         if rank > 1:
             inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
     return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()

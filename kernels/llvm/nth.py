@@ -84,8 +84,8 @@ class Nth:
         return code.let(f"load {code.memory('int64')}, ptr {there}, align 8")
 
     def _refill(self, needed: str) -> None:
-        """Move what is left to the front of the queue, and put the next chunk behind it; zeros, where the mask
-        has no more true elements: it was written to meanwhile."""
+        """Move what is left to the front of the queue, and put the next chunk behind it; zeros, where the
+        mask has no more true elements: it was written to meanwhile."""
         code, words = self.code, self.words
         head, tail = self._get(words["head"]), self._get(words["tail"])
         left = code.let(f"sub i64 {tail}, {head}")
@@ -99,7 +99,8 @@ class Nth:
         with carrying(code, start, whole, WORD, [("i64", left)]) as (at, filled):
             filled[0] = self._word(at, filled[0])
         done = code.let(f"and i64 {code.let(f'sub i64 {end}, {start}')}, {-WORD}")
-        with carrying(code, code.let(f"add i64 {start}, {done}"), end, 1, [("i64", filled[0])]) as (at, filled):
+        rest = code.let(f"add i64 {start}, {done}")
+        with carrying(code, rest, end, 1, [("i64", filled[0])]) as (at, filled):
             filled[0] = self._one(at, filled[0])
         self._set(words["at"], end)
         self._set(words["tail"], filled[0])

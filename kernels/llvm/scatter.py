@@ -59,7 +59,7 @@ class Scatter:
             self._outside(dimension + 1, self.it.along(dimension, bases))
 
     def _elements(self, bases: Mapping[int, str]) -> None:
-        """All indices, each of one element: some of them together, if all lie in the point's part, or none."""
+        """All indices, each of one element: some together, if all lie in the point's part, or none."""
         code = self.code
         whole = code.let(f"and i64 {self.count}, {-SOME}")
         with counted(code, "0", whole, SOME) as start:
@@ -86,7 +86,8 @@ class Scatter:
                 at = memory.load(code, Place("int64", "1", bases[self.index]), step)
                 first = code.let(f"sub {kind} {at}, {lows}")
                 inside = code.let(f"icmp ult {kind} {first}, {lengths}")
-                some, every = code.let(f"or {truth} {some}, {inside}"), code.let(f"and {truth} {every}, {inside}")
+                some = code.let(f"or {truth} {some}, {inside}")
+                every = code.let(f"and {truth} {every}, {inside}")
             if code.lanes == 1:
                 return some, every
             none = code.let(f"xor {truth} {every}, {code.const('bool', True)}")
@@ -99,7 +100,8 @@ class Scatter:
         at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
         far = code.let(f"mul i64 {at}, {self.it.block.stride(self.target, self.axis)}")
         there = code.let(f"getelementptr i8, ptr {bases[self.target]}, i64 {far}")
-        return at, there, element(code, self.source, bases[self.values], code.let(f"mul i64 {k}, {self.pitch}"))
+        distance = code.let(f"mul i64 {k}, {self.pitch}")
+        return at, there, element(code, self.source, bases[self.values], distance)
 
     def _inside(self, at: str) -> str:
         """Does an index lie in the point's part?"""

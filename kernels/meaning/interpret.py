@@ -21,85 +21,17 @@ from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
-from diffuse.kernels.meaning import functions
+from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
+from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges, multiply
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
-from diffuse.memory import Span
 
 Values = Sequence[int | float]
 Collector = Callable[[str, str], None]
 
 CACHE_BYTES = 1024 * 1024
 """What the arrays of one block may take together: about a second-level cache."""
-
-
-def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
-    """An array over memory at an address."""
-    return np.asarray(Span(address, tuple(shape), np.dtype(dtype).str,
-                           strides=None if strides is None else tuple(strides)))
-
-
-def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
-    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
-    return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
-
-
-class LaunchValues:
-    """The values of one launch, in the order of the kernel's argument block, taken apart."""
-
-    def __init__(self, body: Body, values: Values) -> None:
-        word = iter(values)
-        self.body = body
-        self.domain = [int(next(word)) for _ in range(body.launch_rank)]
-        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)])
-                       for s in body.spaces]
-        self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
-                          for a in body.arguments]
-        self.scalars = [
-            np.array(complex(next(word), next(word)) if d.startswith("complex") else next(word), d)
-            for d in body.scalars]
-        self.partials = [int(a) for a in word]
-
-    @property
-    def points(self) -> int:
-        return prod(self.domain)
-
-    def coordinates(self, p: int) -> list[int]:
-        """Of point `p` of the launch domain, which are counted in row-major order."""
-        found = []
-        for n in reversed(self.domain):
-            p, coordinate = divmod(p, n)
-            found.append(coordinate)
-        return found[::-1]
-
-    def runs(self, space: int, p: int) -> bool:
-        """Has point `p` anything to do there?  Along a launch dimension that cuts nothing, only the first."""
-        return not any(c and axis < 0 for c, axis in
-                       zip(self.coordinates(p), self.body.spaces[space].axes, strict=True))
-
-    def box(self, space: int, p: int) -> Ranges:
-        """The iterations of point `p`."""
-        tiles, extents = self.spaces[space]
-        box = [(0, n) for n in extents]
-        for c, axis, tile in zip(self.coordinates(p), self.body.spaces[space].axes, tiles, strict=True):
-            if axis >= 0:
-                box[axis] = min(c * tile, extents[axis]), min((c + 1) * tile, extents[axis])
-        return box
-
-    def view(self, argument: int, dims: Sequence[int]) -> Array:
-        """All that the argument touches, over these iteration dimensions."""
-        address, strides = self.arguments[argument]
-        extents = self.spaces[self.body.arguments[argument].space][1]
-        return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
-                      [strides[d] for d in dims])
-
-    def fold(self, loop: int, op: int, p: int) -> Fold:
-        """The reduction at op `op` of loop `loop`, over the box of point `p`."""
-        space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
-        operator, argument = step.attribute
-        reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]
-        return Fold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))
 
 
 class Watch:
@@ -235,41 +167,6 @@ class Turned:
         np.copyto(out, found != 0 if out.dtype == "bool" else found)
 
 
-class Picked:
-    """Reads of the elements that lie so many behind an argument's; `ranges` are the iterations of the block at
-    hand."""
-
-    def __init__(self, address: int, dtype: str, strides: Sequence[int], box: Ranges) -> None:
-        self.address, self.dtype, self.strides = address, np.dtype(dtype), strides
-        self.ranges = box
-
-    def __call__(self, distance: Array, out: Array) -> None:
-        places: Array = distance * self.dtype.itemsize
-        for d, ((low, high), stride) in enumerate(zip(self.ranges, self.strides, strict=True)):
-            if stride:
-                steps = np.arange(low, high).reshape([-1 if k == d else 1 for k in range(len(self.ranges))])
-                places = places + stride * steps
-        first, last = int(places.min()), int(places.max())
-        raw = "uint8" if self.dtype == "bool" else self.dtype.name
-        count = (last - first) // self.dtype.itemsize + 1
-        found = memory(self.address + first, raw, [count])[(places - first) // self.dtype.itemsize]
-        np.copyto(out, found != 0 if out.dtype == "bool" else found)
-
-
-class Counted:
-    """Positions of a mask's true elements; `ranges` are the iterations of the block at hand."""
-
-    def __init__(self, address: int, box: Ranges) -> None:
-        self.address = address
-        self.ranges = box
-        self.found: Array | None = None
-
-    def __call__(self, length: Array, blocks: Array, out: Array) -> None:
-        if self.found is None:
-            self.found = np.flatnonzero(memory(self.address, "uint8", [int(length)]))
-        out[...] = self.found[slice(*self.ranges[0])]
-
-
 class Frame:
     """The values of one loop at one point: `env` holds an array per value, per argument, per reduction."""
 
@@ -392,7 +289,9 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
     if not launch.runs(loop.space, p):
         return
     if loop.ops[-1].kind == "scatter":
-        scattered(launch, loop, p, watch)
+        if watch is not None:
+            watch.name = loop.ops[-1].attribute[0] or "cast"
+        scattered(launch, loop, p)
         return
     frame = Frame(launch, loop, recipe, p)
     folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]
@@ -413,29 +312,6 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
             _deliver(launch, loop.ops[i].attribute[1], feed.fold)
         elif busy:
             _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)
-
-
-def scattered(launch: LaunchValues, loop: Loop, p: int, watch: Watch | None) -> None:
-    """Run the op `scatter` at one point: NumPy, too, goes through the indices in their order."""
-    operator, target, index, values, axis = loop.ops[-1].attribute
-    count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args)
-    box, argument = launch.box(loop.space, p), launch.body.arguments[values]
-    mine = np.moveaxis(launch.view(target, range(len(box))), axis, 0)
-    places = memory(launch.arguments[index][0], "int64", [count])
-    (low, high), others = box[axis], [d for d in range(len(box)) if d != axis]
-    chosen = np.flatnonzero((places >= low) & (places < high))
-    address, strides = launch.arguments[values]
-    extents = launch.spaces[loop.space][1]
-    found = memory(address, argument.dtype, [count, *[extents[d] for d in others]],
-                   [pitch * np.dtype(argument.dtype).itemsize, *[strides[d] for d in others]])
-    inner = cut([box[d] for d in others], [0] * len(others))
-    mine, taken = mine[(slice(None), *inner)], found[(slice(None), *inner)][chosen].astype(mine.dtype)
-    if watch is not None:
-        watch.name = operator or "cast"
-    if operator:
-        functions.function(operator).at(mine, places[chosen], taken)
-    else:
-        mine[places[chosen]] = taken
 
 
 def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:

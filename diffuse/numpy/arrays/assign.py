@@ -11,7 +11,7 @@ from diffuse.library import Scalar
 from diffuse.numpy.arrays import base, core, elements, indices, scatter, views, walks
 from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
-from diffuse.numpy.arrays.core import ARRAYS, Array
+from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
@@ -123,30 +123,11 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 
 def choose(x: Array, index: Any, value: Any) -> None:
-    """Assignment through arrays of indices; a mask of the array's shape and one value stay a task."""
-    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else index
+    """Assignment through arrays of indices and masks: a task, or NumPy at once."""
     source = adopt(value)
-    kind = type(source)
-    if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
-            and (kind in rules.WEAK or kind in rules.STRONG) and not elementwise.eager_errors
-            and x.form.size >= max(core.SMALL, 1) and not x.form.folded):
-        number = cast(source, x.form.dtype)
-        try:
-            target = base.operand(x, x.form.shape)
-            chosen = elementwise.apart(base.operand(mask, x.form.shape), target)
-        except base.Unaddressable:
-            base.put(x, host(mask), value)
-            return
-        name = x.form.name
-        elementwise.record(
-            "where",
-            ("bool", name, name, name),
-            x.form.shape,
-            (chosen, Scalar(1, name, number), target),
-            (target,),
-        )
-        return
-    if stored(x, index, source):
+    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
+        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+    if filled(x, index, source) or stored(x, index, source):
         return
     key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
     try:
@@ -157,10 +138,35 @@ def choose(x: Array, index: Any, value: Any) -> None:
         base.put(x, answering(key), elements)
 
 
+def filled(x: Array, index: Any, source: Any) -> bool:
+    """Record `x[mask] = number` as a task over all elements, for a mask over the first dimensions of a large
+    array; False where it is not that."""
+    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else None
+    if not isinstance(mask, Array) or mask.form.name != "bool" or not mask.form.ndim:
+        return False
+    if (mask.form.shape != x.form.shape[:mask.form.ndim] or elementwise.eager_errors
+            or x.form.size < max(core.SMALL, 1) or x.form.folded):
+        return False
+    number: Any = source
+    if type(source) in NUMBERS:
+        number = Scalar(1, x.form.name, cast(source, x.form.dtype))
+    elif type(source) is not core.scalar_class or source.form.dtype.kind == "c" != x.form.dtype.kind:
+        return False
+    try:
+        target = base.operand(x, x.form.shape)
+        beside = viewing(mask, mask.meta[(..., *[None] * (x.form.ndim - mask.form.ndim))])
+        chosen = elementwise.apart(base.operand(beside, x.form.shape), target)
+        if type(source) not in NUMBERS:
+            number = base.operand(source, x.form.shape)
+    except base.Unaddressable:
+        return False
+    name = x.form.name
+    elementwise.record("where", ("bool", name, name, name), x.form.shape, (chosen, number, target), (target,))
+    return True
+
+
 def stored(x: Array, index: Any, source: Any) -> bool:
     """Record an assignment through arrays of indices as a task; False where NumPy has to do it."""
-    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
-        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
     kind = type(source)
     if kind in rules.WEAK or kind in rules.STRONG:
         if x.meta.size < core.SMALL and indices.small(x, index):

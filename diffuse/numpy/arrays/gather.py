@@ -1,4 +1,4 @@
-"""Reads through arrays of indices: `x[i]`, `x[i, :]`, `x[i, j]` as one task that fuses with what uses the result.
+"""Reads through arrays of indices: `x[i]`, `x[i, :]`, `x[i, j]` as a task that fuses with what uses it.
 
 The task reads elements at coordinates that are data.  Whether all indices lie within the array is known
 before it is recorded: the smallest and the largest of each array are looked at, or computed and waited for,
@@ -112,13 +112,13 @@ def along(x: Array, array: Any, axis: int) -> Any:
 def recordable(form: Form, *arrays: Array) -> bool:
     """Is a read of arrays into one of this form to be recorded?  Else NumPy does it at once."""
     return (library.current().runtime.addressed and form.size > 0
-            and (form.size >= core.SMALL or not all([access.ready(a) for a in arrays])))
+            and not indices.sooner(form.size, *arrays))
 
 
 def located(part: Array, space: tuple[int, ...], axes: list[int]) -> tuple[base.Operand, list[int]]:
-    """An array as a task over `space` reads it whose dimension k follows the task's axes[k] (see `gather`), with
-    the elements from one index of each dimension to the next.  Of a copy, where a coordinate of the store is
-    data in part."""
+    """An array as a task over `space` reads it whose dimension k follows the task's axes[k] (see
+    `gather`), with the elements from one index of each dimension to the next.  Of a copy, where a coordinate
+    of the store is data in part."""
     try:
         view = base.view_of(part).picked(space, tuple(axes))
         if not any([stride % part.form.itemsize for stride in part.form.strides]):

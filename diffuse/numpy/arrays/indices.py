@@ -83,7 +83,9 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
     if parts is None:
         return None
     plain: list[Any] = []
-    axes, arrays, chosen = [], [], []
+    axes: list[int] = []
+    arrays: list[Any] = []
+    chosen: list[tuple[int, int]] = []
     axis = dimension = 0
     mixed = False
     for number, part in enumerate(parts):
@@ -119,8 +121,8 @@ def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any
 
 
 def _expanded(rank: int, index: tuple[Any, ...]) -> list[Any] | None:
-    """The parts of an index of an array of this rank, with the slices that dots stand for behind them: dots for
-    no dimension keep arrays apart, too.  None where NumPy has to answer."""
+    """The parts of an index of an array of this rank, with the slices that dots stand for behind them: dots
+    for no dimension keep arrays apart, too.  None where NumPy has to answer."""
     parts: list[Any] = []
     used = dots = 0
     for part in index:
@@ -171,29 +173,63 @@ def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:
 
 _extremes: dict[Any, tuple[int, int]] = Bounded(1 << 10)
 """The smallest and the largest element of arrays of indices, by store, version and view."""
-SOON = 1 << 17
-"""Elements up to which one processor finds these sooner than a task."""
+SOONER = 8
+"""How many times the elements of a small array NumPy goes through at once sooner than a task, in arrays that
+are at hand; the extension has the same number."""
 
 
 def extremes(a: Any) -> tuple[int, int]:
     """The smallest and the largest element of an array of integers; waits for it, unless it was asked for
     before and is the same."""
     memory = access.at_hand(a)
-    if memory is not None and memory.size < SOON:
+    if memory is not None and memory.size < SOONER * core.SMALL:
         return int(memory.min()), int(memory.max())
-    storage = access.storage_of(a)
-    key = storage.id, storage.version, a.form, access.offset_of(a, a.meta)
-    found = None if storage.exported else _extremes.get(key)
+    key = _name(a)
+    found = None if a.storage.exported else _extremes.get(key)
     if found is None:
         low, high = a.min(), a.max()
         found = _extremes[key] = int(low), int(high)
     return found
 
 
+def _name(a: Any) -> tuple[Any, ...]:
+    """What the elements of an array are the same for, unless others see its memory."""
+    storage = access.storage_of(a)
+    return storage.id, storage.version, a.form, access.offset_of(a, a.meta)
+
+
+_bounds: dict[Any, tuple[int, int]] = Bounded(1 << 10)
+"""Numbers between which the elements of some arrays are certain to lie, by the same."""
+
+
+def know(a: Any, low: int, high: int) -> None:
+    """Note that no element of an array is less than one number or greater than another, so that nobody has to
+    look."""
+    _bounds[_name(a)] = low, high
+
+
+def known(a: Any) -> tuple[int, int] | None:
+    """Numbers between which the elements of an array are certain to lie, if that was noted and the array is
+    the same."""
+    return None if a.storage is None or a.storage.exported else _bounds.get(_name(a))
+
+
 def within(a: Any, extent: int) -> bool:
     """Are all elements of an array indices of a dimension of this extent?"""
-    low, high = extremes(a)
+    low, high = known(a) or (-extent - 1, 0)
+    if not (-extent <= low and high < extent):
+        low, high = extremes(a)
     return -extent <= low and high < extent
+
+
+def negative(a: Any) -> bool:
+    """May an element of an array be negative?"""
+    return (known(a) or extremes(a))[0] < 0
+
+
+def sooner(size: int, *arrays: Any) -> bool:
+    """Is NumPy sooner than a task that reads or writes so many elements: few ones, of arrays at hand?"""
+    return size < SOONER * core.SMALL and all([access.at_hand(a) is not None for a in arrays])
 
 
 def small(x: Array, index: Any) -> bool:

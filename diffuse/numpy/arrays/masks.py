@@ -1,8 +1,9 @@
 """The true elements of masks: how many there are, where they are, and reads through masks.
 
-How many elements a result has is known when the call returns, so the mask is waited for and counted: block by
-block, by a task or, where the mask is at hand, by NumPy.  What follows is recorded: a task that reads the mask
-from the first block of its share on gives the positions of the true elements, and fuses with what reads there.
+How many elements a result has is known when the call returns, so the mask is waited for and counted: block
+by block, by a task or, where the mask is at hand, by NumPy.  What follows is recorded: a task that reads the
+mask from the first block of its share on gives the positions of the true elements, and fuses with what reads
+there.
 """
 
 from __future__ import annotations
@@ -13,39 +14,43 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Scalar, operations
-from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays import access, base, core, indices
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, viewing
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise
 
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
-SOON = 1 << 17
-"""Elements of a mask at hand up to which NumPy finds the true ones sooner than a task."""
 
 
-def flat(x: Array) -> Array:
+def flat(x: Array) -> Any:
     """The elements of an array in C order, side by side: a view, or a copy where they lie otherwise."""
     if not x.meta.flags.c_contiguous:
         x = elementwise.duplicate(x, order="C")
     return viewing(x, x.meta.reshape(-1))
 
 
+def as_indices(x: Any) -> Any:
+    """An array of integers as int64."""
+    return x if x.form.dtype == INDEX else elementwise.duplicate(x, INDEX)
+
+
 def positions(mask: Array) -> Any:
     """The flat positions (int64) of a mask's true elements, as a task finds them."""
     mask = flat(mask)
     memory = access.at_hand(mask)
-    if memory is not None and memory.size < min(SOON, 8 * core.SMALL):
+    if memory is not None and indices.sooner(memory.size):
         return hosted(numpy.flatnonzero(memory))
     before = _before(mask, memory)
     count, blocks = int(before[-1]), len(before) - 1
     if not count:
         return hosted(numpy.empty(0, INDEX))
     out, counts, shape = core.recorded(row_major((count,), INDEX)), hosted(before), (count,)
-    inputs = (*[(access.storage_of(x), base.view_of(x).picked(shape, (-1,))) for x in (mask, counts)],
+    inputs: Any = (*[(access.storage_of(x), base.view_of(x).picked(shape, (-1,))) for x in (mask, counts)],
               Scalar(2, "int64", mask.form.size), Scalar(3, "int64", blocks))
     library.record("nth", ("bool", "int64", "int64", "int64", "int64"), shape, inputs,
                    ((out.storage, out.part),))
+    indices.know(out, 0, mask.form.size - 1)
     return out
 
 
@@ -81,4 +86,4 @@ def truth(x: Array) -> Any:
     """The mask of an array's elements that are not zero."""
     if x.form.name == "bool":
         return x
-    return base.UFUNCS["not_equal"](x, False if x.form.name == "bool" else 0)
+    return base.UFUNCS["not_equal"](x, 0)

@@ -1,4 +1,4 @@
-"""Writes through arrays of indices: `x[i] = v`, `x[i, :] = v`, `x[mask] = v` and `ufunc.at`, each as one task.
+"""Writes through arrays of indices: `x[i] = v`, `x[i, :] = v`, `x[mask] = v` and `ufunc.at`, each as a task.
 
 The task goes through the indices in their order, so that the last of equal ones wins, as in NumPy.  As for
 reads, all indices are known to lie within the array before it is recorded.
@@ -11,12 +11,13 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar
-from diffuse.numpy.arrays import access, base, core, gather, indices, masks
+from diffuse.library import Scalar, operations
+from diffuse.numpy.arrays import access, base, core, gather, indices, masks, views
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import Mirror
+from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
+from diffuse.numpy.ops.operands import adopt
 
 
 def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
@@ -59,8 +60,8 @@ def _flat(x: Array, index: Any) -> Chosen | None:
 
 
 def _in_order(chosen: Chosen, value: Any) -> bool:
-    """Does NumPy go through the indices in C order?  It takes the order of memory where arrays agree on another
-    one, and the last of equal indices is then another one, too."""
+    """Does NumPy go through the indices in C order?  It takes the order of memory where arrays agree on
+    another one, and the last of equal indices is then another one, too."""
     if len(chosen.spread) == 1:
         return any([a.form.shape == chosen.spread and a.form.strides[0] > 0 for a in chosen.arrays])
     if any([a.form.shape == chosen.spread and a.meta.flags.c_contiguous for a in chosen.arrays]):
@@ -72,8 +73,7 @@ def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
     """Is the write one to be recorded: large, within the array, and of a value of a fitting shape?"""
     shape = chosen.shape
     size = int(numpy.prod(shape, dtype=object))
-    if not size or size < core.SMALL and x.form.size < core.SMALL and all(
-            [access.ready(a) for a in (x, value, *chosen.arrays)]):
+    if not size or indices.sooner(size, x, value, *chosen.arrays):
         return False
     given = value.form.shape
     while len(given) > len(shape) and given[0] == 1:
@@ -115,16 +115,17 @@ def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, ope
     name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
     library.record(
         f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, "int64", "int64", dtype), space,
-        (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0])), (place,))
+        (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0])),
+        (place,))
 
 
 def _numbers(chosen: Chosen) -> Any:
     """The indices along the dimension of the target, counted from its beginning, side by side (int64)."""
     found: Any = None
     for axis, array in zip(chosen.axes, chosen.arrays, strict=True):
-        extent, low = chosen.meta.shape[axis], indices.extremes(array)[0]
-        array = array.astype(masks.INDEX, copy=False)
-        if low < 0:
+        extent, negative = chosen.meta.shape[axis], indices.negative(array)
+        array = masks.as_indices(array)
+        if negative:
             array = base.UFUNCS["add"](array, base.UFUNCS["multiply"](base.UFUNCS["less"](array, 0), extent))
         if found is not None:
             found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
@@ -138,8 +139,6 @@ def _numbers(chosen: Chosen) -> Any:
 def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
     """The values, those of one index after another: their first dimension is that of the indices, the others
     are those of the target."""
-    from diffuse.numpy.arrays import views
-
     while value.form.ndim > len(chosen.shape):
         value = viewing(value, value.meta[0])
     spread, place = len(chosen.spread), chosen.place
@@ -147,3 +146,20 @@ def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
                           range(spread))
     rest = [n for d, n in enumerate(target.shape) if d != axis]
     return views.reshape(viewing(value, meta), (-1 if spread != 1 else chosen.spread[0], *rest))
+
+
+def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
+    """Record what a ufunc of two operands does by its method `at`; False where NumPy has to do it."""
+    if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
+            or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
+        return False
+    given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
+    if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
+        return False
+    try:
+        types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
+    except TypeError:
+        return False
+    if set(types) != {array.form.dtype} or types[0] not in NATIVE:
+        return False
+    return write(array, index, given, function.__name__)

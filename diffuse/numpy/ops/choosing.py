@@ -106,20 +106,24 @@ def _chosen(a: Any, choices: Any, mode: Any) -> Any:
     if type(which) is not core.array_class or which.form.dtype.kind not in "bi" or elementwise.eager_errors:
         return None
     options = [adopt(c) for c in choices] if isinstance(choices, (list, tuple)) else None
-    if not options or len(options) > MOST or mode not in ("raise", "wrap", "clip") or not _arrays(which, options):
+    if not options or len(options) > MOST or mode not in ("raise", "wrap", "clip"):
+        return None
+    if not _arrays(which, options):
         return None
     if any([not isinstance(c, Array) and type(c) not in rules.WEAK and type(c) not in rules.STRONG
             for c in options]):
         return None
     try:
-        shape = numpy.broadcast_shapes(which.form.shape, *[c.form.shape for c in options if isinstance(c, Array)])
-        models = [numpy.zeros((1,) * c.form.ndim, c.form.dtype) if isinstance(c, Array) else c for c in options]
+        arrays = [c for c in options if isinstance(c, Array)]
+        shape = numpy.broadcast_shapes(which.form.shape, *[c.form.shape for c in arrays])
+        models = [numpy.zeros((1,) * c.form.ndim, c.form.dtype) if isinstance(c, Array) else c
+                  for c in options]
         dtype = numpy.choose(numpy.zeros((1,) * len(shape), int), models).dtype
     except (ValueError, TypeError):
         return None
     if dtype not in NATIVE or 0 in shape:
         return None
-    which = which.astype(masks.INDEX, copy=False)
+    which = masks.as_indices(which)
     if mode == "raise":
         low, high = indices.extremes(which)
         if low < 0 or high >= len(options):

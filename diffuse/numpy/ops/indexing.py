@@ -1,7 +1,7 @@
 """NumPy's functions that read through indices and masks: `take`, `compress`, `nonzero` and their kin.
 
-Each is a task, or a few, where its operands are large.  NumPy answers for small ones at hand, for outputs that
-the program gives, and for what is wrong.
+Each is a task, or a few, where its operands are large.  NumPy answers for small ones at hand, for outputs
+that the program gives, and for what is wrong.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "r
 
 def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
     """What `take` gives, as a task; None where NumPy has to answer."""
-    x, array = _array(a), indices.integers(chosen)
+    x = _array(a)
+    array: Any = indices.integers(chosen)
     if (x is None or not isinstance(array, Array) or mode not in ("raise", "wrap", "clip") or not x.form.size
             or array.form.name == "uint64" or _at_hand(x, array)):
         return None
@@ -52,7 +53,7 @@ def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
     if axis is None:
         return None
     if mode != "raise" or array.form.name == "bool":
-        array = array.astype(masks.INDEX, copy=False)
+        array = masks.as_indices(array)
     extent = x.form.shape[axis]
     if mode == "wrap":
         array = UFUNCS["remainder"](array, extent)
@@ -86,7 +87,8 @@ def _along_axis(arr: Any, chosen: Any, axis: Any) -> Any:
     except ValueError:
         return None
     shape[axis] = array.form.shape[axis]
-    small = numpy.take_along_axis(model(x.meta), numpy.zeros_like(array.meta[(slice(0, 2),) * x.form.ndim]), axis)
+    places = numpy.zeros_like(array.meta[(slice(0, 2),) * x.form.ndim])
+    small = numpy.take_along_axis(model(x.meta), places, axis)
     form = packed(tuple(shape), outermost_first(small), x.form.dtype)
     if not gather.recordable(form, x, array) or not indices.within(array, x.form.shape[axis]):
         return None
@@ -146,8 +148,8 @@ def flatnonzero(a: Any) -> Any:
 
 
 def _places(a: Any, columns: bool) -> Any:
-    """The indices of an array's elements that are not zero, one a row, or one a column; None where NumPy has to
-    answer."""
+    """The indices of an array's elements that are not zero, one a row, or one a column; None where NumPy has
+    to answer."""
     x = _array(a)
     if x is None or not x.form.ndim or not masks.recordable(x):
         return None

@@ -1,5 +1,5 @@
-"""NumPy's functions that write through indices and masks: `put`, `place`, `putmask`, `put_along_axis`,
-`fill_diagonal`, and `ufunc.at`.
+"""NumPy's functions that write through indices and masks: `put`, `place`, `putmask`, `put_along_axis`
+and `fill_diagonal`.
 
 Each is recorded where its target is an array of Diffuse's whose elements lie side by side, and large; else,
 and where an argument is wrong, NumPy does it at once.
@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.library import operations
 from diffuse.numpy.arrays import access, core, gather, indices, masks, scatter
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.conversion import asanyarray
@@ -44,8 +42,9 @@ def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
         except (TypeError, ValueError, OverflowError):
             return None
     found = adopt(asanyarray(x))
-    if (type(found) is not core.array_class or not found.form.size or found.form.dtype.kind == "c" != dtype.kind
-            or not numpy.can_cast(found.form.dtype, dtype, casting)):
+    if type(found) is not core.array_class or not found.form.size:
+        return None
+    if found.form.dtype.kind == "c" != dtype.kind or not numpy.can_cast(found.form.dtype, dtype, casting):
         return None
     return masks.flat(found)
 
@@ -71,15 +70,18 @@ def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
 
 
 def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
-    target, array = _target(a), indices.integers(ind)
+    target: Any = _target(a)
+    array: Any = indices.integers(ind)
     if target is None or not isinstance(array, Array) or mode not in ("raise", "wrap", "clip"):
         return False
     values = _values(v, target.form.dtype)
-    if values is None or array.form.name in ("bool", "uint64") or not target.form.size or _little(target, array):
+    if values is None or array.form.name in ("bool", "uint64") or not target.form.size:
+        return False
+    if _little(target, array):
         return False
     array = masks.flat(array)
     if mode != "raise":
-        array, extent = array.astype(masks.INDEX, copy=False), target.form.size
+        array, extent = masks.as_indices(array), target.form.size
         array = UFUNCS["remainder"](array, extent) if mode == "wrap" else array.clip(0, extent - 1)
     values = _repeated(values, array.form.size)
     return values is not None and scatter.write(target, array, values)
@@ -91,7 +93,8 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
 
 
 def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
-    target, array = _target(arr), indices.integers(chosen)
+    target: Any = _target(arr)
+    array: Any = indices.integers(chosen)
     if (target is None or not isinstance(array, Array) or array.form.name == "bool" or type(axis) is not int
             or array.form.ndim != arr.ndim or not -arr.ndim <= axis < arr.ndim or _little(target, array)
             or not array.meta.flags.c_contiguous or not target.form.size or not array.form.size):
@@ -104,7 +107,7 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
             or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])
             or not indices.within(array, arr.shape[axis])):
         return False
-    at = array.astype(masks.INDEX, copy=False)
+    at = masks.as_indices(array)
     at = UFUNCS["add"](at, UFUNCS["multiply"](UFUNCS["less"](at, 0), arr.shape[axis]))
     pitch = 1
     places = UFUNCS["multiply"](at, int(numpy.prod(arr.shape[axis + 1:])))
@@ -144,8 +147,9 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
 
 def _putmask(a: Any, mask: Any, given: Any) -> bool:
     chosen = adopt(asanyarray(mask))
-    if (type(a) is not core.array_class or not isinstance(chosen, Array) or chosen.form.shape != a.shape
-            or not a.meta.flags.writeable or not a.form.size or _little(a, chosen) or elementwise.eager_errors):
+    if type(a) is not core.array_class or not isinstance(chosen, Array) or chosen.form.shape != a.shape:
+        return False
+    if not a.meta.flags.writeable or not a.form.size or _little(a, chosen) or elementwise.eager_errors:
         return False
     truth = masks.truth(chosen)
     values = _values(given, a.form.dtype, "safe")
@@ -178,20 +182,3 @@ def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:
         return False
     part[...] = values
     return True
-
-
-def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
-    """Record what a ufunc of two operands does by its method `at`; False where NumPy has to do it."""
-    if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
-            or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
-        return False
-    given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
-    if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
-        return False
-    try:
-        types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
-    except TypeError:
-        return False
-    if set(types) != {array.form.dtype} or types[0] not in NATIVE:
-        return False
-    return scatter.write(array, index, given, function.__name__)

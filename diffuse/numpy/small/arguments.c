@@ -63,7 +63,7 @@ static PyObject *lowered(PyObject *x, Found *found, int depth)
         return PyArray_SIZE(array) < state.small && small_native(array) && note(found, x, array) ? Py_NewRef(x) : NULL;
     }
     if (type == state.array_class) {
-        PyObject *memory = small_near((Array *)x);
+        PyObject *memory = found->large ? small_at_hand((Array *)x) : small_near((Array *)x);
         if (memory != NULL && !note(found, x, (PyArrayObject *)memory))
             Py_CLEAR(memory);
         found->wrapped++;
@@ -127,7 +127,9 @@ void small_release(PyObject **low, Py_ssize_t all)
         Py_DECREF(low[all]);
 }
 
-/* Does an index with arrays choose few elements?  Not so if nobody can tell without looking at them. */
+/* Does an index with arrays choose so few elements that NumPy is sooner than a task (numpy/arrays/indices.py)?  Not so
+ * if nobody can tell without looking at them. */
+#define SOONER 8
 static int chooses_few(PyArrayObject *x, PyObject *index)
 {
     int tuple = PyTuple_CheckExact(index), rank = PyArray_NDIM(x), axis = 0, flat = 1;
@@ -151,17 +153,17 @@ static int chooses_few(PyArrayObject *x, PyObject *index)
         axis += covers;
         longest = size > longest ? size : longest;
         product *= size > 0 ? size : 1;
-        if (rest >= state.small || product >= (npy_intp)1 << 40)
+        if (rest >= SOONER * state.small || product >= (npy_intp)1 << 40)
             return 0;
     }
-    for (; axis < rank && rest < state.small; axis++)
+    for (; axis < rank && rest < SOONER * state.small; axis++)
         rest *= PyArray_DIM(x, axis);
-    return (flat ? longest : product) * rest < state.small;
+    return (flat ? longest : product) * rest < SOONER * state.small;
 }
 
 PyObject *small_chosen(Array *x, PyObject *index)
 {
-    Found found = {.product = 1};
+    Found found = {.product = 1, .large = 1};
     PyObject *memory = small_near(x);
     if (memory == NULL && !PyErr_Occurred())
         memory = small_at_hand(x);
