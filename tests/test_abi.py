@@ -11,7 +11,7 @@ from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Argument, Body, Loop, Op, Space
 from diffuse.kernels.build import jit
-from diffuse.kernels.meaning import interpret
+from diffuse.kernels.meaning import interpret, launched
 
 R, W = Privilege.READ, Privilege.WRITE
 
@@ -46,7 +46,7 @@ def test_each_launch_dimension_has_its_extent_and_each_space_a_tile_for_it() -> 
 
 def test_points_are_counted_in_row_major_order_and_uncut_dimensions_have_work_for_the_first() -> None:
     values = (2, 3, 2, 5, 0, 4, 10, 7)  # domain, tiles, extents
-    launch = interpret.LaunchValues(Body((Space(2, (0, -1, 1)),), (), (), ()), values)
+    launch = launched.LaunchValues(Body((Space(2, (0, -1, 1)),), (), (), ()), values)
     assert launch.points == 12 and [launch.coordinates(p) for p in (0, 1, 2, 11)] == [
         [0, 0, 0], [0, 0, 1], [0, 1, 0], [1, 2, 1]]
     assert [p for p in range(12) if launch.runs(0, p)] == [0, 1, 6, 7]

@@ -95,6 +95,23 @@ class View(AccessMap):
                                View(rows, self.frame, self.dtype, shape, self.offset, strides, free))
         return found
 
+    def picked(self, shape: Point, axes: tuple[int, ...]) -> View:
+        """This view as it is read by a task over `shape` that indexes some of its dimensions by data.
+
+        Dimension k follows the iteration's axes[k]; -1 where its coordinate is data, -2 where it is the first
+        index.  ValueError where a coordinate of the store moves with dimensions of both other kinds.
+        """
+        found: View | None = self._derived.get(("picked", shape, axes))
+        if found is None:
+            data = {k for k, axis in enumerate(axes) if axis == -1}
+            free = tuple([d for d, (_, terms) in enumerate(self.rows) if any(k in data for k, _ in terms)])
+            kept = self._renamed(shape, {k: axis for k, axis in enumerate(axes) if axis >= 0})
+            if any(kept.rows[d][1] for d in free):
+                raise ValueError("a coordinate of the store is data in part")
+            found = self._keep(("picked", shape, axes), View(
+                kept.rows, self.frame, self.dtype, shape, self.offset, kept.strides, free))
+        return found
+
     def turned_along(self, axes: tuple[int, ...]) -> View:
         """This view as it is read by a task that shifts it cyclically along these dimensions."""
         found: View | None = self._derived.get(("turned", axes))

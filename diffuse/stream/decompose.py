@@ -85,7 +85,7 @@ def _constraints(template: Template) -> tuple[frozenset[int], int]:
     result = template.uses[-1]
     reduced = [k for k in range(len(template.shape))
                if result.privilege is Privilege.REDUCE and not result.map.follows(k)]
-    scanned = attribute and not operations.find(template.operation).elementwise
+    scanned = attribute.isdigit() and not operations.find(template.operation).elementwise
     return frozenset({int(attribute)}) if scanned else frozenset(), reduced[-1] if reduced else -1
 
 

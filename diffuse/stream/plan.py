@@ -22,6 +22,8 @@ from diffuse.kernels.build.compiler import Kernel, compiler
 from diffuse.runtime.base import CodeUse, Layout
 from diffuse.service.patience import patience
 
+WHOLE = frozenset(("reduce", "scan", "index", "nth", "scatter"))
+"""Kinds of ops that depend on which of all rows are at hand."""
 MOST_LAYOUTS = 256
 """The most layouts that one plan keeps."""
 
@@ -135,8 +137,7 @@ def _rowwise(body: Body) -> bool:
     """Are the kernel's loops plain, and all cut into points by rows and nothing else (pipeline.py)?"""
     return bool(body.loops) and all(
         body.spaces[loop.space].axes == (0,) and loop.order == tuple(range(body.spaces[loop.space].rank))
-        and not any(op.kind in ("reduce", "scan", "index") or (op.kind == "turn" and 0 in op.attribute[1])
-                    for op in loop.ops)
+        and not any(op.kind in WHOLE or (op.kind == "turn" and 0 in op.attribute[1]) for op in loop.ops)
         for loop in body.loops)
 
 

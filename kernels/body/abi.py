@@ -188,7 +188,7 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     """
     if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
         return None
-    if any(op.kind in ("reduce", "scan", "index", "turn") for op in body.loops[0].ops):
+    if any(op.kind in ("reduce", "scan", "index", "turn", "nth", "scatter") for op in body.loops[0].ops):
         return None
     (rank, axes, _), many = body.spaces[0], body.launch_rank
     if -1 in axes:

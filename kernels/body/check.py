@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from diffuse.ir import ITEMSIZE, Privilege
 from diffuse.ir.loops import NEAR
 from diffuse.kernels.body import operations
-from diffuse.kernels.body.expr import STRUCTURAL, Argument, Body, Loop, Op
+from diffuse.kernels.body.expr import EFFECTS, STRUCTURAL, Argument, Body, Loop, Op
 
 Rule = Callable[[Body], Iterator[str]]
 
@@ -67,7 +67,7 @@ def _value(loop: Loop, i: int, a: int) -> str:
     """The element type of the value `a`, which op `i` uses."""
     if not 0 <= a < i:
         raise TypeError(f"it uses v{a}: expected a value that was computed before it")
-    if loop.ops[a].kind in ("store", "reduce"):
+    if loop.ops[a].kind in EFFECTS:
         raise TypeError(f"it uses v{a}: a {loop.ops[a].kind} has no value")
     return loop.ops[a].dtype
 
@@ -79,6 +79,25 @@ def _result(body: Body, loop: Loop, op: Op, inputs: tuple[str, ...]) -> str:
     match op.kind, op.attribute:
         case "load", int(number):
             return _argument(body, loop, number).dtype
+        case "pick", int(number):
+            if inputs != ("int64",):
+                raise TypeError(f"its distance is {inputs[0]}: expected int64")
+            return _argument(body, loop, number).dtype
+        case "nth", (int(mask), int(counts)) if body.spaces[loop.space].rank == 1:
+            found = [*inputs, _argument(body, loop, mask).dtype, _argument(body, loop, counts).dtype]
+            if found != ["int64", "int64", "bool", "int64"]:
+                raise TypeError(f"it is on {', '.join(found)}: expected two of int64, a mask and int64")
+            return "int64"
+        case "scatter", (str(operator), int(target), int(index), int(values), int(axis)):
+            _argument(body, loop, values)
+            if (*inputs, _argument(body, loop, index).dtype) != ("int64",) * 3:
+                raise TypeError("its indices, their number and the distance of values are not all int64")
+            if not 0 <= axis < body.spaces[loop.space].rank:
+                raise TypeError(f"it indexes dimension {axis}: expected one of its space")
+            dtype = _argument(body, loop, target).dtype
+            if operator and operations.result(operator, (dtype, dtype)) != dtype:
+                raise TypeError(f"{operator!r} of {dtype} gives another type")
+            return dtype
         case "scalar", int(number) if 0 <= number < len(body.scalars):
             return body.scalars[number]
         case "index", int(dimension) if 0 <= dimension < body.spaces[loop.space].rank:
@@ -130,8 +149,8 @@ def _argument(body: Body, loop: Loop, number: int) -> Argument:
 def _privileges(body: Body) -> Iterator[str]:
     for number, loop in enumerate(body.loops):
         for op in loop.ops:
-            needed = Privilege.WRITE if op.kind in ("store", "reduce") else Privilege.READ
-            for k in op.arguments:
+            for place, k in enumerate(op.arguments):
+                needed = Privilege.WRITE if op.kind in EFFECTS and place == 0 else Privilege.READ
                 if body.arguments[k].privilege not in (needed, Privilege.READ_WRITE):
                     yield (f"loop {number} has a {op.kind} of argument {k}, whose privilege is "
                            f"{body.arguments[k].privilege.name}: expected {needed.name}")
@@ -143,12 +162,12 @@ def _epilogue(body: Body) -> Iterator[str]:
         yield f"{body.epilogue} loops are at the end: there are {len(body.loops)}"
     for number, loop in enumerate(body.loops[max(0, first):], first):
         cut = max(body.spaces[loop.space].axes) >= 0
-        if cut or any(op.kind in ("reduce", "scan", "spmv") for op in loop.ops):
+        if cut or any(op.kind in ("reduce", "scan", "spmv", "scatter") for op in loop.ops):
             yield f"loop {number} is at the end: expected single elements, and nothing that goes over several"
 
 
 def _last(body: Body) -> Iterator[str]:
-    places = {"store": 1, "reduce": 2}
+    places = {"store": 1, "reduce": 2, "scatter": 2}
     for number, loop in enumerate(body.loops):
         order = [places.get(op.kind, 0) for op in loop.ops]
         if order != sorted(order) or not order[-1:] or not order[-1]:

@@ -15,7 +15,7 @@ from diffuse.ir import IndexTask, Point, Privilege, Relation, Split, relation, v
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
 from diffuse.kernels.body import operations, passes
-from diffuse.kernels.body.expr import Argument, Body, Builder, Loop, Op, Output, Space
+from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.settings import config
 
 Source = tuple[int, int]
@@ -172,7 +172,7 @@ def verify(task: IndexTask) -> None:
     try:
         body = _written(_Names([task]), {})
         check(body, "declaration")
-        stored = {k for op in body.loops[0].ops if op.kind in ("store", "reduce") for k in op.arguments}
+        stored = {k for op in body.loops[0].ops if op.kind in EFFECTS for k in op.arguments[:1]}
         if any(a.privilege is not Privilege.READ and k not in stored for k, a in enumerate(body.arguments)):
             raise ValueError("it leaves an output as it is: expected a store() or a reduce() to each")
     except (TypeError, ValueError, LookupError) as error:
@@ -233,12 +233,16 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
             kind, _, _, named = op
             if kind == "scalar":
                 named = scalars.setdefault(named, len(scalars))
-            elif kind in ("load", "store"):
-                named = argument(named, read if kind == "load" else written)
-            elif kind == "spmv":
+            elif kind in ("load", "store", "pick"):
+                named = argument(named, written if kind == "store" else read)
+            elif kind in ("spmv", "nth"):
                 named = tuple([argument(k, read) for k in named])
             elif kind == "reduce":
                 named = named[0], argument(named[1], written)
+            elif kind == "scatter":
+                operator, target, *others, axis = named
+                argument(target, read)
+                named = operator, argument(target, written), *[argument(k, read) for k in others], axis
             elif kind == "turn":
                 named = argument(named[0], read), named[1]
             found.append(op if named is op.attribute else op._replace(attribute=named))

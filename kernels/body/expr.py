@@ -23,9 +23,18 @@ Kinds of `Op`:
               values[k] * dense[columns[k]] for low <= k < high, in that order from zero; over a second
               iteration dimension j, dense[columns[k], j].  attribute = (values,) alone: the sum of values[k]
               as `numpy.add.reduceat` adds them, added to zero: never -0.0
+    pick      args = (distance,), attribute = argument: the element of the argument that lies so many
+              elements (int64) behind that of this iteration: its coordinates along some dimensions are data
+    nth       args = (elements, blocks), attribute = (mask, counts), two arguments: the position of a mask's
+              true element (counted from 0) whose number is the iteration's first index.  `counts` has the
+              number of true elements before each block of `operations.COUNTED` elements, and that of all
     turn      args = (shift, ...), attribute = (argument, (dimension, ...)): the element of the argument at
               this iteration, but along each of these dimensions, of extent n, at index (i + shift) mod n;
               0 <= shift < n
+    scatter   args = (count, pitch), attribute = (operator, target, indices, values, dimension), the middle
+              ones arguments: for k = 0, 1, ... below `count`, in this order, at iterations whose index along
+              the dimension is indices[k]: target = values[k], or operator(target, values[k]) if there is one,
+              where elements k of the values lie `pitch` elements apart.  Such a loop has nothing else
     otherwise an op of the table (operations.py), as "add", "exp", "where" or "clip", computing in the dtypes
               of its args, with a result of `dtype`
 """
@@ -39,9 +48,14 @@ from typing import Any, NamedTuple
 from diffuse.ir import Privilege
 
 STRUCTURAL = {"load": 0, "scalar": 0, "const": 0, "index": 0, "cast": 1, "store": 1, "reduce": 1, "scan": 1,
-              "spmv": 2, "turn": -1}
+              "spmv": 2, "turn": -1, "pick": 1, "nth": 2,
+              "scatter": 2}
 """The kinds of ops that are not in the table of operations, with the number of their inputs; -1: as many as
 the attribute says."""
+
+
+EFFECTS = frozenset(("store", "reduce", "scatter"))
+"""The kinds of ops that write, and have no value."""
 
 
 class Literal(float):
@@ -68,14 +82,16 @@ class Op(NamedTuple):
     def arguments(self) -> tuple[int, ...]:
         """The arguments that it names."""
         match self.kind:
-            case "load" | "store":
+            case "load" | "store" | "pick":
                 return (self.attribute,)
             case "reduce":
                 return (self.attribute[1],)
             case "turn":
                 return (self.attribute[0],)
-            case "spmv":
+            case "spmv" | "nth":
                 return tuple(self.attribute)
+            case "scatter":
+                return tuple(self.attribute[1:4])
         return ()
 
 
@@ -206,6 +222,6 @@ def _lines(body: Body) -> list[str]:
         for i, op in enumerate(loop.ops):
             args = ", ".join(f"v{a}" for a in op.args)
             attribute = "" if op.attribute is None else f" #{op.attribute}"
-            name = "" if op.kind in ("store", "reduce") else f"v{i}: {op.dtype} = "
+            name = "" if op.kind in EFFECTS else f"v{i}: {op.dtype} = "
             lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip())
     return lines

@@ -267,6 +267,38 @@ def _roll(b: Builder) -> None:
     b.store(b.emit("turn", b.inputs[0].dtype, *shifts, attribute=(b.argument(0), along)))
 
 
+def _gather(b: Builder) -> None:
+    """Elements of the input at coordinates that are data.  For each of these there are an index, which counts
+    from the end if it is negative, the extent of the dimension, and the elements from one index to the next.
+    The name ends with a letter for each: 1 where neighbours lie side by side, else s."""
+    distance = -1
+    for k, letter in enumerate(b.attribute):
+        index, extent, pitch = range(1 + 3 * k, 4 + 3 * k)
+        at = b.input(index)
+        if not b.inputs[index].dtype.startswith(("uint", "bool")):
+            negative = b.emit("less", "bool", at, b.const(0, "int64"))
+            at = b.emit("where", "int64", negative, b.emit("add", "int64", at, b.input(extent)), at)
+        if letter != "1":
+            at = b.emit("multiply", "int64", at, b.input(pitch))
+        distance = at if k == 0 else b.emit("add", "int64", distance, at)
+    b.store(b.cast(b.emit("pick", b.inputs[0].dtype, distance, attribute=b.argument(0)), b.signature[0]))
+
+
+def _nth(b: Builder) -> None:
+    """Positions of the true elements of a mask, of which the second input counts those before each block."""
+    b.store(b.emit("nth", "int64", b.input(2), b.input(3), attribute=(b.argument(0), b.argument(1))))
+
+
+def _scatter(operator: str) -> Generator:
+    """Writes to the first input, which is the output too, at indices (the second input) along the dimension
+    that the operation's name ends with; the third one has the values, as many as the fourth says."""
+    def body(b: Builder) -> None:
+        arguments = b.outputs[0].argument, b.argument(1), b.argument(2)
+        b.emit("scatter", b.outputs[0].dtype, b.input(3), b.input(4),
+               attribute=(operator, *arguments, int(b.attribute[1:])))
+    return body
+
+
 def _dot(b: Builder) -> None:
     """Sum of products, in the computing type of the signature."""
     b.reduce(b.emit("multiply", b.signature[0], b.input(0), b.input(1)), "sum")
@@ -285,6 +317,14 @@ def _scan(operator: str) -> Generator:
         b.store(b.emit("scan", b.ops[value].dtype, value, attribute=(operator, int(b.attribute))))
     return body
 
+
+SCATTERED = ("add", "subtract", "multiply", "maximum", "minimum", "bitwise_and", "bitwise_or", "bitwise_xor")
+"""Operators by which `ufunc.at` folds values into an array."""
+GATHERED = 4
+"""The most dimensions of an array that a task indexes by data."""
+
+COUNTED = 1 << 15
+"""Elements of a mask whose true ones are counted together, for the operation `nth`."""
 
 # The rows.  Operations that have every fact in common share one.
 
@@ -342,6 +382,11 @@ _ROWS = [
     Operation("arange", 2, body=_arange),
     Operation("roll", 2, body=_roll),
     Operation("roll2", 3, body=_roll),
+    *[Operation(f"gather{n}", 1 + 3 * n, body=_gather) for n in range(1, GATHERED + 1)],
+    Operation("nth", 4, body=_nth),
+    Operation("scatter", 5, body=_scatter(""), elementwise=False, errors=RANGE | INVALID, word="cast"),
+    *[Operation(f"scatter_{name}", 5, body=_scatter(name), elementwise=False, errors=DIVIDE | RANGE | INVALID,
+                word=name) for name in SCATTERED],
     Operation("spmv", 5, body=_rows),
     Operation("reduceat", 3, body=_rows, errors=RANGE | INVALID),
     Operation("dot", 2, body=_dot, elementwise=False, errors=RANGE | INVALID),

@@ -16,11 +16,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from diffuse.ir import Relation
-from diffuse.kernels.body.expr import Argument, Body, Loop, Op
+from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Loop, Op
 
 Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
 """By slot: the views that are touched, each with "load", "store" or "reduce"."""
+
+READING = frozenset(("spmv", "turn", "pick", "nth"))
+"""Kinds of ops that read elements of their own choice: to what else a loop does, loads."""
+
+MOVING = frozenset(("load", "store", "turn", "pick"))
+"""Kinds of ops that go along an argument."""
 
 FEW = 4
 """The most views of a slot that are compared one by one, without an index."""
@@ -102,7 +108,7 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
     fusion = LoopFusion(facts.relation, facts.near)
     fused: list[tuple[Loop, list[Op]]] = []
     for loop in body.loops:
-        alone = any(op.kind == "scan" for op in loop.ops)
+        alone = any(op.kind in ("scan", "scatter") for op in loop.ops)
         home = fusion.add(loop.space, _touched(body.arguments, loop.ops), alone)
         if home == len(fused):
             fused.append((loop, []))
@@ -116,9 +122,14 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
 def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     found: Touched = {}
     for op in ops:
-        for number in op.arguments:
+        for place, number in enumerate(op.arguments):
             slot, view, *_ = arguments[number]
-            found.setdefault(slot, set()).add((view, "load" if op.kind in ("spmv", "turn") else op.kind))
+            kinds: tuple[str, ...] = (op.kind,)
+            if op.kind == "scatter":  # it reads what it writes, too
+                kinds = ("load",) if place else ("load", "store")
+            elif op.kind in READING:
+                kinds = ("load",)
+            found.setdefault(slot, set()).update([(view, kind) for kind in kinds])
     return found
 
 
@@ -148,7 +159,7 @@ def share_expressions(body: Body, facts: Facts) -> Body:
         firsts: dict[Op, int] = {}
         for number, op in enumerate(ops):
             op = _renamed(op, names)
-            first = number if op.kind in ("store", "reduce") else firsts.setdefault(op, number)
+            first = number if op.kind in EFFECTS else firsts.setdefault(op, number)
             if first != number:
                 names[number] = first
             yield op
@@ -175,7 +186,7 @@ def drop_dead_stores(body: Body, facts: Facts) -> Body:
                 stores.pop(op.attribute, None)
                 if body.arguments[op.attribute].slot not in gone:
                     stores[op.attribute] = number
-            elif op.kind != "reduce":
+            elif op.kind not in EFFECTS:
                 values.append(number)
             elif body.arguments[op.attribute[1]].slot not in gone:
                 reduces.append(number)
@@ -186,7 +197,7 @@ def drop_dead_stores(body: Body, facts: Facts) -> Body:
 def drop_dead_code(body: Body, facts: Facts) -> Body:
     """Drop ops that no store or reduction depends on, and empty loops."""
     def needed(ops: Ops) -> Iterable[Op]:
-        wanted = [op.kind in ("store", "reduce") for op in ops]
+        wanted = [op.kind in EFFECTS for op in ops]
         for number in range(len(ops) - 1, -1, -1):
             if wanted[number]:
                 for a in ops[number].args:
@@ -210,13 +221,13 @@ def _order(ops: Ops, rank: int, arguments: Sequence[Argument]) -> tuple[int, ...
     """Dimensions from the outermost loop to the innermost."""
     inner = rank - 1
     for op in ops:
-        if op.kind in ("reduce", "spmv"):
+        if op.kind in ("reduce", "spmv", "scatter"):
             return tuple(range(rank))
         if op.kind == "scan":
             inner = op.attribute[1]
             break
     else:
-        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in ("load", "store", "turn")]
+        used = [arguments[op.arguments[0]].classes for op in ops if op.kind in MOVING]
         if rank > 1:
             inner = max(range(rank), key=lambda d: (sum(c[d] == "1" for c in used), d))
     return tuple([*(d for d in range(rank) if d != inner), inner]) if rank else ()

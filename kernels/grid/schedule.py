@@ -100,6 +100,8 @@ def kernels(body: Body) -> tuple[Kernel, ...]:
 def _of_loop(body: Body, number: int) -> list[Kernel]:
     """The kernels of one loop; the last one stores, so that the others read what was there before."""
     loop = body.loops[number]
+    if any(op.kind in ("nth", "scatter") for op in loop.ops):
+        raise Refused(f"loop {number} goes through a mask or through indices one after another")
     forms: dict[str, list[int]] = {}
     whole: list[int] = []
     for i, op in enumerate(loop.ops):
@@ -131,7 +133,7 @@ def form_of(body: Body, loop: Loop, argument: int) -> str:
 def _reads_what_it_stored(body: Body, loop: Loop) -> bool:
     stored: set[int] = set()
     for op in loop.ops:
-        if op.kind in ("load", "turn") and body.arguments[op.arguments[0]].slot in stored:
+        if op.kind in ("load", "turn", "pick") and body.arguments[op.arguments[0]].slot in stored:
             return True
         if op.kind == "store":
             stored.add(body.arguments[op.attribute].slot)

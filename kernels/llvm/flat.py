@@ -29,7 +29,7 @@ def applies(body: Body, loop: Loop, order: tuple[int, ...], lanes: int) -> bool:
     space = body.spaces[loop.space]
     if not space.flat or lanes == 1 or order[-2:] != (space.rank - 2, space.rank - 1):
         return False
-    if any(op.kind in ("reduce", "scan", "index", "spmv", "turn") for op in loop.ops):
+    if any(op.kind in ("reduce", "scan", "index", "spmv", "turn", "pick") for op in loop.ops):
         return False
     stored = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "store"]
     loaded = [body.arguments[op.attribute].classes[-2:] for op in loop.ops if op.kind == "load"]

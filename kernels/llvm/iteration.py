@@ -19,7 +19,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop, Op
 from diffuse.kernels.body.operations import identity
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import memory, predication, reduce, sparse, turn
+from diffuse.kernels.llvm import memory, nth, predication, reduce, sparse, turn
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Value
 from diffuse.kernels.llvm.flags import unflagged
@@ -50,8 +50,11 @@ def places(body: Body, loop: Loop, inner: Collection[int]) -> list[int]:
                 found.append(HEAD)
             case "index":
                 found.append(INNER if op.attribute in inner else ROW)
-            case "store" | "reduce" | "scan" | "spmv" | "turn":
+            case "store" | "reduce" | "scan" | "spmv" | "turn" | "nth" | "scatter":
                 found.append(INNER)
+            case "pick":
+                moves = any(body.arguments[op.attribute].classes[d] != "0" for d in inner)
+                found.append(INNER if moves else max(ROW, found[op.args[0]]))
             case _:
                 found.append(max((found[a] for a in op.args), default=HEAD))
     return found
@@ -80,6 +83,8 @@ class Iteration:
         """For each scan, where its running value is kept."""
         self.reductions: Mapping[int, Folding] = {}
         """For each reduction, how it folds."""
+        self.counts: dict[int, nth.Nth] = {}
+        """For each op that counts the true elements of a mask, where it is."""
         self.turns = turn.Turns(code, block, self.loop, self.inner)
 
     def bases(self) -> dict[int, str]:
@@ -116,6 +121,15 @@ class Iteration:
                 start = reduce.const(self.code, op.dtype, identity(op.attribute[0], op.dtype))
                 memory.store_one(self.code, op.dtype, self.running[i][0], start)
 
+    def start_counts(self, first: str) -> None:
+        """Begin to count the true elements of masks, with those of the row's first index."""
+        for i, op in enumerate(self.loop.ops):
+            if op.kind == "nth":
+                length, blocks = (str(memory.lane(self.code, "int64", self.values[a], "0")) for a in op.args)
+                base, counts = (self.accesses[a].base for a in op.attribute)
+                self.counts[i] = nth.Nth(self.code, self.block)
+                self.counts[i].start(nth.Mask(base, counts, length, blocks), first)
+
     def write_ops(self, place: int, step: Step) -> None:
         for i in self.picked:
             if self.places[i] == place:
@@ -142,6 +156,16 @@ class Iteration:
 
     def _turn(self, i: int, op: Op, step: Step) -> None:
         self.values[i] = self.turns.load(i, op, self.accesses[op.attribute[0]], step)
+
+    def _pick(self, i: int, op: Op, step: Step) -> None:
+        place, distance = self.accesses[op.attribute], str(self.values[op.args[0]])
+        if self.places[op.args[0]] == INNER:
+            self.values[i] = memory.load_apart(self.code, place, step, distance)
+        else:
+            self.values[i] = memory.load_behind(self.code, place, step, distance)
+
+    def _nth(self, i: int, op: Op, step: Step) -> None:
+        self.values[i] = self.counts[i].take(step)
 
     def _store(self, i: int, op: Op, step: Step) -> None:
         (value,), place = op.args, self.accesses[op.attribute]
@@ -209,5 +233,5 @@ _STRUCTURAL: dict[str, Callable[[Iteration, int, Op, Step], None]] = {
     "load": Iteration._load, "store": Iteration._store, "scalar": Iteration._scalar,
     "const": Iteration._const, "index": Iteration._index, "cast": Iteration._cast,
     "reduce": Iteration._reduce, "scan": Iteration._scan, "spmv": Iteration._spmv,
-    "turn": Iteration._turn,
+    "turn": Iteration._turn, "pick": Iteration._pick, "nth": Iteration._nth,
 }

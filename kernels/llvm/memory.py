@@ -9,6 +9,7 @@ floating-point flag that an element does not raise.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE
@@ -251,13 +252,10 @@ def _load_near(code: Code, place: Place, step: Step) -> str:
 
 def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
     """Lane by lane: measured faster than gather instructions; an inactive lane reads the first one again."""
-    part = COMPONENT.get(place.dtype, place.dtype)
-    width = 2 if place.dtype in COMPONENT else 1
-    kind = code.memory(part)
-    raws = ["poison"] * width
     table = element(code, "int64", place.distances, step.column) if place.letter == "d" else ""
     first = str(load_one(code, "int64", table)) if table else "0"
-    for k in range(code.lanes):
+
+    def there(k: int) -> str:
         if table:
             offset = str(load_one(code, "int64", element(code, "int64", table, str(k)))) if k else first
         else:
@@ -265,8 +263,48 @@ def _load_strided(code: Code, place: Place, at: str, step: Step) -> Value:
         if step.active is not None:
             within = code.let(f"icmp sgt i64 {step.active}, {k}")
             offset = code.let(f"select i1 {within}, i64 {offset}, i64 {first}")
+        return code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
+
+    return _load_lanes(code, place.dtype, there)
+
+
+def load_behind(code: Code, place: Place, step: Step, distance: str) -> Value:
+    """The elements so many elements behind a place; the distance, a value, is the same in all lanes."""
+    first = str(lane(code, "int64", distance, "0"))
+    return load(code, place._replace(base=element(code, place.dtype, place.base, first)), step)
+
+
+def load_apart(code: Code, place: Place, step: Step, distances: str) -> Value:
+    """The same for distances that differ from lane to lane; an inactive lane reads the first one again."""
+    if place.letter != "0":
+        stride = str(ITEMSIZE[place.dtype]) if place.letter == "1" else place.stride
+        place = place._replace(letter="s", stride=stride)
+    at = place.base if place.letter == "0" else _address(code, place, step)
+    if code.lanes == 1:
+        return load_one(code, place.dtype, element(code, place.dtype, at, distances))
+
+    def there(k: int) -> str:
+        offset = code.let(f"mul nsw i64 {place.stride}, {k}") if place.letter != "0" else "0"
+        distance = str(lane(code, "int64", distances, str(k)))
+        if step.active is not None and place.letter != "0":
+            within = code.let(f"icmp sgt i64 {step.active}, {k}")
+            offset = code.let(f"select i1 {within}, i64 {offset}, i64 0")
+        moved = at if offset == "0" else code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
+        return element(code, place.dtype, moved, distance)
+
+    return _load_lanes(code, place.dtype, there)
+
+
+def _load_lanes(code: Code, dtype: str, there: Callable[[int], str]) -> Value:
+    """One element for each lane, from its own address."""
+    part = COMPONENT.get(dtype, dtype)
+    width = 2 if dtype in COMPONENT else 1
+    kind = code.memory(part)
+    raws = ["poison"] * width
+    for k in range(code.lanes):
+        first = there(k)
         for i in range(width):
-            to = code.let(f"getelementptr inbounds i8, ptr {at}, i64 {offset}")
+            to = first
             if i:
                 to = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {to}, i64 1")
             one = code.let(f"load {MEMORY[part]}, ptr {to}, align {ITEMSIZE[part]}")

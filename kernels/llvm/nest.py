@@ -18,7 +18,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
-from diffuse.kernels.llvm import flat, memory, reduce
+from diffuse.kernels.llvm import flat, memory, reduce, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.flags import unflagged
@@ -104,7 +104,7 @@ class _Nest(Iteration):
         """How many elements a step takes: of bytes, eight times as many as of others, which are up to eight
         bytes wide, where the processor loads vectors of bytes under a mask."""
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
-        if "scan" in kinds or not self.order:
+        if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
         if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
             return target.lanes
@@ -150,6 +150,9 @@ class _Nest(Iteration):
             self.rows = flat.Rows(self.code, self.block, self.body, self.loop.space)
             self.rows.prepare(list(bases))
         self.write_ops(HEAD, Step("0"))
+        if self.loop.ops[-1].kind == "scatter":
+            scatter.Scatter(self, self.loop.ops[-1], self.bounds).write()
+            return
         with unflagged(self.code, self.block) if self.silent else nullcontext():
             self._dimension(0, bases)
 
@@ -170,6 +173,7 @@ class _Nest(Iteration):
         for reduction in self.folds.values():
             reduction.row(self.index)
         self.start_scans()
+        self.start_counts(self.bounds[self.inner][0] if self.order else "0")
         segmented = [r for r in self.folds.values() if r.by_rows]
         if not self.order:
             self.write_ops(INNER, Step("0"))
@@ -195,7 +199,7 @@ class _Nest(Iteration):
         registers?"""
         inner = [op.kind for op, place in zip(self.loop.ops, self.places, strict=True) if place == INNER]
         cost = sum([TABLE[kind].cost if kind in TABLE else 1 for kind in inner])
-        long = not {*FUNCTIONS, "spmv", "turn"}.isdisjoint(inner)
+        long = not {*FUNCTIONS, "spmv", "turn", "pick", "nth"}.isdisjoint(inner)
         return (self.code.lanes == reduce.WIDTH and cost <= SHORT and not long
                 and sum([len(fold.start()) for fold in folds]) <= REGISTERS)
 

@@ -21,84 +21,17 @@ from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
+from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
+from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
 from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
-from diffuse.memory import Span
 
 Values = Sequence[int | float]
 Collector = Callable[[str, str], None]
 
 CACHE_BYTES = 1024 * 1024
 """What the arrays of one block may take together: about a second-level cache."""
-
-
-def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
-    """An array over memory at an address."""
-    return np.asarray(Span(address, tuple(shape), np.dtype(dtype).str,
-                           strides=None if strides is None else tuple(strides)))
-
-
-def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
-    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
-    return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
-
-
-class LaunchValues:
-    """The values of one launch, in the order of the kernel's argument block, taken apart."""
-
-    def __init__(self, body: Body, values: Values) -> None:
-        word = iter(values)
-        self.body = body
-        self.domain = [int(next(word)) for _ in range(body.launch_rank)]
-        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)])
-                       for s in body.spaces]
-        self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
-                          for a in body.arguments]
-        self.scalars = [
-            np.array(complex(next(word), next(word)) if d.startswith("complex") else next(word), d)
-            for d in body.scalars]
-        self.partials = [int(a) for a in word]
-
-    @property
-    def points(self) -> int:
-        return prod(self.domain)
-
-    def coordinates(self, p: int) -> list[int]:
-        """Of point `p` of the launch domain, which are counted in row-major order."""
-        found = []
-        for n in reversed(self.domain):
-            p, coordinate = divmod(p, n)
-            found.append(coordinate)
-        return found[::-1]
-
-    def runs(self, space: int, p: int) -> bool:
-        """Has point `p` anything to do there?  Along a launch dimension that cuts nothing, only the first."""
-        return not any(c and axis < 0 for c, axis in
-                       zip(self.coordinates(p), self.body.spaces[space].axes, strict=True))
-
-    def box(self, space: int, p: int) -> Ranges:
-        """The iterations of point `p`."""
-        tiles, extents = self.spaces[space]
-        box = [(0, n) for n in extents]
-        for c, axis, tile in zip(self.coordinates(p), self.body.spaces[space].axes, tiles, strict=True):
-            if axis >= 0:
-                box[axis] = min(c * tile, extents[axis]), min((c + 1) * tile, extents[axis])
-        return box
-
-    def view(self, argument: int, dims: Sequence[int]) -> Array:
-        """All that the argument touches, over these iteration dimensions."""
-        address, strides = self.arguments[argument]
-        extents = self.spaces[self.body.arguments[argument].space][1]
-        return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
-                      [strides[d] for d in dims])
-
-    def fold(self, loop: int, op: int, p: int) -> Fold:
-        """The reduction at op `op` of loop `loop`, over the box of point `p`."""
-        space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
-        operator, argument = step.attribute
-        reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]
-        return Fold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))
 
 
 class Watch:
@@ -245,7 +178,7 @@ class Frame:
         self.views = [(slot, self._boxed(argument, raw)) for slot, argument, raw in recipe.views]
         self.scans: list[tuple[int, Scan]] = []
         self.sparse: list[tuple[int, Rows]] = []
-        self.turned: list[tuple[int, Turned]] = []
+        self.turned: list[tuple[int, Turned | Picked | Counted]] = []
         self.buffers: list[Array] = []
         for i, op in enumerate(loop.ops):
             if op.kind == "scalar":
@@ -265,6 +198,12 @@ class Frame:
                 raw = whole.view("uint8") if whole.dtype == "bool" else whole
                 places = [self.order.index(d) for d in along]
                 self.turned.append((i, Turned(raw, places, [self.box[d] for d in self.order])))
+            elif op.kind == "nth":
+                self.turned.append((i, Counted(launch.arguments[op.attribute[0]][0], self.box)))
+            elif op.kind == "pick":
+                address, strides = launch.arguments[op.attribute]
+                self.turned.append((i, Picked(address, op.dtype, [strides[d] for d in self.order],
+                                              [self.box[d] for d in self.order])))
         for i in recipe.constant:
             self.env[i] = np.empty((), loop.ops[i].dtype)
 
@@ -348,6 +287,11 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
     """Run one loop of one point."""
     loop = launch.body.loops[number]
     if not launch.runs(loop.space, p):
+        return
+    if loop.ops[-1].kind == "scatter":
+        if watch is not None:
+            watch.name = loop.ops[-1].attribute[0] or "cast"
+        scattered(launch, loop, p)
         return
     frame = Frame(launch, loop, recipe, p)
     folds = [(i, Feed(launch.fold(number, i, p))) for i, op in enumerate(loop.ops) if op.kind == "reduce"]

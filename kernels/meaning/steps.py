@@ -92,7 +92,9 @@ def recipe_of(body: Body, number: int) -> Recipe:
                 result.views.append((count + op.attribute, op.attribute, False))
             if i not in direct.values():
                 result.steps.append((functions.cast, op.args, count + op.attribute, "cast"))
-        elif op.kind in ("reduce", "scan", "spmv", "turn"):
+        elif op.kind == "scatter":
+            pass  # it is a loop of its own (interpret.scattered)
+        elif op.kind in ("reduce", "scan", "spmv", "turn", "pick", "nth"):
             if op.kind != "reduce":
                 registers.take(i, op.dtype)
             result.steps.append((None, op.args, i, op.kind))

@@ -8,10 +8,10 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar
-from diffuse.numpy.arrays import base, core, elements, views, walks
+from diffuse.numpy.arrays import base, core, elements, indices, scatter, views, walks
 from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
-from diffuse.numpy.arrays.core import ARRAYS, Array
+from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.ops import elementwise, known, rules
 from diffuse.numpy.ops.operands import adopt, answering, lowered, readable, refused
@@ -34,7 +34,7 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         raise ValueError("assignment destination is read-only")
     simple = views.basic(index)
     if simple is None:
-        scatter(x, index, value)
+        choose(x, index, value)
         return
     meta, element = views.part(x.meta, simple)
     if meta.size < core.SMALL:
@@ -122,29 +122,12 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell.item()
 
 
-def scatter(x: Array, index: Any, value: Any) -> None:
-    """Assignment through arrays of indices; a mask of the array's shape and one value stay a task."""
-    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else index
+def choose(x: Array, index: Any, value: Any) -> None:
+    """Assignment through arrays of indices and masks: a task, or NumPy at once."""
     source = adopt(value)
-    kind = type(source)
-    if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
-            and (kind in rules.WEAK or kind in rules.STRONG) and not elementwise.eager_errors
-            and x.form.size >= max(core.SMALL, 1) and not x.form.folded):
-        number = cast(source, x.form.dtype)
-        try:
-            target = base.operand(x, x.form.shape)
-            chosen = elementwise.apart(base.operand(mask, x.form.shape), target)
-        except base.Unaddressable:
-            base.put(x, host(mask), value)
-            return
-        name = x.form.name
-        elementwise.record(
-            "where",
-            ("bool", name, name, name),
-            x.form.shape,
-            (chosen, Scalar(1, name, number), target),
-            (target,),
-        )
+    if type(source) is core.scalar_class and source.form.dtype.kind in "fc" and x.form.dtype.kind in "iub":
+        source = host(source)[()]  # NaN and infinity are errors, which only the value shows
+    if filled(x, index, source) or stored(x, index, source):
         return
     key, elements = lowered(index), host(source) if isinstance(source, Array) else readable(value)
     try:
@@ -153,6 +136,49 @@ def scatter(x: Array, index: Any, value: Any) -> None:
         if not refused(error):
             raise
         base.put(x, answering(key), elements)
+
+
+def filled(x: Array, index: Any, source: Any) -> bool:
+    """Record `x[mask] = number` as a task over all elements, for a mask over the first dimensions of a large
+    array; False where it is not that."""
+    mask = adopt(index) if isinstance(index, (Array, numpy.ndarray)) else None
+    if not isinstance(mask, Array) or mask.form.name != "bool" or not mask.form.ndim:
+        return False
+    if (mask.form.shape != x.form.shape[:mask.form.ndim] or elementwise.eager_errors
+            or x.form.size < max(core.SMALL, 1) or x.form.folded):
+        return False
+    number: Any = source
+    if type(source) in NUMBERS:
+        number = Scalar(1, x.form.name, cast(source, x.form.dtype))
+    elif type(source) is not core.scalar_class or source.form.dtype.kind == "c" != x.form.dtype.kind:
+        return False
+    try:
+        target = base.operand(x, x.form.shape)
+        beside = viewing(mask, mask.meta[(..., *[None] * (x.form.ndim - mask.form.ndim))])
+        chosen = elementwise.apart(base.operand(beside, x.form.shape), target)
+        if type(source) not in NUMBERS:
+            number = base.operand(source, x.form.shape)
+    except base.Unaddressable:
+        return False
+    name = x.form.name
+    elementwise.record("where", ("bool", name, name, name), x.form.shape, (chosen, number, target), (target,))
+    return True
+
+
+def stored(x: Array, index: Any, source: Any) -> bool:
+    """Record an assignment through arrays of indices as a task; False where NumPy has to do it."""
+    kind = type(source)
+    if kind in rules.WEAK or kind in rules.STRONG:
+        if x.meta.size < core.SMALL and indices.small(x, index):
+            return False
+        cell = numpy.empty((), x.form.dtype)
+        cell[()] = source
+        return scatter.write(x, index, core.hosted(cell))
+    if kind not in ARRAYS:
+        return False
+    if x.form.dtype.kind not in "cb" and source.form.dtype.kind == "c":
+        return False  # NumPy warns
+    return scatter.write(x, index, source)
 
 
 def fill(x: Array, value: Any) -> None:

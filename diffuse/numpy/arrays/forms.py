@@ -199,10 +199,10 @@ def joined(parts: list[Mirror], axis: int, shape: Point, dtype: numpy.dtype[Any]
     """The form NumPy gives arrays that it joins along an axis."""
     if all(x.flags.c_contiguous for x in parts) or 0 in shape:
         return row_major(shape, dtype)
-    return packed(shape, outermost_first(numpy.concatenate([_model(x) for x in parts], axis)), dtype)
+    return packed(shape, outermost_first(numpy.concatenate([model(x) for x in parts], axis)), dtype)
 
 
-def _model(x: Mirror) -> Mirror:
+def model(x: Mirror) -> Mirror:
     """A small array with memory of its own whose strides are in the same order."""
     sizes = sorted({abs(s) for s in x.strides} - {0})
     strides = [sizes.index(abs(s)) + 1 if s else 0 for s in x.strides]

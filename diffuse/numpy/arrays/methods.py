@@ -213,7 +213,7 @@ class Methods(Protocols, elements.Described):
     round, take = by_function("round"), by_function("take")
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
-    put, partition = by_numpy("put"), by_numpy("partition", "order")
+    put, partition = by_function("put"), by_numpy("partition", "order")
     tofile, dump, dumps = by_numpy("tofile", "text"), by_numpy("dump", "text"), by_numpy("dumps", "text")
     byteswap, getfield, setfield = by_numpy("byteswap"), by_numpy("getfield"), by_numpy("setfield")
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.numpy.arrays import access, base, core
+from diffuse.numpy.arrays import access, base, core, gather
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import distant
 from diffuse.numpy.arrays.core import Array, hosted, viewing
@@ -82,7 +82,10 @@ def peek(x: Array) -> Any:
 
 
 def _gather(x: Array, index: Any) -> Any:
-    """Index with arrays (advanced indexing): waits, for the result's shape may depend on the data."""
+    """Index with arrays: a task; or NumPy at once, where all is small or NumPy has its own answer."""
+    taken = gather.read(x, index)
+    if taken is not None:
+        return taken
     key = lowered(index)
     try:
         found = host(x)[key]

@@ -22,7 +22,7 @@ from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 OURS = ("creation", "conversion", "reductions", "manipulation", "joining", "logic", "functions", "calculus",
-        "products", "positions", "contraction")
+        "products", "positions", "contraction", "indexing", "placing", "choosing")
 """The modules of `diffuse.numpy.ops` whose public functions NumPy's namespace has under their own names."""
 
 ORDERING = {name: module for module, names in (

@@ -19,6 +19,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds, known, rules
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
+from diffuse.numpy.ops.indexing import nonzero
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
 from diffuse.numpy.ops.operands import adopt, foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -96,7 +97,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     if x is numpy._NoValue or y is numpy._NoValue:
         if x is not y:
             raise ValueError("either both or neither of x and y should be given")
-        return fallback.call(numpy.where, (condition,), {}, "numpy.where")
+        return nonzero(condition)
     found: Any = known.call("where", (condition, x, y))
     if found is not None:
         return found
@@ -183,16 +184,6 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         source = elementwise.duplicate(source, dst.dtype)
     name = dst.form.name
     dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
-
-
-def putmask(a: Any, /, mask: Any, values: Any) -> None:
-    chosen, source = adopt(mask), adopt(values)
-    same = type(a) is core.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
-    plain = not isinstance(source, Array) or same and source.form.shape == a.shape
-    if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
-        copyto(a, source, "unsafe", chosen)
-    else:
-        fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")
 
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar, floaterrors, operations, provenance
-from diffuse.numpy.arrays import arithmetic, base, core, views
+from diffuse.numpy.arrays import arithmetic, base, core, scatter, views
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
@@ -314,6 +314,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         return self(first, second, **kwargs)
 
     def at(self, array: Any, *args: Any) -> Any:
+        if len(args) == 2 and type(array) is core.array_class and not overrides.answer(args):
+            if scatter.fold_at(self, array, *args):
+                return None
         return self._method("at", (array, *args))
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,

@@ -127,6 +127,40 @@ void small_release(PyObject **low, Py_ssize_t all)
         Py_DECREF(low[all]);
 }
 
+/* Does an index with arrays choose so few elements that NumPy is sooner than a task (numpy/arrays/indices.py)?  Not so
+ * if nobody can tell without looking at them. */
+#define SOONER 8
+static int chooses_few(PyArrayObject *x, PyObject *index)
+{
+    int tuple = PyTuple_CheckExact(index), rank = PyArray_NDIM(x), axis = 0, flat = 1;
+    npy_intp longest = 1, product = 1, rest = 1;
+    for (Py_ssize_t k = 0; k < (tuple ? PyTuple_GET_SIZE(index) : 1); k++) {
+        PyObject *part = tuple ? PyTuple_GET_ITEM(index, k) : index;
+        if (part == Py_None)
+            continue;
+        if (part == Py_Ellipsis)
+            return 0;
+        npy_intp size = PyList_CheckExact(part) ? PyList_GET_SIZE(part) : 1, extent = axis < rank ? PyArray_DIM(x, axis) : 1;
+        int covers = 1;
+        if (PyArray_CheckExact(part)) {
+            size = PyArray_SIZE((PyArrayObject *)part);
+            flat &= PyArray_NDIM((PyArrayObject *)part) <= 1;
+            covers = PyArray_ISBOOL((PyArrayObject *)part) ? PyArray_NDIM((PyArrayObject *)part) : 1;
+        } else if (PyList_CheckExact(part))
+            flat &= size == 0 || !PyList_CheckExact(PyList_GET_ITEM(part, 0));
+        else if (PySlice_Check(part))
+            rest *= extent;
+        axis += covers;
+        longest = size > longest ? size : longest;
+        product *= size > 0 ? size : 1;
+        if (rest >= SOONER * state.small || product >= (npy_intp)1 << 40)
+            return 0;
+    }
+    for (; axis < rank && rest < SOONER * state.small; axis++)
+        rest *= PyArray_DIM(x, axis);
+    return (flat ? longest : product) * rest < SOONER * state.small;
+}
+
 PyObject *small_chosen(Array *x, PyObject *index)
 {
     Found found = {.product = 1, .large = 1};
@@ -134,7 +168,8 @@ PyObject *small_chosen(Array *x, PyObject *index)
     if (memory == NULL && !PyErr_Occurred())
         memory = small_at_hand(x);
     PyObject *plain = memory == NULL ? NULL : lowered(index, &found, 0);
-    PyObject *chosen = plain == NULL ? NULL : PyObject_GetItem(memory, plain);
+    int few = plain != NULL && (size_of(memory) < state.small || chooses_few((PyArrayObject *)memory, plain));
+    PyObject *chosen = few ? PyObject_GetItem(memory, plain) : NULL;
     Py_XDECREF(memory);
     Py_XDECREF(plain);
     if (chosen == NULL || !PyArray_CheckExact(chosen))

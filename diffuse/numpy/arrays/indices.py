@@ -1,0 +1,241 @@
+"""Indices that have arrays in them, taken apart: which dimensions they index, how the result looks, and
+whether all of them lie within the array.
+
+NumPy's rules: integers beside arrays are arrays, too; the dimensions of the arrays, broadcast together, stand
+in the place of the first one where all stand side by side, else first.  A mask stands for the indices of its
+true elements.  Where an index is wrong, or is of a kind that only NumPy knows, nothing is found here, and
+NumPy's own call answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.library import Bounded, operations
+from diffuse.numpy.arrays import access, core
+from diffuse.numpy.arrays.core import ARRAYS, Array
+from diffuse.numpy.arrays.forms import Form, Mirror, model, outermost_first, packed
+from diffuse.numpy.ops.operands import adopt, lowered
+
+NUMBERS: tuple[type, ...] = (int, *[numpy.dtype(name).type for name in (
+    "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")])
+"""Types of integers; bools index by themselves."""
+
+
+class Chosen(NamedTuple):
+    """What an index with arrays chooses."""
+
+    meta: Mirror
+    """The part that integers and slices choose; the dimensions that arrays index are whole."""
+    axes: tuple[int, ...]
+    """Those dimensions."""
+    arrays: tuple[Any, ...]
+    """The arrays of integers, one for each of them."""
+    place: int
+    """Where their dimensions begin among those of the result."""
+    spread: tuple[int, ...]
+    """Their shape, broadcast together."""
+    mixed: bool
+    """Are there integers beside the arrays?"""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        rest = [n for k, n in enumerate(self.meta.shape) if k not in self.axes]
+        return (*rest[:self.place], *self.spread, *rest[self.place:])
+
+    @property
+    def results(self) -> tuple[int, ...]:
+        """For each dimension of the part, that of the result; -1 where an array indexes it."""
+        rest = [k for k in range(self.meta.ndim) if k not in self.axes]
+        behind = len(self.spread)
+        return tuple([-1 if k in self.axes else rest.index(k) + (behind if rest.index(k) >= self.place else 0)
+                      for k in range(self.meta.ndim)])
+
+
+def integers(part: Any) -> Any:
+    """An array of integers or bools, as tasks read it; the number, of an integer; None for anything else."""
+    kind = type(part)
+    if kind in NUMBERS:
+        return part
+    if kind is list:
+        part = numpy.asarray(lowered(part))
+        if part.size == 0:
+            return None
+    elif kind not in ARRAYS and kind is not numpy.ndarray:
+        return None
+    letter, ndim = part.dtype.kind, part.ndim
+    if letter not in "biu" or not ndim:
+        return int(lowered(part)) if letter in "iu" else None
+    found = adopt(part)
+    return found if isinstance(found, Array) else None
+
+
+def take_apart(meta: Mirror, index: Any, positions: Callable[[Any], Sequence[Any]]) -> Chosen | None:
+    """Take apart an index of an array; None where there is no array in it, or NumPy has to answer.
+
+    `positions` finds the indices of a mask's true elements, an array for each of its dimensions.
+    """
+    parts = _expanded(meta.ndim, index if type(index) is tuple else (index,))
+    if parts is None:
+        return None
+    plain: list[Any] = []
+    axes: list[int] = []
+    arrays: list[Any] = []
+    chosen: list[tuple[int, int]] = []
+    axis = dimension = 0
+    mixed = False
+    for number, part in enumerate(parts):
+        if part is Ellipsis:
+            continue
+        if isinstance(part, Array):
+            chosen.append((number, axis))
+            count = part.form.ndim if part.form.name == "bool" else 1
+            if part.form.name == "bool" and part.form.shape != meta.shape[dimension:dimension + count]:
+                return None
+            arrays += positions(part) if part.form.name == "bool" else [part]
+            axes += range(axis, axis + count)
+            plain += [slice(None)] * count
+            axis, dimension = axis + count, dimension + count
+            continue
+        if type(part) in NUMBERS:
+            chosen.append((number, axis))
+            mixed = True
+        else:
+            axis += 1
+        plain.append(part)
+        dimension += part is not None
+    if not arrays or len(arrays) > operations.GATHERED:
+        return None
+    try:
+        spread = numpy.broadcast_shapes(*[a.form.shape for a in arrays])
+        part = meta[tuple(plain)]
+    except (ValueError, IndexError):
+        return None
+    numbers = [number for number, _ in chosen]
+    beside = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    return Chosen(part, tuple(axes), tuple(arrays), chosen[0][1] if beside else 0, spread, mixed)
+
+
+def _expanded(rank: int, index: tuple[Any, ...]) -> list[Any] | None:
+    """The parts of an index of an array of this rank, with the slices that dots stand for behind them: dots
+    for no dimension keep arrays apart, too.  None where NumPy has to answer."""
+    parts: list[Any] = []
+    used = dots = 0
+    for part in index:
+        kind = type(part)
+        if kind is slice or part is None:
+            used += kind is slice
+        elif part is Ellipsis:
+            dots += 1
+        else:
+            part = integers(part)
+            if part is None:
+                return None
+            used += part.form.ndim if isinstance(part, Array) and part.form.name == "bool" else 1
+        parts.append(part)
+    if used > rank or dots > 1:
+        return None
+    if not dots:
+        parts.append(Ellipsis)
+    at = next(k for k, part in enumerate(parts) if part is Ellipsis)
+    return [*parts[:at + 1], *[slice(None)] * (rank - used), *parts[at + 1:]]
+
+
+_layouts: dict[Any, Form] = Bounded(1 << 12)
+
+
+def layout(chosen: Chosen, dtype: numpy.dtype[Any]) -> Form:
+    """The form that NumPy gives to the result: a small model of the same layout is indexed."""
+    metas = [a.meta for a in chosen.arrays]
+    key = (chosen.meta.shape, chosen.meta.strides, chosen.axes, chosen.place, chosen.mixed, dtype,
+           *[(m.shape, m.strides, m.dtype) for m in metas])
+    found = _layouts.get(key)
+    if found is None:
+        parts: list[Any] = [slice(None)] * chosen.meta.ndim
+        for axis, meta in zip(chosen.axes, metas, strict=True):
+            parts[axis] = numpy.zeros_like(meta[tuple([slice(0, 2)] * meta.ndim)])
+        small = model(chosen.meta)
+        if chosen.mixed:
+            small = small[(*[slice(None)] * chosen.axes[0], None)]
+            parts.insert(chosen.axes[0], 0)
+        read = small[tuple(parts)]
+        axes, rank = chosen.axes, len(chosen.spread)
+        there = axes[0] if axes == tuple(range(axes[0], axes[0] + len(axes))) else 0
+        moved = numpy.moveaxis(read, range(there, there + rank),
+                               range(chosen.place, chosen.place + rank))
+        found = _layouts[key] = packed(chosen.shape, outermost_first(moved), dtype)
+    return found
+
+
+_extremes: dict[Any, tuple[int, int]] = Bounded(1 << 10)
+"""The smallest and the largest element of arrays of indices, by store, version and view."""
+SOONER = 8
+"""How many times the elements of a small array NumPy goes through at once sooner than a task, in arrays that
+are at hand; the extension has the same number."""
+
+
+def extremes(a: Any) -> tuple[int, int]:
+    """The smallest and the largest element of an array of integers; waits for it, unless it was asked for
+    before and is the same."""
+    memory = access.at_hand(a)
+    if memory is not None and memory.size < SOONER * core.SMALL:
+        return int(memory.min()), int(memory.max())
+    key = _name(a)
+    found = None if a.storage.exported else _extremes.get(key)
+    if found is None:
+        low, high = a.min(), a.max()
+        found = _extremes[key] = int(low), int(high)
+    return found
+
+
+def _name(a: Any) -> tuple[Any, ...]:
+    """What the elements of an array are the same for, unless others see its memory."""
+    storage = access.storage_of(a)
+    return storage.id, storage.version, a.form, access.offset_of(a, a.meta)
+
+
+_bounds: dict[Any, tuple[int, int]] = Bounded(1 << 10)
+"""Numbers between which the elements of some arrays are certain to lie, by the same."""
+
+
+def know(a: Any, low: int, high: int) -> None:
+    """Note that no element of an array is less than one number or greater than another, so that nobody has to
+    look."""
+    _bounds[_name(a)] = low, high
+
+
+def known(a: Any) -> tuple[int, int] | None:
+    """Numbers between which the elements of an array are certain to lie, if that was noted and the array is
+    the same."""
+    return None if a.storage is None or a.storage.exported else _bounds.get(_name(a))
+
+
+def within(a: Any, extent: int) -> bool:
+    """Are all elements of an array indices of a dimension of this extent?"""
+    low, high = known(a) or (-extent - 1, 0)
+    if not (-extent <= low and high < extent):
+        low, high = extremes(a)
+    return -extent <= low and high < extent
+
+
+def negative(a: Any) -> bool:
+    """May an element of an array be negative?"""
+    return (known(a) or extremes(a))[0] < 0
+
+
+def sooner(size: int, *arrays: Any) -> bool:
+    """Is NumPy sooner than a task that reads or writes so many elements: few ones, of arrays at hand?"""
+    return size < SOONER * core.SMALL and all([access.at_hand(a) is not None for a in arrays])
+
+
+def small(x: Array, index: Any) -> bool:
+    """Are the array, and each array in an index, small and at hand, so that NumPy is the faster way?"""
+    if x.meta.size >= core.SMALL or not access.ready(x):
+        return False
+    parts = index if type(index) is tuple else (index,)
+    return not [p for p in parts if type(p) in ARRAYS and (p.meta.size >= core.SMALL or not access.ready(p))
+                or type(p) is numpy.ndarray and p.size >= core.SMALL]

@@ -1,0 +1,165 @@
+"""Writes through arrays of indices: `x[i] = v`, `x[i, :] = v`, `x[mask] = v` and `ufunc.at`, each as a task.
+
+The task goes through the indices in their order, so that the last of equal ones wins, as in NumPy.  As for
+reads, all indices are known to lie within the array before it is recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.library import Scalar, operations
+from diffuse.numpy.arrays import access, base, core, gather, indices, masks, views
+from diffuse.numpy.arrays.core import Array, viewing
+from diffuse.numpy.arrays.forms import NATIVE, Mirror
+from diffuse.numpy.arrays.indices import Chosen
+from diffuse.numpy.ops import elementwise, rules
+from diffuse.numpy.ops.operands import adopt
+
+
+def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
+    """Record `x[index] = value`, or what `operator.at(x, index, value)` does; False where NumPy has to do it.
+
+    The value is an array of Diffuse's with elements that kernels compute in.
+    """
+    running = library.current()
+    if not (running.runtime.addressed and running.host_sees) or elementwise.eager_errors:
+        return False
+    if indices.small(x, index) and access.ready(value):
+        return False
+    if type(index) is tuple and len(index) == 1:
+        index, = index
+    whole = masks.covers(x, index)
+    if whole and value.form.ndim > 1:
+        return False  # an error
+    chosen = _flat(x, index) if whole else None
+    chosen = chosen or indices.take_apart(x.meta, index, gather.positions)
+    if chosen is None or not _in_order(chosen, value) or not _fits(x, chosen, value):
+        return False
+    try:
+        found = _target(x, chosen)
+        if found is None:
+            return False
+        target, axis = found
+        _record(x, chosen, value, target, axis, operator)
+    except base.Unaddressable:
+        return False
+    return True
+
+
+def _flat(x: Array, index: Any) -> Chosen | None:
+    """The flat elements of an array that a mask of its shape chooses; None where they lie apart."""
+    mask: Any = indices.integers(index)
+    if not x.meta.flags.c_contiguous or not masks.recordable(mask):
+        return None
+    found = masks.positions(mask)
+    return Chosen(x.meta.reshape(-1), (0,), (found,), 0, found.form.shape, False)
+
+
+def _in_order(chosen: Chosen, value: Any) -> bool:
+    """Does NumPy go through the indices in C order?  It takes the order of memory where arrays agree on
+    another one, and the last of equal indices is then another one, too."""
+    if len(chosen.spread) == 1:
+        return any([a.form.shape == chosen.spread and a.form.strides[0] > 0 for a in chosen.arrays])
+    if any([a.form.shape == chosen.spread and a.meta.flags.c_contiguous for a in chosen.arrays]):
+        return True
+    return all([a.meta.flags.c_contiguous for a in (*chosen.arrays, value)])
+
+
+def _fits(x: Array, chosen: Chosen, value: Any) -> bool:
+    """Is the write one to be recorded: large, within the array, and of a value of a fitting shape?"""
+    shape = chosen.shape
+    size = int(numpy.prod(shape, dtype=object))
+    if not size or indices.sooner(size, x, value, *chosen.arrays):
+        return False
+    given = value.form.shape
+    while len(given) > len(shape) and given[0] == 1:
+        given = given[1:]
+    if len(given) > len(shape) or any(
+            [n not in (1, m) for n, m in zip(given[::-1], shape[::-1], strict=False)]):
+        return False
+    return all([indices.within(array, chosen.meta.shape[axis])
+                for axis, array in zip(chosen.axes, chosen.arrays, strict=True)])
+
+
+def _target(x: Array, chosen: Chosen) -> tuple[Mirror, int] | None:
+    """The elements that may be written, with one dimension in the place of those that are indexed, and which
+    one that is; None where these are not evenly spaced in memory."""
+    if len(chosen.axes) == 1:
+        return chosen.meta, chosen.axes[0]
+    rest = [k for k in range(chosen.meta.ndim) if k not in chosen.axes]
+    turned = chosen.meta.transpose(*chosen.axes, *rest)
+    try:
+        return turned.reshape(-1, *[chosen.meta.shape[k] for k in rest], copy=False), 0
+    except ValueError:
+        return None
+
+
+def _record(x: Array, chosen: Chosen, value: Any, target: Mirror, axis: int, operator: str) -> None:
+    view = base.view_in(x, target)
+    storage = x.storage
+    numbers, values = _numbers(chosen), _values(chosen, value, target, axis)
+    numbers, values = [elementwise.duplicate(a) if elementwise.meets(access.storage_of(a), storage) else a
+                       for a in (numbers, values)]
+    permuted = rules.turned(target.shape, target.strides)
+    space, axes = permuted or (target.shape, tuple(range(target.ndim)))
+    rest = [axes[d] for d in range(target.ndim) if d != axis]
+    source, pitches = gather.located(values, space, [-1, *rest])
+    if permuted is not None:
+        view = view.kept(space, axes)
+    place = storage, view
+    counted = access.storage_of(numbers), base.view_of(numbers).picked(space, (-1,))
+    name, dtype = f"scatter_{operator}" if operator else "scatter", x.form.name
+    library.record(
+        f"{name}:d{axes[axis]}", (dtype, "int64", values.form.name, "int64", "int64", dtype), space,
+        (place, counted, source, Scalar(3, "int64", numbers.form.size), Scalar(4, "int64", pitches[0])),
+        (place,))
+
+
+def _numbers(chosen: Chosen) -> Any:
+    """The indices along the dimension of the target, counted from its beginning, side by side (int64)."""
+    found: Any = None
+    for axis, array in zip(chosen.axes, chosen.arrays, strict=True):
+        extent, negative = chosen.meta.shape[axis], indices.negative(array)
+        array = masks.as_indices(array)
+        if negative:
+            array = base.UFUNCS["add"](array, base.UFUNCS["multiply"](base.UFUNCS["less"](array, 0), extent))
+        if found is not None:
+            found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
+        else:
+            found = array
+    if found.form.shape != chosen.spread:
+        found = viewing(found, numpy.broadcast_to(found.meta, chosen.spread))
+    return masks.flat(found)
+
+
+def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
+    """The values, those of one index after another: their first dimension is that of the indices, the others
+    are those of the target."""
+    while value.form.ndim > len(chosen.shape):
+        value = viewing(value, value.meta[0])
+    spread, place = len(chosen.spread), chosen.place
+    meta = numpy.moveaxis(numpy.broadcast_to(value.meta, chosen.shape), range(place, place + spread),
+                          range(spread))
+    rest = [n for d, n in enumerate(target.shape) if d != axis]
+    return views.reshape(viewing(value, meta), (-1 if spread != 1 else chosen.spread[0], *rest))
+
+
+def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
+    """Record what a ufunc of two operands does by its method `at`; False where NumPy has to do it."""
+    if (type(array) is not core.array_class or function.__name__ not in operations.SCATTERED
+            or not array.meta.flags.writeable or array.form.dtype.kind not in "iuf"):
+        return False
+    given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
+    if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
+        return False
+    try:
+        types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
+    except TypeError:
+        return False
+    if set(types) != {array.form.dtype} or types[0] not in NATIVE:
+        return False
+    return write(array, index, given, function.__name__)

@@ -1,0 +1,184 @@
+"""NumPy's functions that write through indices and masks: `put`, `place`, `putmask`, `put_along_axis`
+and `fill_diagonal`.
+
+Each is recorded where its target is an array of Diffuse's whose elements lie side by side, and large; else,
+and where an argument is wrong, NumPy does it at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import access, core, gather, indices, masks, scatter
+from diffuse.numpy.arrays.core import Array, viewing
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops import elementwise, rules
+from diffuse.numpy.ops.conversion import asanyarray
+from diffuse.numpy.ops.creation import arange
+from diffuse.numpy.ops.operands import adopt, lowered
+from diffuse.numpy.ops.ufuncs import UFUNCS
+
+
+def _by_numpy(function: Any, *args: Any) -> None:
+    fallback.call(function, args, {}, f"numpy.{function.__name__}", "library")
+
+
+def _target(x: Any) -> Any:
+    """The elements of an array that is to be written, one after another, as an array of one dimension; None
+    where NumPy has to write them."""
+    if type(x) is not core.array_class or not x.meta.flags.writeable or not x.meta.flags.c_contiguous:
+        return None
+    return viewing(x, x.meta.reshape(-1))
+
+
+def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
+    """Values to write into an array of this element type, one after another: numbers and lists are converted
+    to that type, arrays must be cast to it by this rule.  None where NumPy has to look."""
+    if type(x) in (list, tuple, *rules.WEAK, *rules.STRONG):
+        try:
+            x = numpy.array(lowered(x), dtype)
+        except (TypeError, ValueError, OverflowError):
+            return None
+    found = adopt(asanyarray(x))
+    if type(found) is not core.array_class or not found.form.size:
+        return None
+    if found.form.dtype.kind == "c" != dtype.kind or not numpy.can_cast(found.form.dtype, dtype, casting):
+        return None
+    return masks.flat(found)
+
+
+def _little(*arrays: Any) -> bool:
+    """Are all arrays small and at hand, so that NumPy is sooner?"""
+    return all([a.form.size < core.SMALL and access.ready(a) for a in arrays])
+
+
+def _repeated(values: Any, count: int) -> Any:
+    """So many of the values, again from the first one where there are fewer."""
+    size = values.form.size
+    if size >= count:
+        return viewing(values, values.meta[:count])
+    if size == 1:
+        return values
+    return gather.along(values, UFUNCS["remainder"](arange(count), size), 0)
+
+
+def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
+    if not _put(a, ind, v, mode):
+        _by_numpy(numpy.put, a, ind, v, mode)
+
+
+def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
+    target: Any = _target(a)
+    array: Any = indices.integers(ind)
+    if target is None or not isinstance(array, Array) or mode not in ("raise", "wrap", "clip"):
+        return False
+    values = _values(v, target.form.dtype)
+    if values is None or array.form.name in ("bool", "uint64") or not target.form.size:
+        return False
+    if _little(target, array):
+        return False
+    array = masks.flat(array)
+    if mode != "raise":
+        array, extent = masks.as_indices(array), target.form.size
+        array = UFUNCS["remainder"](array, extent) if mode == "wrap" else array.clip(0, extent - 1)
+    values = _repeated(values, array.form.size)
+    return values is not None and scatter.write(target, array, values)
+
+
+def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
+    if not _put_along_axis(arr, indices, values, axis):
+        _by_numpy(numpy.put_along_axis, arr, indices, values, axis)
+
+
+def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
+    target: Any = _target(arr)
+    array: Any = indices.integers(chosen)
+    if (target is None or not isinstance(array, Array) or array.form.name == "bool" or type(axis) is not int
+            or array.form.ndim != arr.ndim or not -arr.ndim <= axis < arr.ndim or _little(target, array)
+            or not array.meta.flags.c_contiguous or not target.form.size or not array.form.size):
+        return False
+    axis %= arr.ndim
+    shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
+    given = adopt(asanyarray(values))
+    if (array.form.shape != shape or type(given) is not core.array_class
+            or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
+            or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])
+            or not indices.within(array, arr.shape[axis])):
+        return False
+    at = masks.as_indices(array)
+    at = UFUNCS["add"](at, UFUNCS["multiply"](UFUNCS["less"](at, 0), arr.shape[axis]))
+    pitch = 1
+    places = UFUNCS["multiply"](at, int(numpy.prod(arr.shape[axis + 1:])))
+    for k in range(arr.ndim - 1, -1, -1):
+        if k != axis:
+            steps = UFUNCS["multiply"](arange(arr.shape[k]), pitch)
+            places = UFUNCS["add"](places, steps.reshape((-1, *[1] * (arr.ndim - 1 - k))))
+        pitch *= arr.shape[k]
+    spread = masks.flat(viewing(given, numpy.broadcast_to(given.meta, shape)))
+    return scatter.write(target, masks.flat(places), spread)
+
+
+def place(arr: Any, mask: Any, vals: Any) -> None:
+    if not _place(arr, mask, vals):
+        _by_numpy(numpy.place, arr, mask, vals)
+
+
+def _place(arr: Any, mask: Any, vals: Any) -> bool:
+    target, chosen = _target(arr), adopt(asanyarray(mask))
+    if (target is None or type(chosen) is not core.array_class or chosen.form.size != target.form.size
+            or not masks.recordable(chosen) or _little(target, chosen)):
+        return False
+    values = _values(vals, target.form.dtype, "safe")
+    if values is None:
+        return False
+    found = masks.positions(masks.truth(chosen))
+    if not found.form.size:
+        return True
+    values = _repeated(values, found.form.size)
+    return values is not None and scatter.write(target, found, values)
+
+
+def putmask(a: Any, /, mask: Any, values: Any) -> None:
+    if not _putmask(a, mask, values):
+        _by_numpy(numpy.putmask, a, mask, values)
+
+
+def _putmask(a: Any, mask: Any, given: Any) -> bool:
+    chosen = adopt(asanyarray(mask))
+    if type(a) is not core.array_class or not isinstance(chosen, Array) or chosen.form.shape != a.shape:
+        return False
+    if not a.meta.flags.writeable or not a.form.size or _little(a, chosen) or elementwise.eager_errors:
+        return False
+    truth = masks.truth(chosen)
+    values = _values(given, a.form.dtype, "safe")
+    values = None if values is None else _repeated(values, a.form.size)
+    if values is None:
+        return False
+    if values.form.size != 1:
+        values = viewing(values, values.meta.reshape(a.shape))
+    name, cast = a.form.name, values.astype(a.form.dtype, copy=False)
+    a[...] = elementwise.issue("where", ("bool", name, name, name), (truth, cast, a))
+    return True
+
+
+def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
+    if not _fill_diagonal(a, val, wrap):
+        _by_numpy(numpy.fill_diagonal, a, val, wrap)
+
+
+def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:
+    target = _target(a)
+    if target is None or a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1 or a.size < core.SMALL:
+        return False
+    step, end = 1 + int(numpy.cumprod(a.shape[:0:-1]).sum()), None
+    if a.ndim == 2:
+        step, end = a.shape[1] + 1, None if wrap else a.shape[1] * a.shape[1]
+    part = viewing(target, target.meta[:end:step])
+    values = _values(val, a.form.dtype)
+    values = None if values is None else _repeated(values, part.form.size)
+    if values is None:
+        return False
+    part[...] = values
+    return True

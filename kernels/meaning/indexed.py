@@ -1,0 +1,69 @@
+"""What the ops mean whose elements are chosen by data: `pick`, `nth` and `scatter`, by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffuse.kernels.body.expr import Loop
+from diffuse.kernels.meaning import functions
+from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
+from diffuse.kernels.meaning.reduce import Array, Ranges
+
+
+class Picked:
+    """Reads of the elements that lie so many behind those of an argument; `ranges` are the iterations of the
+    block at hand."""
+
+    def __init__(self, address: int, dtype: str, strides: Sequence[int], box: Ranges) -> None:
+        self.address, self.dtype, self.strides = address, np.dtype(dtype), strides
+        self.ranges = box
+
+    def __call__(self, distance: Array, out: Array) -> None:
+        places: Array = distance * self.dtype.itemsize
+        for d, ((low, high), stride) in enumerate(zip(self.ranges, self.strides, strict=True)):
+            if stride:
+                steps = np.arange(low, high).reshape([-1 if k == d else 1 for k in range(len(self.ranges))])
+                places = places + stride * steps
+        first, last = int(places.min()), int(places.max())
+        raw = "uint8" if self.dtype == "bool" else self.dtype.name
+        count = (last - first) // self.dtype.itemsize + 1
+        found = memory(self.address + first, raw, [count])[(places - first) // self.dtype.itemsize]
+        np.copyto(out, found != 0 if out.dtype == "bool" else found)
+
+
+class Counted:
+    """Positions of a mask's true elements; `ranges` are the iterations of the block at hand."""
+
+    def __init__(self, address: int, box: Ranges) -> None:
+        self.address = address
+        self.ranges = box
+        self.found: Array | None = None
+
+    def __call__(self, length: Array, blocks: Array, out: Array) -> None:
+        if self.found is None:
+            self.found = np.flatnonzero(memory(self.address, "uint8", [int(length)]))
+        out[...] = self.found[slice(*self.ranges[0])]
+
+
+def scattered(launch: LaunchValues, loop: Loop, p: int) -> None:
+    """Run the op `scatter` at one point: NumPy, too, goes through the indices in their order."""
+    operator, target, index, values, axis = loop.ops[-1].attribute
+    count, pitch = (int(launch.scalars[loop.ops[a].attribute]) for a in loop.ops[-1].args)
+    box, dtype = launch.box(loop.space, p), np.dtype(launch.body.arguments[values].dtype)
+    others, extents = [d for d in range(len(box)) if d != axis], launch.spaces[loop.space][1]
+    places = memory(launch.arguments[index][0], "int64", [count])
+    chosen = np.flatnonzero((places >= box[axis][0]) & (places < box[axis][1]))
+    address, strides = launch.arguments[values]
+    found = memory(address, dtype.name, [count, *[extents[d] for d in others]],
+                   [pitch * dtype.itemsize, *[strides[d] for d in others]])
+    inner = (slice(None), *cut([box[d] for d in others], [0] * len(others)))
+    mine = np.moveaxis(launch.view(target, range(len(box))), axis, 0)[inner]
+    taken = found[inner][chosen].astype(mine.dtype)
+    if operator:
+        folding: Any = functions.function(operator)
+        folding.at(mine, places[chosen], taken)
+    else:
+        mine[places[chosen]] = taken

@@ -1,0 +1,83 @@
+"""The values of one launch, as a kernel's argument block has them, and arrays over the memory they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from diffuse.kernels.body.expr import Body
+from diffuse.kernels.meaning.reduce import Array, Fold, Ranges
+from diffuse.memory import Span
+
+Values = Sequence[int | float]
+
+
+def memory(address: int, dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Array:
+    """An array over memory at an address."""
+    return np.asarray(Span(address, tuple(shape), np.dtype(dtype).str,
+                           strides=None if strides is None else tuple(strides)))
+
+
+def cut(ranges: Sequence[tuple[int, int]], origin: Sequence[int]) -> tuple[Any, ...]:
+    """The index of these ranges in an array that begins at `origin`; always a view, of no dimension too."""
+    return (*(slice(a - low, b - low) for (a, b), low in zip(ranges, origin, strict=True)), ...)
+
+
+class LaunchValues:
+    """The values of one launch, in the order of the kernel's argument block, taken apart."""
+
+    def __init__(self, body: Body, values: Values) -> None:
+        word = iter(values)
+        self.body = body
+        self.domain = [int(next(word)) for _ in range(body.launch_rank)]
+        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)])
+                       for s in body.spaces]
+        self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
+                          for a in body.arguments]
+        self.scalars = [
+            np.array(complex(next(word), next(word)) if d.startswith("complex") else next(word), d)
+            for d in body.scalars]
+        self.partials = [int(a) for a in word]
+
+    @property
+    def points(self) -> int:
+        return prod(self.domain)
+
+    def coordinates(self, p: int) -> list[int]:
+        """Of point `p` of the launch domain, which are counted in row-major order."""
+        found = []
+        for n in reversed(self.domain):
+            p, coordinate = divmod(p, n)
+            found.append(coordinate)
+        return found[::-1]
+
+    def runs(self, space: int, p: int) -> bool:
+        """Has point `p` anything to do there?  Along a launch dimension that cuts nothing, only the first."""
+        return not any(c and axis < 0 for c, axis in
+                       zip(self.coordinates(p), self.body.spaces[space].axes, strict=True))
+
+    def box(self, space: int, p: int) -> Ranges:
+        """The iterations of point `p`."""
+        tiles, extents = self.spaces[space]
+        box = [(0, n) for n in extents]
+        for c, axis, tile in zip(self.coordinates(p), self.body.spaces[space].axes, tiles, strict=True):
+            if axis >= 0:
+                box[axis] = min(c * tile, extents[axis]), min((c + 1) * tile, extents[axis])
+        return box
+
+    def view(self, argument: int, dims: Sequence[int]) -> Array:
+        """All that the argument touches, over these iteration dimensions."""
+        address, strides = self.arguments[argument]
+        extents = self.spaces[self.body.arguments[argument].space][1]
+        return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
+                      [strides[d] for d in dims])
+
+    def fold(self, loop: int, op: int, p: int) -> Fold:
+        """The reduction at op `op` of loop `loop`, over the box of point `p`."""
+        space, step = self.body.loops[loop].space, self.body.loops[loop].ops[op]
+        operator, argument = step.attribute
+        reduced = [d for d, c in enumerate(self.body.arguments[argument].classes) if c == "0"]
+        return Fold(operator, step.dtype, reduced, self.spaces[space][1], self.box(space, p))
