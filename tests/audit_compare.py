@@ -1,0 +1,212 @@
+"""Whether a call with Diffuse did what it does with NumPy: results, operands, warnings, errors.
+
+Of each array: elements, element type, shape, strides, flags, which array of the call it is, or where in the
+memory of which one it lies.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import numpy
+
+import diffuse
+import diffuse.numpy
+from diffuse.numpy.arrays.scalar import scalar
+from tests import audit_calls
+from tests.audit_calls import Call
+
+ARITHMETIC = set("""add subtract multiply divide true_divide floor_divide remainder mod fmod divmod sqrt square
+    reciprocal negative positive absolute abs fabs sign copysign maximum minimum fmax fmin floor ceil trunc rint
+    conj conjugate clip round around fix modf frexp ldexp nextafter spacing where""".split())
+"""Calls that have NumPy's bits at any size, as those that only compare, move or count elements have."""
+SUMS = set("""sum mean std var prod average nansum nanmean nanstd nanvar nanprod cumsum cumprod cumulative_sum
+    cumulative_prod nancumsum nancumprod trace dot vdot inner matmul @ matvec vecmat vecdot einsum tensordot norm
+    vector_norm matrix_norm cov corrcoef trapezoid linalg add.reduce multiply.reduce add.accumulate
+    multiply.accumulate subtract.accumulate add.reduceat multiply.reduceat logaddexp.reduce multi_dot
+    matrix_power linspace logspace geomspace interp polyval poly gradient kron convolve correlate""".split())
+"""Calls that add or multiply many elements."""
+
+EPSILON = {2: 1e-3, 4: 1.2e-7, 8: 2.3e-16}
+ULPS = 20
+"""What two results of a function may differ by: each is within a few units of the last place of the true one,
+each part of a complex result measured by both."""
+
+
+class Outcome:
+    """What one library made of a call."""
+
+    def __init__(self, np: Any, call: Call) -> None:
+        self.scope: dict[str, Any] = {}
+        self.result: Any = None
+        self.error: Any = None
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                self.result = audit_calls.run(np, call.lines, call.text, self.scope)
+            except Exception as error:
+                self.error = type(error).__name__, wording(error)
+            diffuse.fence()
+            self.operands = {name: self.scope[name] for name in "abcdefgh" if name in self.scope}
+            self.roots = {name: memory(root(value)) for name, value in self.operands.items()}
+            self.shown = {name: self.told(value) for name, value in self.operands.items()}
+            if self.error is None:
+                self.shown["result"] = self.told(self.result, True)
+            diffuse.fence()
+        self.warnings = sorted({(w.category.__name__, str(w.message)) for w in caught})
+
+    def told(self, value: Any, placed: bool = False) -> Any:
+        """Everything about a value that has to be alike, with arrays as NumPy's last of all."""
+        if type(value) is scalar:
+            value = value.value()
+        if isinstance(value, numpy.ndarray) or type(value) is diffuse.numpy.ndarray:
+            kind = "ndarray" if type(value) in (numpy.ndarray, diffuse.numpy.ndarray) else type(value).__name__
+            strides = value.strides if value.size else None
+            return ["array", kind, value.dtype.str, value.shape, strides, flags(value),
+                    self.place(value) if placed else None, memory(value)]
+        if isinstance(value, numpy.generic):
+            return ["number", type(value).__name__, numpy.asarray(value)]
+        if isinstance(value, (tuple, list)):
+            return [type(value).__name__, *[self.told(v, placed) for v in value]]
+        if isinstance(value, (float, complex)):
+            return [type(value).__name__, numpy.asarray(value)]
+        if isinstance(value, memoryview):
+            return ["memoryview", value.shape, value.strides, value.format, value.readonly]
+        if type(value).__name__ in ("module", "function", "MethodType", "builtin_function_or_method", "Flat"):
+            return type(value).__name__.lower()
+        if type(value).__name__ in ("flatiter", "nditer"):
+            return "flat"
+        return [type(value).__name__, addressless(repr(value))]
+
+    def place(self, value: Any) -> Any:
+        """Which operand a value is, or in the memory of which one it lies, how far from the start."""
+        for name, operand in self.operands.items():
+            if operand is value:
+                return name
+        found = memory(value)
+        for name, whole in self.roots.items():
+            if whole.nbytes and found.size and numpy.may_share_memory(whole, found):
+                return name, address(found) - address(whole)
+        return None
+
+
+def memory(value: Any) -> Any:
+    """An array as NumPy's, on its own memory."""
+    return value if isinstance(value, numpy.ndarray) else value.__array__()
+
+
+def root(value: Any) -> Any:
+    """The array that owns what a view shows, as far as arrays go."""
+    if not isinstance(value, numpy.ndarray) and type(value) is not diffuse.numpy.ndarray:
+        return numpy.asarray(0)
+    while isinstance(value.base, numpy.ndarray) or type(value.base) is diffuse.numpy.ndarray:
+        value = value.base
+    return value
+
+
+def address(array: Any) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def flags(value: Any) -> str:
+    """Flags by their letters; of arrays without elements, as these lie in any order, only what may be done."""
+    found = value.flags
+    letters = (("C", found.c_contiguous), ("F", found.f_contiguous), ("W", found.writeable),
+               ("A", found.aligned), ("O", found.owndata))
+    return "".join(letter for letter, on in letters if on)
+
+
+def wording(error: BaseException) -> str:
+    return addressless(str(error)).replace("diffuse.numpy", "numpy")
+
+
+def addressless(text: str) -> str:
+    return re.sub(r"0x[0-9a-f]+", "0x", text).replace("diffuse.numpy", "numpy")
+
+
+def differences(call: Call) -> list[str]:
+    """What Diffuse does otherwise than NumPy, a line each; nothing if all is well."""
+    theirs, ours = Outcome(numpy, call), Outcome(diffuse.numpy, call)
+    found = []
+    if theirs.error != ours.error:
+        found.append(f"error: {ours.error}, NumPy's {theirs.error}")
+    if theirs.error is None is ours.error and theirs.warnings != ours.warnings:
+        found.append(f"warnings: {ours.warnings}, NumPy's {theirs.warnings}")
+    near = nearness(call)
+    for name in theirs.shown.keys() & ours.shown.keys():
+        scale = max([size(t[-1]) for t in theirs.shown.values() if type(t) is list], default=1.0)
+        if name == "result" and undefined(call):
+            ours.shown[name], theirs.shown[name] = ours.shown[name][:-1], theirs.shown[name][:-1]
+        found += unequal(ours.shown[name], theirs.shown[name], name, near, scale)
+    return found
+
+
+def nearness(call: Call) -> str:
+    """How near results have to be: equal bits, a few units in the last place, or as sums of many elements."""
+    name = call.name.removesuffix("=").partition(".")[0]
+    if call.mode == "small":
+        return "bits"
+    if call.name in SUMS or name in SUMS or "linalg" in call.text or "fft" in call.text:
+        return "sums"
+    if call.name in ARITHMETIC or name in ARITHMETIC:
+        return "bits"
+    return "ulps"
+
+
+def size(value: Any) -> float:
+    """The largest finite magnitude of an array's elements."""
+    if not isinstance(value, numpy.ndarray) or value.dtype.kind not in "iufcb" or not value.size:
+        return 1.0
+    with numpy.errstate(all="ignore"):
+        found = numpy.abs(value.astype("c16" if value.dtype.kind == "c" else "f8"))
+    return float(found[numpy.isfinite(found)].max(initial=1.0))
+
+
+def unequal(ours: Any, theirs: Any, where: str, near: str, scale: float) -> list[str]:
+    """Compare two values that `Outcome.told` gave."""
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        found = []
+        names = ("", "class", "dtype", "shape", "strides", "flags", "place", "elements")
+        for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            part = f"{where}.{names[k]}" if ours[0] == "array" else where
+            found += unequal(one, other, part, near, scale)
+        return found
+    if isinstance(ours, numpy.ndarray) and isinstance(theirs, numpy.ndarray):
+        return [] if ours.shape != theirs.shape or ours.dtype != theirs.dtype or alike(ours, theirs, near, scale) \
+            else [f"{where}: {differing(ours, theirs)}"]
+    return [] if type(ours) is type(theirs) and ours == theirs else [f"{where}: {ours}, NumPy's {theirs}"]
+
+
+def differing(ours: Any, theirs: Any) -> str:
+    """The first elements that differ, of ours and of NumPy's."""
+    apart = numpy.array([repr(a) != repr(b) for a, b in zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)])
+    few = numpy.flatnonzero(apart)[:4]
+    return (f"{apart.sum()} of {ours.size}, at {few.tolist()}: {ours.ravel()[few].tolist()}, "
+            f"NumPy's {theirs.ravel()[few].tolist()}")
+
+
+def undefined(call: Call) -> bool:
+    """Does nobody promise what the elements of the result are?"""
+    return call.name.startswith("empty") or "where=" in call.text and "out=" not in call.text and "." not in call.name
+
+
+def alike(ours: Any, theirs: Any, near: str, scale: float) -> bool:
+    """Are elements equal, or near enough?  NaN of any sign and payload is NaN; the sign of zero counts."""
+    kind = ours.dtype.kind
+    if kind not in "fc":
+        return bool(numpy.array_equal(ours, theirs)) if kind not in "OMm" else repr(ours.tolist()) == repr(theirs.tolist())
+    a, b = numpy.ascontiguousarray(ours), numpy.ascontiguousarray(theirs)
+    if kind == "c":
+        a, b = a.view(a.real.dtype), b.view(b.real.dtype)
+    with numpy.errstate(all="ignore"):
+        same = (a == b) & (numpy.signbit(a) == numpy.signbit(b)) | numpy.isnan(a) & numpy.isnan(b)
+        if near == "bits" or same.all():
+            return bool(same.all())
+        epsilon = EPSILON.get(a.dtype.itemsize, 2.3e-16)
+        if near == "ulps":
+            wide = numpy.abs(b) if kind != "c" else numpy.maximum(numpy.abs(b), 0)
+            return bool((same | (numpy.abs(a - b) <= ULPS * epsilon * wide) | (numpy.abs(a - b) <= 1e-300)).all())
+        slack = 3e4 * epsilon if a.dtype.itemsize > 4 else 1e3 * epsilon
+        return bool((same | (numpy.abs(a - b) <= slack * numpy.maximum(numpy.abs(b), scale))).all())
