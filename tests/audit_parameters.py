@@ -243,7 +243,7 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "matrix_power.n": of("0", "1", "2", "3", "-1"), "fftfreq.n": of("0", "1", "4", "5", "2.5"),
     "rfftfreq.n": of("1", "4", "5"), "tensorsolve.axes": of("None", "(0,)"), "rot90.axes": of("(0, 1)", "(1, 0)", "(0, 0)"),
     "full.fill_value": Draft.number, "full_like.fill_value": Draft.operand, "polyfit.deg": of("1", "2"),
-    "item.args": of("0", "-1", "(0,)", "100", "1.5"), "transpose.axes": Draft.axes, "view.args": of(*DTYPES, "'i8'", "'u1'"),
+    "item.args": of("0", "-1", "(0,)", "100", "1.5"), "transpose.axes": Draft.axes, "view.args": of(*DTYPES, "'i8'", "'u1'"), "view.kwargs": of(),
     "reshape.shape": Draft.extents, "fill.value": Draft.number, "setflags.write": BOOL, "searchsorted.a": Draft.increasing,
     "isin.kind": of("None", "'sort'", "'table'"), "to_device.device": of("'cpu'", "'gpu'"), "eye.k": of("0", "1", "-2"),
     "unravel_index.indices": of("0", "[0, 3]", "a", "3"), "unravel_index.shape": of("(4, 5)", "(100, 200)", "3"),

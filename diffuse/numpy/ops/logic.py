@@ -85,10 +85,10 @@ def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     if a.dtype.kind == "c":
         raise TypeError(f"This operation is not supported for {a.dtype} values "
                         "because it would be ambiguous.")
-    sign = UFUNCS["signbit"](a)
+    infinite, sign = UFUNCS["isinf"](a), UFUNCS["signbit"](a)
     options = {} if out is None else {"out": out}
     wanted = sign if negative else UFUNCS["logical_not"](sign)
-    return UFUNCS["logical_and"](UFUNCS["isinf"](a), wanted, **options)
+    return UFUNCS["logical_and"](infinite, wanted, **options)
 
 
 @asking(numpy.isreal)
