@@ -26,7 +26,7 @@ SUMS = set("""sum mean std var prod average nansum nanmean nanstd nanvar nanprod
     cumulative_prod nancumsum nancumprod trace dot vdot inner matmul @ matvec vecmat vecdot einsum tensordot norm
     vector_norm matrix_norm cov corrcoef trapezoid linalg add.reduce multiply.reduce add.accumulate
     multiply.accumulate subtract.accumulate add.reduceat multiply.reduceat logaddexp.reduce multi_dot
-    matrix_power logaddexp logaddexp2 linspace logspace geomspace interp polyval poly gradient kron convolve correlate""".split())
+    matrix_power apply_over_axes apply_along_axis expm1 power pow float_power ** logaddexp logaddexp2 linspace logspace geomspace interp polyval poly gradient kron convolve correlate""".split())
 """Calls that add or multiply many elements."""
 
 SAME = {"floor_divide": "divmod", "remainder": "divmod", "float_power": "power"}
@@ -58,7 +58,8 @@ class Outcome:
             if self.error is None:
                 self.shown["result"] = self.told(self.result, True)
             diffuse.fence()
-        self.warnings = sorted({(w.category.__name__, str(w.message)) for w in caught})
+        self.warnings = sorted({(w.category.__name__, str(w.message)) for w in caught
+                                if "from broadcast_array" not in str(w.message)})
 
     def told(self, value: Any, placed: bool = False) -> Any:
         """Everything about a value that has to be alike, with arrays as NumPy's last of all."""
@@ -87,8 +88,9 @@ class Outcome:
     def place(self, value: Any) -> Any:
         """Which operand a value is, or in the memory of which one it lies, how far from the start."""
         for name, operand in self.operands.items():
-            if operand is value:
-                return name
+            if operand is value or type(operand) is numpy.ndarray is not type(value) and (
+                    address(memory(value)), value.shape, value.strides) == (address(operand), operand.shape, operand.strides):
+                return name  # of NumPy's arrays `asarray` makes Diffuse's, which are the same to a program
         found = memory(value)
         for name, whole in self.roots.items():
             if whole.nbytes and found.size and numpy.may_share_memory(whole, found):
@@ -139,6 +141,8 @@ def differences(call: Call) -> list[str]:
         found.append(f"error: {ours.error}, NumPy's {theirs.error}")
     if theirs.error is None is ours.error and not warned_alike(ours.warnings, theirs.warnings):
         found.append(f"warnings: {ours.warnings}, NumPy's {theirs.warnings}")
+    if theirs.error is not None and "integer powers" in theirs.error[1]:
+        return found  # it comes when some elements were written
     near = nearness(call)
     scale = max([size(t[-1]) for t in theirs.shown.values() if type(t) is list], default=1.0)
     coarse = coarsest(call, [t[-1] for t in theirs.shown.values() if type(t) is list])
@@ -218,14 +222,16 @@ def differing(ours: Any, theirs: Any) -> str:
 
 
 def undefined(call: Call) -> bool:
-    """Does nobody promise what the elements of the result are?"""
+    """Does nobody promise what the elements of the result are?  Long doubles have bytes that say nothing."""
+    if call.name == "view" and re.search("'[gG]'", call.lines[0]):
+        return True
     masked = "where=" in call.text and call.name.partition(".")[2] in ("", "outer")
     return call.name.startswith("empty") or masked and re.search("out=[^N.]|out=.N.*, [^N]", call.text) is None
 
 
 def without(told: Any) -> Any:
     """What was told of a result, without elements."""
-    if type(told) is list and told[0] == "array":
+    if type(told) is list and told[0] in ("array", "number"):
         return told[:-1]
     return [without(part) for part in told] if type(told) is list else told
 
@@ -242,8 +248,15 @@ def alike(ours: Any, theirs: Any, near: str, scale: float, coarse: float) -> boo
         same = (a == b) & (numpy.signbit(a) == numpy.signbit(b)) | numpy.isnan(a) & numpy.isnan(b)
         if near == "bits" or same.all():
             return bool(same.all())
+        if kind == "c":  # each library rounds parts by the size of the whole, and overflows in its own way
+            lost = ~numpy.isfinite(a.reshape(-1, 2)).all(1) & ~numpy.isfinite(b.reshape(-1, 2)).all(1)
+            same |= numpy.repeat(lost, 2)
+            b_size = numpy.repeat(numpy.abs(b.reshape(-1, 2)).max(1, initial=1.0), 2)
+        else:
+            b_size = numpy.abs(b)
+        a, b, same = a.reshape(-1), b.reshape(-1), same.reshape(-1)
         epsilon = max(coarse, EPSILON.get(a.dtype.itemsize, 2.3e-16))
         if near == "ulps":
-            return bool((same | (numpy.abs(a - b) <= ULPS * epsilon * numpy.abs(b)) | (numpy.abs(a - b) <= 1e-300)).all())
+            return bool((same | (numpy.abs(a - b) <= ULPS * epsilon * b_size.reshape(-1)) | (numpy.abs(a - b) <= 1e-300)).all())
         slack = (3e4 if epsilon < 1e-8 else 1e3) * epsilon
         return bool((same | (numpy.abs(a - b) <= slack * numpy.maximum(numpy.abs(b), scale))).all())

@@ -147,7 +147,7 @@ class Family:
                             f"{name}.sort(axis=0)", f"{name}.flat[3] = 7", f"{name}.flat[1:4] = 5", f"{name}.flat = [1, 2, 3]",
                             f"{name}.put([0, -1, 1], [7, 8])", f"{name}.partition(1)", f"{name}.byteswap(inplace=True)",
                             f"{name}.real = {pick.choice(NUMBERS)}", f"{name}.imag = 1", f"{name}.shape = (-1,)",
-                            f"{name}.setflags(write=False)", f"{name}.itemsize", f"{name}.resize(3, refcheck=False)",
+                            f"{name}.setflags(write=False)", f"{name}.itemsize",
                             f"{name}.clip(0, 3, out={name})", f"{name}.round(out={name})", f"{name}.conj(out={name})"))
 
     def function(self) -> str:
@@ -170,7 +170,7 @@ class Family:
             f"np.roll({name}, 1)", f"np.concatenate(({name}, {name}))", f"{name}[{self.places(name)}]",
             f"{name}.astype('f8')", f"np.sort({name})", f"np.maximum({name}, {self.value(name)})", f"abs({name})",
             f"np.array({name})", f"np.ascontiguousarray({name})", f"{name}.flatten()", f"np.take({name}, [0, -1])",
-            f"pickle.loads(pickle.dumps({name}, 5))", f"np.repeat({name}, 2)"))
+            f"pickle.loads(pickle.dumps({name}, 5))", f"np.repeat({name}, 2)", f"np.diff({name})"))
 
     def lent(self) -> str:
         """NumPy's array of the same memory: kept, written, or both."""
@@ -258,9 +258,9 @@ def made(pick: random.Random, mode: str) -> tuple[Program, str]:
         if look and (wrong := compared(theirs, ours)):
             return program, wrong
         if sum(theirs[name].size for name in family.arrays()) > 400_000:
-            for scope in (theirs, ours):
-                execute(f"del {family.arrays()[-1]}", scope)
-            program.append((f"del {family.arrays()[-1]}", False)) if family.arrays() else None
+            largest = max(family.arrays(), key=lambda name: theirs[name].size)
+            program.append((f"del {largest}", False))
+            del theirs[largest], ours[largest]
     return program, compared(theirs, ours)
 
 

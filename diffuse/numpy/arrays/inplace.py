@@ -31,12 +31,12 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     if not shape or wanted is None:
         return
     wanted = tuple([operator.index(n) for n in (wanted if hasattr(wanted, "__len__") else (wanted,))])
-    if any([n < 0 for n in wanted]):
-        raise ValueError("negative dimensions not allowed")
     if not x.meta.flags.forc:
         raise ValueError("resize only works on single-segment arrays")
-    if x.base is not None and x.meta.flags.c_contiguous and _same_size(x, wanted):
-        x.shape = wanted
+    if any([n < 0 for n in wanted]):
+        raise ValueError("negative dimensions not allowed")
+    if x.base is not None and _same_size(x, wanted):
+        x._become(viewing(x, x.meta.reshape(wanted, order="C" if x.meta.flags.c_contiguous else "F")))
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

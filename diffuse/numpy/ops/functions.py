@@ -177,6 +177,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
+    if not isinstance(source, Array):
+        numpy.copyto(numpy.empty(0, dst.dtype), source, casting)  # raises for numbers out of range
     if mask is True:
         dst[...] = source
         return
@@ -191,6 +193,8 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     same = type(a) is core.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
     plain = not isinstance(source, Array) or same and source.form.shape == a.shape
     if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
+        one = numpy.zeros(1, source.form.dtype) if isinstance(source, Array) else source
+        numpy.putmask(numpy.zeros(1, a.dtype), [False], one)  # raises for types that are not safe to cast
         copyto(a, source, "unsafe", chosen)
     else:
         fallback.call(numpy.putmask, (a, mask, values), {}, "numpy.putmask")

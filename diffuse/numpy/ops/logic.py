@@ -82,7 +82,9 @@ def isneginf(x: Any, out: Any = None) -> Any:
 
 def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     a = asanyarray(x)
-    if a.dtype.kind == "c":
+    if type(out) is tuple:
+        raise TypeError("return arrays must be of ArrayType")
+    if a.dtype.kind not in "biuf":
         raise TypeError(f"This operation is not supported for {a.dtype} values "
                         "because it would be ambiguous.")
     infinite, sign = UFUNCS["isinf"](a), UFUNCS["signbit"](a)

@@ -43,7 +43,7 @@ def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
 def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
     """The type that moments are summed in, and the type to give back if it is another."""
     if dtype is not None:
-        return numpy.dtype(dtype), None
+        return base.element_type(dtype), None
     if x.form.name[0] in "iub":
         return numpy.dtype(numpy.float64), None
     if x.form.name == "float16":
