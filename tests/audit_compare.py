@@ -171,6 +171,8 @@ def nearness(call: Call) -> str:
     name = call.name.removesuffix("=").partition(".")[0]
     if call.mode == "small":
         return "bits"
+    if "'c" in call.text + "".join(call.lines) and name in ("abs", "absolute", "abs({})"):
+        return "ulps"
     if call.name in SUMS or name in SUMS or "linalg" in call.text or "fft" in call.text:
         return "sums"
     if call.name in ARITHMETIC or name in ARITHMETIC:
@@ -250,7 +252,7 @@ def alike(ours: Any, theirs: Any, near: str, scale: float, coarse: float) -> boo
             return bool(same.all())
         if kind == "c":  # each library rounds parts by the size of the whole, and overflows in its own way
             lost = ~numpy.isfinite(a.reshape(-1, 2)).all(1) & ~numpy.isfinite(b.reshape(-1, 2)).all(1)
-            same |= numpy.repeat(lost, 2)
+            same = same.reshape(-1) | numpy.repeat(lost, 2)
             b_size = numpy.repeat(numpy.abs(b.reshape(-1, 2)).max(1, initial=1.0), 2)
         else:
             b_size = numpy.abs(b)
