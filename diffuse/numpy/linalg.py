@@ -61,7 +61,8 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 def outer(x1: Any, x2: Any, /) -> Any:
     x, y = _asanyarray(x1), _asanyarray(x2)
     if x.ndim != 1 or y.ndim != 1:
-        raise ValueError(f"Input arrays must be one-dimensional, but they are {x.ndim=} and {y.ndim=}.")
+        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={x.ndim} and "
+                         f"x2.ndim={y.ndim}.")
     return _outer(x, y)
 
 

@@ -36,7 +36,7 @@ class Unaddressable(Exception):
     """Raised for a view that no affine access map describes; NumPy then computes the operation."""
 
 
-_FAMILIES = type(numpy.dtypes.StrDType)
+FAMILIES = type(numpy.dtypes.StrDType)
 
 
 def element_type(dtype: Any) -> numpy.dtype[Any]:
@@ -47,7 +47,7 @@ def element_type(dtype: Any) -> numpy.dtype[Any]:
     """
     if isinstance(dtype, Array):
         raise TypeError("Cannot construct a dtype from an array")
-    return numpy.empty(0, dtype).dtype if isinstance(dtype, _FAMILIES) else numpy.dtype(dtype)
+    return numpy.empty(0, dtype).dtype if isinstance(dtype, FAMILIES) else numpy.dtype(dtype)
 
 
 def holding(storage: Any, whole: Form) -> Any:

@@ -53,8 +53,9 @@ class Flags:
         else:
             setattr(meta.flags, name, bool(value))
         x.meta = meta
-        if not described_by_memory:
-            x.memory = None
+        if not described_by_memory and x.memory is not None:  # views find their place by it
+            x.memory = x.memory.view()
+            setattr(x.memory.flags, name, bool(value))
 
     def __setitem__(self, name: str, value: Any) -> None:
         setattr(self, _LETTERS.get(name, name.lower()), value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import operator
 import sys
 import warnings
 import weakref
@@ -29,8 +30,13 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     wanted = shape[0] if len(shape) == 1 else shape
     if not shape or wanted is None:
         return
-    if x.base is not None and x.meta.flags.c_contiguous and _same_size(x, wanted):
-        x.shape = wanted
+    wanted = tuple([operator.index(n) for n in (wanted if hasattr(wanted, "__len__") else (wanted,))])
+    if not x.meta.flags.forc:
+        raise ValueError("resize only works on single-segment arrays")
+    if any([n < 0 for n in wanted]):
+        raise ValueError("negative dimensions not allowed")
+    if x.base is not None and _same_size(x, wanted):
+        x._become(viewing(x, x.meta.reshape(wanted, order="C" if x.meta.flags.c_contiguous else "F")))
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

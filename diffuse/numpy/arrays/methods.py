@@ -106,14 +106,16 @@ class Methods(Protocols, elements.Described):
     def flatten(self, order: str = "C") -> Any:
         return views.flatten(self, order)
 
-    def view(self, dtype: Any = None, type: Any = None) -> Any:
-        if type is None and isinstance(dtype, builtin_type) and issubclass(dtype, core.array_class):
-            dtype, type = None, dtype
-        if dtype is not None:
+    def view(self, dtype: Any = _NoValue, type: Any = _NoValue) -> Any:
+        if type is _NoValue and isinstance(dtype, builtin_type) and issubclass(dtype, core.array_class):
+            dtype, type = _NoValue, dtype
+        if type is None:
+            numpy.empty(0).view(type=type)  # raises
+        if dtype is not _NoValue:
             base.element_type(dtype)
-        if type is None or type is core.array_class:
-            return viewing(self, self.meta) if dtype is None else views.retyped(self, dtype)
-        return base.exported(self).view(type=type, **({} if dtype is None else {"dtype": dtype}))
+        if type is _NoValue or type is core.array_class:
+            return viewing(self, self.meta) if dtype is _NoValue else views.retyped(self, dtype)
+        return base.exported(self).view(type=type, **({} if dtype is _NoValue else {"dtype": dtype}))
 
     # -- copies and conversions --------------------------------------------------------------------------
 
@@ -127,8 +129,8 @@ class Methods(Protocols, elements.Described):
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
         target = base.element_type(dtype)
-        if not numpy.can_cast(self.form.dtype, target, casting):
-            numpy.empty(0, self.form.dtype).astype(target, casting=casting)
+        if casting != "unsafe":
+            numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # raises
         if target not in NATIVE:
             return host(self).astype(dtype, order=order)
         flags, order = self.meta.flags, memory_order(order)
@@ -186,6 +188,8 @@ class Methods(Protocols, elements.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
+        if out is not None and type(out) is not core.array_class:
+            return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {}, silent="inspection")
         short = out is None and min(self.meta.shape, default=0) < core.SMALL
         memory = access.at_hand(self) if short else None
         if memory is not None and self.meta.ndim == 2:

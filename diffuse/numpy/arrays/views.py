@@ -170,7 +170,8 @@ def set_component(x: Array, name: str, value: Any) -> None:
     """`x.real = value` and `x.imag = value`."""
     if name == "imag" and x.form.name[0] != "c":
         raise TypeError("array does not have imaginary part to set")
-    component(x, name)[...] = value
+    # an array: a number that the type cannot hold would be refused
+    component(x, name)[...] = value if isinstance(value, Array) else numpy.asarray(value)
 
 
 def broadcast_to(x: Array, shape: Any) -> Any:

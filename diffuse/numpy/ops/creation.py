@@ -169,6 +169,7 @@ def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> An
 
 def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
+    operator.index(subok)
     target = _like(prototype, dtype, order, shape, device)
     if target is None:
         return fallback.asked(numpy.empty_like, prototype, dtype=dtype, order=order, subok=subok, shape=shape)
@@ -187,6 +188,7 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
 
 def _filled_like(function: Callable[..., Any], value: int, a: Any, dtype: Any, order: Any, subok: bool,
                  shape: Any, device: Any) -> Any:
+    operator.index(subok)  # raises for all but truth values and integers
     target = _like(a, dtype, order, shape, device)
     if target is None:
         return fallback.asked(function, a, dtype=dtype, order=order, subok=subok, shape=shape)

@@ -78,9 +78,11 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
                               keepdims=keepdims, where=None if where is True else where)
     x = asarray(a)
     target, mask = adopt(out, writing=True), adopt(where)
-    keep = False if keepdims is _NoValue else bool(keepdims)
+    keep = keepdims is True
+    if isinstance(dtype, base.FAMILIES):  # NumPy 2.4 would crash where it writes to an array of objects
+        dtype = base.element_type(dtype)
     wanted = computing(operator, x, dtype, target)
-    if wanted is None or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
+    if wanted is None or keepdims is not keep and keepdims is not _NoValue or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
     if target is not None and not fits(target, x, axes, keep):
@@ -379,10 +381,11 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
     if foreign(a):
         return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
     x = asarray(a)
-    keep = False if keepdims is _NoValue else bool(keepdims)
+    keep: Any = False if keepdims is _NoValue else keepdims
     target = adopt(out, writing=True)
     if (not isinstance(x, Array) or x.form.size == 0 or x.form.name[0] == "c" or x.form.ndim == 0
-            or immediate(x) is not None or numpys(operation, x) or elementwise.eager_errors):
+            or immediate(x) is not None or numpys(operation, x) or elementwise.eager_errors
+            or type(keep) is not bool):
         if out is None and isinstance(x, Array):
             return wrap(function(host(x), axis, keepdims=keep))
         return fallback.call(function, (x, axis, out), {"keepdims": keep}, silent="inspection")

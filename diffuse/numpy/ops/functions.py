@@ -17,6 +17,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE, replica
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds, known, rules
+from diffuse.numpy.ops.arguments import spreads
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
 from diffuse.numpy.ops.indexing import nonzero
@@ -172,11 +173,13 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
         return
     given = source.form.dtype if isinstance(source, Array) else numpy.asarray(source).dtype
     fits = numpy.can_cast(given, dst.dtype, casting)
-    shapes = [v.form.shape for v in (source, mask) if isinstance(v, Array)]
+    arrays = [v for v in (source, mask) if isinstance(v, Array)]
     if (not fits or not dst.flags.writeable or isinstance(mask, Array) and mask.form.name != "bool"
-            or numpy.broadcast_shapes(*shapes, dst.shape) != dst.shape):
+            or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
+    if not isinstance(source, Array):
+        numpy.copyto(numpy.empty(0, dst.dtype), source, casting)  # raises for numbers out of range
     if mask is True:
         dst[...] = source
         return
@@ -246,6 +249,8 @@ def _triangle(m: Any, k: Any, keep_low: bool) -> Any:
     if foreign(m):
         return fallback.asked(numpy.tril, m, k) if keep_low else fallback.asked(numpy.triu, m, k + 1)
     m = asanyarray(m)
+    if not m.ndim:
+        return numpy.tri(*m.shape)  # raises
     mask = tri(m.shape[-2:][0], m.shape[-1], k, bool)
     zero = numpy.zeros((), m.dtype)[()]
     return where(mask, m, zero) if keep_low else where(mask, zero, m)

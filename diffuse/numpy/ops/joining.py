@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import warnings
 from typing import Any
 
@@ -64,6 +65,7 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         parts, axis = [x.ravel() for x in parts], 0
     found = base.element_type(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
     rank, first = parts[0].ndim, parts[0].shape
+    axis = operator.index(axis)
     along = axis + rank if axis < 0 else axis
     fits = 0 <= along < rank and found in NATIVE and all(
         x.ndim == rank and x.shape[:along] == first[:along] and x.shape[along + 1:] == first[along + 1:]

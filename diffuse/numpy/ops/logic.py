@@ -10,6 +10,7 @@ import numpy
 from diffuse.numpy.arrays.base import unboxed
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray, asarray
+from diffuse.numpy.ops.creation import zeros
 from diffuse.numpy.ops.manipulation import asking, imag, is_array
 from diffuse.numpy.ops.operands import foreign, lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -82,13 +83,15 @@ def isneginf(x: Any, out: Any = None) -> Any:
 
 def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     a = asanyarray(x)
-    if a.dtype.kind == "c":
+    if type(out) is tuple:
+        raise TypeError("return arrays must be of ArrayType")
+    if a.dtype.kind not in "biuf":
         raise TypeError(f"This operation is not supported for {a.dtype} values "
                         "because it would be ambiguous.")
-    sign = UFUNCS["signbit"](a)
+    infinite, sign = UFUNCS["isinf"](a), UFUNCS["signbit"](a)
     options = {} if out is None else {"out": out}
     wanted = sign if negative else UFUNCS["logical_not"](sign)
-    return UFUNCS["logical_and"](UFUNCS["isinf"](a), wanted, **options)
+    return UFUNCS["logical_and"](infinite, wanted, **options)
 
 
 @asking(numpy.isreal)
@@ -102,4 +105,5 @@ def iscomplex(x: Any) -> Any:
     a = asanyarray(x)
     if a.dtype.kind == "c":
         return a.imag != 0
-    return UFUNCS["not_equal"](a, a) & False if a.dtype.kind in "biu" else UFUNCS["isnan"](a) & False
+    found = zeros(a.shape, bool)
+    return found if a.ndim else found[()]

@@ -20,6 +20,8 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.operands import foreign, lowered
 
+NUMBERS = (bool, int, float, complex, numpy.generic)
+
 
 def is_array(x: Any) -> bool:
     """Is this Diffuse's: an array, or a scalar that a task is about to write?"""
@@ -30,6 +32,8 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     """A view function of NumPy, applied to an array's description; the result looks into the same store."""
     if foreign(x):
         return fallback.asked(function, x, *args, **kwargs)
+    if isinstance(x, NUMBERS) and not is_array(x):  # numbers stay what they are
+        return function(x, *args, **kwargs)
     x = asanyarray(x)
     args = tuple([lowered(a) for a in args])
     if not is_array(x):
@@ -37,10 +41,10 @@ def viewed(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> A
     if type(x) is not core.array_class:
         x = x[...]
     found = function(x.meta, *args, **kwargs)
-    if isinstance(found[0] if type(found) is tuple and found else found, numpy.generic):
-        return function(access.host(x), *args, **kwargs)  # the description was asked for its elements
     if isinstance(found, numpy.ndarray):
         return x if found is x.meta else core.viewing(x, found)
+    if isinstance(found, numpy.generic) or any([isinstance(part, numpy.generic) for part in found]):
+        return function(access.host(x), *args, **kwargs)  # the description was asked for elements
     return type(found)([core.viewing(x, part) for part in found])
 
 

@@ -19,20 +19,23 @@ from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, foreign, wrap
 
 _NoValue = numpy._NoValue
+FLOATS = (numpy.dtype("float32"), numpy.dtype("float64"))
+"""The types that moments are computed in where one is asked for."""
 NUMBERS = (int, float, numpy.integer, numpy.floating)
 
 
-def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
+def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
     """The array of a mean or variance that Diffuse computes, else None."""
     x = None if foreign(a) else asarray(a)
     if not isinstance(x, Array) or not x.form.size or where is not True or elementwise.eager_errors:
+        return None
+    if keepdims not in (True, False, _NoValue):
         return None
     if x.form.size < core.SMALL:  # the bits of small arrays are NumPy's
         return None
     if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
         return None
-    if dtype is not None and (base.element_type(dtype).name not in ("float32", "float64")
-                              or x.form.name[0] == "c"):
+    if dtype is not None and (base.element_type(dtype) not in FLOATS or x.form.name[0] == "c"):
         return None
     return x
 
@@ -40,7 +43,7 @@ def _plain(a: Any, axis: Any, dtype: Any, where: Any) -> Any:
 def _precision(x: Array, dtype: Any) -> tuple[numpy.dtype[Any], Any]:
     """The type that moments are summed in, and the type to give back if it is another."""
     if dtype is not None:
-        return numpy.dtype(dtype), None
+        return base.element_type(dtype), None
     if x.form.name[0] in "iub":
         return numpy.dtype(numpy.float64), None
     if x.form.name == "float16":
@@ -66,7 +69,7 @@ def mean_of(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
         total = None if memory is None else folds.total("sum", memory)
         if total is not None:
             return total / total.dtype.type(a.form.size)
-    x = _plain(a, axis, dtype, where)
+    x = _plain(a, axis, dtype, keepdims, where)
     if x is None:
         return _moment(numpy.mean, a, axis, dtype, out, keepdims, where, {})
     axes = axes_of(axis, x.form.ndim)
@@ -104,7 +107,7 @@ def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keep
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
     more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
-    x = _plain(a, axis, dtype, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
+    x = _plain(a, axis, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
     if x is None:
         return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
     axes = axes_of(axis, x.form.ndim)

@@ -31,7 +31,7 @@ class _Constant:
         self.ntypes = len(self.types)
 
     def __call__(self, x: Any, out: Any = None, **options: Any) -> Any:
-        return numpy.power(x, self.exponent, out, **options)
+        return numpy.power(x, self.exponent, out=out, **options)
 
     def resolve_dtypes(self, types: Any, **options: Any) -> Any:
         given, out = types

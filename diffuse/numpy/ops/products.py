@@ -161,8 +161,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
-            return UFUNCS["multiply"](x, y)
-        if _plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1):
+            return UFUNCS["multiply"](x, y, order="C")
+        if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
+                and x.form.shape[-1] == y.form.shape[0]):
             return UFUNCS["matmul"](x, y)
     return fallback.call(numpy.dot, (x, y, *(() if out is None else (out,))), {}, "numpy.dot", "library")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import numpy
+from numpy.lib import NumpyVersion
 
 from diffuse.library import Scalar, floaterrors, operations, provenance
 from diffuse.numpy.arrays import arithmetic, base, core, scatter, views
@@ -35,6 +35,14 @@ EXTREMA_OF_TWO = (
     "use the third argument as an output, use the `out` keyword argument instead. If you hoped to work with "
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
 """What NumPy says to an output array for extrema that is not named."""
+
+UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, use "
+                 "out=None.")
+"""What NumPy says to a mask without an output, spelled as there."""
+WARNS = NumpyVersion(numpy.__version__) >= "2.4.0"
+"""Does NumPy say it?"""
+_NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
+"""Arrays without elements, which stand for operands where NumPy is asked for its errors."""
 
 
 class ufunc(native.StaticGate if native is not None else object):  # type: ignore[misc]
@@ -111,6 +119,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         out = kwargs.get("out", ())
         if out is Ellipsis or (self.nout > 1 and not isinstance(out, tuple)):  # NumPy knows
             return fallback.call(self.numpy, args, kwargs, silent="foreign")
+        if WARNS and kwargs.get("where", True) is not True and "out" not in kwargs:
+            floaterrors.warn(UNINITIALIZED, UserWarning, provenance.where(1))
         out = kwargs.pop("out", None)
         if out is not None and not isinstance(out, tuple):
             out = (out,)
@@ -142,7 +152,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             if not plain and overrides.answer((*operands, *targets, mask)):  # asked with what was given
                 if mask is not True:
                     options["where"] = given
-                return self.numpy(*args, **options, **({} if out is None else {"out": out}))
+                return self.numpy(*args, **options, **({} if out is None and mask is True else {"out": outs}))
             return self.at_once(operands, targets, outs, options)
         if out is None and not options:
             return self.plain(operands)
@@ -168,8 +178,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                 options: dict[str, Any]) -> Any:
         """NumPy's own ufunc on the memory of the operands, waited for."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
-        if any(o is not None for o in targets):
-            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets])
+        if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
+            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets]) or (None,) * self.nout
         values = [host(x) if isinstance(x, Array) else x for x in operands]
         try:
             found = self.numpy(*values, **kwargs)
@@ -193,14 +203,13 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         if (set(options) - {"where", "dtype", "casting", "order", "subok"} or not self.recordable
                 or any(not o.meta.flags.writeable for o in targets if o is not None)):
             return self.at_once(operands, targets, outs, options)
-        mask = options.get("where", True)
+        mask, casting = options.get("where", True), options.get("casting", "same_kind")
+        if casting == "equiv" and not all(isinstance(x, Array) for x in operands):
+            return self.at_once(operands, targets, outs, options)  # NumPy 2.4 would crash in `resolve_dtypes`
         try:
-            types = rules.resolve(self, operands, targets, options.get("dtype"),
-                                        options.get("casting", "same_kind"))
-        except TypeError:
-            with suppress(ValueError, TypeError):
-                rules.plan(self, operands)  # OverflowError of a number is what NumPy finds first
-            raise
+            types = rules.resolve(self, operands, targets, options.get("dtype"), casting)
+        except (TypeError, ValueError):  # which NumPy finds in an order of its own, among other errors
+            return self.at_once(operands, targets, outs, options)
         if len(targets) == 1 and targets[0] is operands[0] and self.nin == 2 and not options:
             rule = rules.plan_inplace(self, *operands)
             if rule is not None:
@@ -213,10 +222,20 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         if (whole or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool")):
             return self.at_once(operands, targets, outs, options)
+        if options:
+            self.check(operands, targets, options)
         try:
-            return self._record(operands, targets, outs, types, mask, options.get("order", "K"), not options)
-        except (OverflowError, base.Unaddressable):
+            shape = rules.shape_of(operands, targets, None if mask is True else mask)
+            return self._record(operands, targets, outs, types, mask, options.get("order", "K"), not options,
+                                shape)
+        except (OverflowError, ValueError, base.Unaddressable):
             return self.at_once(operands, targets, outs, options)
+
+    def check(self, operands: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Raise NumPy's errors of options, and give its warnings of casts: by a call without elements."""
+        nothing = [_NOTHING[x.form.dtype] if isinstance(x, Array) else x for x in operands]
+        given = {name: option for name, option in options.items() if name != "where"}
+        self.numpy(*nothing, **given, out=tuple([None if o is None else _NOTHING[o.form.dtype] for o in targets]))
 
     def exact(self, types: tuple[numpy.dtype[Any], ...]) -> bool:
         """Do the kernels for these types have NumPy's bits?"""
@@ -224,13 +243,15 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         return all(operations.exact(name, names) for name in SPLIT.get(self.operation, (self.operation,)))
 
     def _record(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
-                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str, plain: bool) -> Any:
+                types: tuple[numpy.dtype[Any], ...], mask: Any, order: str, plain: bool,
+                shape: tuple[int, ...]) -> Any:
         casts = [None if isinstance(x, Array) else rules.cast_for(t, type(x))
                  for x, t in zip(operands, types, strict=False)]
         numbers = [None if cast is None else Scalar(k, NATIVE[t], cast(x))
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
-        shape = rules.shape_of(operands, targets, None if mask is True else mask)
-        mirrors = [x.meta for x in operands if isinstance(x, Array)]
+        mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
+        if order in ("A", "a"):
+            order = "F" if all([x.flags.f_contiguous for x in mirrors]) else "C"
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:
@@ -304,13 +325,16 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
         return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
 
-    def outer(self, a: Any, b: Any, **kwargs: Any) -> Any:
-        if foreign(a) or foreign(b):
-            return self._method("outer", (a, b), **kwargs)
-        first, second = adopt(a), adopt(b)
+    def outer(self, *args: Any, **kwargs: Any) -> Any:
+        """Numbers count as arrays of no dimension, of a type of their own."""
+        if self.nin != 2 or len(args) != 2 or any(map(foreign, args)):
+            return self._method("outer", args, **kwargs)
+        first, second = [adopt(x if isinstance(x, Array) else numpy.asarray(x)) for x in args]
         if isinstance(first, Array) and isinstance(second, Array):
             spread = first.form.shape + (1,) * second.form.ndim
             return self(views.reshape(first, spread), second, **kwargs)
+        if first.ndim and second.ndim:
+            return self._method("outer", args, **kwargs)
         return self(first, second, **kwargs)
 
     def at(self, array: Any, *args: Any) -> Any:

@@ -309,14 +309,20 @@ static int set_component(Array *x, PyObject *value, void *closure)
     return done == NULL ? -1 : 0;
 }
 
+static int refuse(Array *x, PyObject *value, void *name)
+{
+    PyErr_Format(PyExc_AttributeError, "attribute '%s' of 'numpy.ndarray' objects is not writable", name);
+    return -1;
+}
+
 static PyGetSetDef described_getset[] = {
     {"real", (getter)get_component, (setter)set_component, NULL, "real"},
     {"imag", (getter)get_component, (setter)set_component, NULL, "imag"},
     {"shape", (getter)get_shape, (setter)set_form, NULL, "shape"},
     {"dtype", (getter)get_dtype, (setter)set_form, NULL, "dtype"},
-    {"ndim", (getter)get_ndim, NULL, NULL, NULL},
-    {"size", (getter)get_size, NULL, NULL, NULL},
-    {"T", (getter)get_transpose, NULL, NULL, NULL},
+    {"ndim", (getter)get_ndim, (setter)refuse, NULL, "ndim"},
+    {"size", (getter)get_size, (setter)refuse, NULL, "size"},
+    {"T", (getter)get_transpose, (setter)refuse, NULL, "T"},
     {NULL}};
 
 /* The only element as an index of Python's. */

@@ -86,12 +86,12 @@ def atanh(x: Real, short: bool) -> Real:
     special = x.size().is_("uge", bits(1.0))
     size = abs(special.replaced(0.5, x))
     found = (log1p_within((size + size) / (1.0 - size), short) * 0.5).signed(x)
-    return rarely("atanh", special, found, _atanh_anywhere, x, harmless=2.0)
+    return rarely("atanh", special, found, _atanh_anywhere, x, harmless=0.5)
 
 
 def _atanh_anywhere(x: Real) -> Real:
     """Return infinity for 1 and NaN for larger magnitudes."""
     one = x.size().is_("eq", bits(1.0))
-    invalid = ~one & ~x.nan()
+    invalid = x.size().is_("ugt", bits(1.0)) & ~x.nan()
     found = one.choose(raises_divide(one).signed(x), x)
     return invalid.choose(raises_invalid(invalid), found)

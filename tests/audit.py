@@ -1,0 +1,71 @@
+"""Calls of every public function of NumPy with generated arguments: does Diffuse do what NumPy does?
+
+    python tests/audit.py --calls 200000           some minutes on two processors; exit status 1 if any differs
+    python tests/audit.py --repeat large 4711      one call again, as text and with all that differs
+
+A call is made in one of three modes: on small arrays, on small ones that are recorded all the same
+(DIFFUSE_SMALL=0), and on ones of more than 16,384 elements.  What a line prints, mode and number, makes the
+call again.  A call that ends its process is reported like any other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tests import shares
+
+MODES = {"small": 40, "recorded": 45, "large": 15}
+"""The modes, and how many of a hundred calls each has."""
+
+
+def settle(mode: str) -> None:
+    """Prepare the process for the calls of a mode."""
+    from diffuse.settings import config
+
+    config.small = 0 if mode == "recorded" else 16384
+
+
+def checked(mode: str, number: int) -> tuple[str, list[str]]:
+    """One call: its text, and what differs."""
+    from tests import audit_calls, audit_compare
+
+    call = audit_calls.generate(number, mode)
+    settle(mode)
+    try:
+        return str(call), audit_compare.differences(call)
+    except Exception:
+        return str(call), [f"cannot be compared: {traceback.format_exc(limit=-3)}"]
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=20_000, help="how many calls")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
+    parser.add_argument("--modes", default=",".join(MODES), help="which of " + ", ".join(MODES))
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--show", type=int, default=100, help="how many differences are printed")
+    parser.add_argument("--repeat", nargs=2, metavar=("MODE", "NUMBER"))
+    given = parser.parse_args(arguments)
+    os.environ.update(DIFFUSE_FALLBACK="silent", DIFFUSE_COMPILE=os.environ.get("DIFFUSE_COMPILE", "off"))
+    if given.repeat:
+        text, differences = checked(given.repeat[0], int(given.repeat[1]))
+        print(text, *differences, sep="\n    ")
+        return bool(differences)
+    modes = {mode: MODES[mode] for mode in given.modes.split(",")}
+    made, wrong = shares.run(checked, shares.shares(modes, given.calls, given.first, 2000), given.processes)
+    for text, differences in wrong[:given.show]:
+        print(text, *differences, sep="\n    ")
+    print(", ".join(f"{n} {mode}" for mode, n in made.items()), f"calls; {len(wrong)} differ")
+    for mode, n in Counter(text.partition(" ")[0] for text, _ in wrong).items():
+        print(f"    {n} {mode}")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,251 @@
+"""The calls of the audit: every public callable of NumPy with arguments drawn by NumPy's own signatures.
+
+A call is a few lines of text that make operands, and one expression; both follow from a number.
+"""
+
+from __future__ import annotations
+
+import inspect
+from functools import cache
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy
+
+from tests import audit_operands
+from tests.audit_parameters import NUMBERS, OF_FUNCTION, PARAMETERS, Draft
+
+LEFT_OUT = set("""
+    save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap
+    seterr geterr seterrcall geterrcall errstate getbufsize setbufsize set_printoptions get_printoptions printoptions
+    show_config show_runtime info test get_include busday_count busday_offset is_busday busdaycalendar
+    datetime_as_string datetime_data nested_iters asmatrix bmat frompyfunc einsum_path array2string array_repr
+    array_str base_repr binary_repr format_float_positional format_float_scientific fromstring mintypecode
+    typename issubdtype isdtype dump dumps tofile to_device""".split())
+"""Files, state, text and types: calls that have no array, or no result to compare."""
+GROWING = set("outer kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate convolve corrcoef cov inner "
+              "matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq eig eigh eigvals eigvalsh norm matrix_norm "
+              "matrix_rank inv solve det slogdet apply_along_axis tri eye identity multi_dot matvec vecmat "
+              "histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky matrix_power".split())
+"""Functions whose results or times grow faster than their operands: given small arrays only."""
+OPERATORS = "+ - * / // % ** @ & | ^ << >> < <= == != > >=".split()
+UNARY = "-{} +{} ~{} abs({}) bool({}) float({}) int({}) len({}) complex({}) list({})".split()
+ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:] data.shape
+__array_namespace__() __len__() flags.c_contiguous __array_priority__ __copy__() __deepcopy__({})
+tobytes() tolist() item() flatten() squeeze() __contains__(0) __format__('')""".split()
+INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99 1.5 :0
+...,...""".split()
+
+
+class Call(NamedTuple):
+    """Text of one call."""
+
+    mode: str
+    seed: int
+    name: str
+    lines: tuple[str, ...]
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.mode} {self.seed}: " + "; ".join((*self.lines, self.text))
+
+
+class Callable_(NamedTuple):
+    """A public callable: how it is written, and its parameters."""
+
+    path: str
+    name: str
+    parameters: tuple[inspect.Parameter, ...]
+
+
+@cache
+def callables() -> dict[str, list[Callable_]]:
+    """All public callables of NumPy that the audit knows, by kind."""
+    found: dict[str, list[Callable_]] = {"ufunc": [], "function": [], "method": [], "library": []}
+    for name in sorted(dir(numpy)):
+        value = getattr(numpy, name)
+        if name.startswith("_") or name in LEFT_OUT or isinstance(value, type) or not callable(value):
+            continue
+        kind = "ufunc" if isinstance(value, numpy.ufunc) else "function"
+        found[kind].append(Callable_(f"np.{name}", name, _parameters(value)))
+    for module in ("linalg", "fft"):
+        for name in getattr(numpy, module).__all__:
+            value = getattr(getattr(numpy, module), name)
+            if callable(value) and not isinstance(value, type) and name not in LEFT_OUT:
+                found["library"].append(Callable_(f"np.{module}.{name}", name, _parameters(value)))
+    for name in dir(numpy.ndarray):
+        value = getattr(numpy.ndarray, name)
+        if callable(value) and not name.startswith("_") and name not in LEFT_OUT:
+            found["method"].append(Callable_(f"a.{name}", name, _parameters(value)[1:]))
+    return found
+
+
+def _parameters(value: Any) -> tuple[inspect.Parameter, ...]:
+    return tuple(inspect.signature(value).parameters.values())
+
+
+def generate(seed: int, mode: str) -> Call:
+    """The call with this number, for arrays of this mode: small, recorded or large."""
+    pick = Random(f"{seed} {mode}")
+    draft = Draft(pick, mode)
+    kind = pick.choices(("ufunc", "part", "operator", "function", "method", "library", "element"),
+                        (28, 8, 12, 28, 12, 5, 7))[0]
+    name, text = {"part": _part, "operator": _operator, "element": _element}.get(kind, _call)(draft, kind)
+    return Call(mode, seed, name, tuple(draft.lines), text)
+
+
+def _call(draft: Draft, kind: str) -> tuple[str, str]:
+    pick = draft.pick
+    chosen = pick.choice(callables()[kind])
+    if chosen.name in GROWING or kind == "library" and chosen.name not in ("fft", "rfft", "ifft"):
+        draft.mode = "small"
+    if kind == "method":
+        draft.new(draft.any_shape())
+    return chosen.name, _with_arguments(draft, chosen)
+
+
+def _with_arguments(draft: Draft, chosen: Callable_) -> str:
+    """A call of a callable, with required arguments and some of the others."""
+    pick, words, open_, out = draft.pick, [], True, False
+    share = pick.choice((0.0, 0.15, 0.3))
+    for parameter in chosen.parameters:
+        required = parameter.default is parameter.empty
+        if parameter.kind is parameter.VAR_KEYWORD or parameter.name == "signature":
+            continue
+        if parameter.name == "out":
+            out = pick.random() < 0.3
+            open_ = False
+            continue
+        if not required and pick.random() >= share:
+            open_ = False
+            continue
+        make = OF_FUNCTION.get(f"{chosen.name}.{parameter.name}") or PARAMETERS.get(parameter.name)
+        if make is None:
+            open_ = False
+            continue
+        by_position = open_ and parameter.kind is not parameter.KEYWORD_ONLY
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            words += [make(draft) for _ in range(1 if chosen.name == "view" else pick.randrange(1, 4))]
+        elif by_position and (required or pick.random() < 0.5 or parameter.kind is parameter.POSITIONAL_ONLY):
+            words.append(make(draft))
+        elif parameter.kind is not parameter.POSITIONAL_ONLY:
+            words.append(f"{parameter.name}={make(draft)}")
+            open_ = False
+    if out and not (chosen.name == "clip" and "out" in words):
+        target = _out(draft, f"{chosen.path}({', '.join(words)})")
+        words.append(f"out={target}")
+    return f"{chosen.path}({', '.join(words)})"
+
+
+def _out(draft: Draft, text: str) -> str:
+    """An array for the result: of its shape and type or of others, a view of an operand, or nonsense."""
+    pick = draft.pick
+    try:
+        natural = run(numpy, draft.lines, text)
+    except Exception:
+        natural = numpy.zeros(draft.shape)
+    results = natural if isinstance(natural, tuple) and natural else (natural,)
+    targets = []
+    for result in results[:4]:
+        kind = pick.randrange(16)
+        shape, dtype = numpy.shape(result), getattr(result, "dtype", numpy.dtype("f8"))
+        name = dtype.str.lstrip("<|=") if dtype.kind not in "OV" else "O"
+        if kind < 4:
+            name = pick.choice(audit_operands.DTYPES)
+        if kind == 4:
+            shape = audit_operands.shape_like(pick, shape)
+        if kind in (5, 6, 7) and draft.shapes:
+            targets.append(draft.view(pick.choice([*draft.shapes])) if kind > 5 else pick.choice([*draft.shapes]))
+        elif kind == 8:
+            targets.append(pick.choice(("None", "3", "[1.]", "numpy.zeros(3)", "...", "()")))
+        elif len(draft.shapes) < 8:
+            targets.append(draft.new(shape, name))
+        else:
+            targets.append("None")
+    if len({*targets}) < len(targets):  # two results in one array
+        targets = ["None"] * len(targets)
+    if len(targets) == 1 and pick.random() < 0.8:
+        return targets[0]
+    return f"({', '.join(targets)},)"
+
+
+def _part(draft: Draft, kind: str) -> tuple[str, str]:
+    """A method of a ufunc."""
+    pick = draft.pick
+    nin = pick.choice((1, 2, 2, 2, 2, 2))
+    chosen = pick.choice([c for c in callables()["ufunc"] if getattr(numpy, c.name).signature is None
+                          and getattr(numpy, c.name).nin == nin])
+    method = pick.choice("reduce reduce accumulate reduceat outer at".split())
+    if method == "outer":
+        draft.mode = "small"
+    first = draft.new(draft.any_shape()) if pick.random() < 0.95 else draft.operand()
+    words = [first]
+    options = {"reduce": ("axis", "dtype", "keepdims", "initial", "where"), "accumulate": ("axis", "dtype"),
+               "reduceat": ("axis", "dtype"), "outer": ("dtype", "where", "casting", "order")}.get(method, ())
+    if method in ("reduceat", "at"):
+        words.append(draft.indices())
+    if method in ("outer", "at") and getattr(numpy, chosen.name).nin == 2:
+        words.append(draft.operand())
+    words += [f"{name}={PARAMETERS[name](draft)}" for name in options if pick.random() < 0.3]
+    text = f"np.{chosen.name}.{method}("
+    if method != "at" and pick.random() < 0.3:
+        words.append(f"out={_out(draft, text + ', '.join(words) + ')')}")
+    return f"{chosen.name}.{method}", f"{text}{', '.join(words)})"
+
+
+def _operator(draft: Draft, kind: str) -> tuple[str, str]:
+    pick = draft.pick
+    if pick.random() < 0.12:
+        form = pick.choice(UNARY)
+        return form, form.format(draft.new(draft.any_shape()))
+    sign = pick.choice(OPERATORS)
+    if sign == "@":
+        draft.mode = "small"
+    a = draft.new(draft.any_shape())
+    b = draft.operand()
+    if pick.random() < 0.35 and sign not in ("<", "<=", "==", "!=", ">", ">="):
+        left = draft.view(a) if pick.random() < 0.2 else a
+        return f"{sign}=", f"update({left}, '{sign}=', {b})"
+    if pick.random() < 0.1:
+        return "divmod", f"divmod({a}, {b})"
+    return sign, f"{a} {sign} {b}" if pick.random() < 0.7 else f"{b} {sign} {a}"
+
+
+def _element(draft: Draft, kind: str) -> tuple[str, str]:
+    """Attributes, elements, assignments."""
+    pick = draft.pick
+    a = draft.new(draft.any_shape())
+    way = pick.randrange(10)
+    if way < 3:
+        attribute = pick.choice(ATTRIBUTES)
+        return attribute, f"{a}.{attribute}"
+    if way == 3:
+        name = pick.choice(("shape", "dtype", "real", "imag", "flat", "T", "size", "strides"))
+        value = {"shape": draft.extents, "dtype": PARAMETERS["dtype"].__get__(draft)}.get(name, draft.operand)()
+        return f"{name}=", f"setattr({a}, '{name}', {value})"
+    index = pick.choice(INDICES) if pick.random() < 0.7 else pick.choice((draft.mask, draft.indices))()
+    if way < 7:
+        return "getitem", f"{a}[{index}]"
+    value = draft.operand() if pick.random() < 0.7 else pick.choice(NUMBERS)
+    return "setitem", f"assign({a}, numpy.s_[{index}], {value})"
+
+
+def run(np: Any, lines: Any, text: str, scope: dict[str, Any] | None = None) -> Any:
+    """Run a call with one library; the operands are in `scope` then."""
+    scope = {} if scope is None else scope
+    scope.update(np=np, numpy=numpy, update=update, assign=assign,
+                 array=lambda *words: audit_operands.array(np, *words))
+    for line in lines:
+        exec(line, scope)
+    return eval(text, scope)
+
+
+def assign(array: Any, index: Any, value: Any) -> None:
+    array[index] = value
+
+
+def update(left: Any, sign: str, right: Any) -> Any:
+    """`left += right` and the like, as an expression."""
+    scope = {"left": left, "right": right}
+    exec(f"left {sign} right", scope)
+    return scope["left"]

@@ -1,0 +1,107 @@
+"""Many small checks shared out among processes; a process that a check ends is reported, and replaced.
+
+A check is named by a mode and a number, and gives its text and what differed.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+Check = Callable[[str, int], tuple[str, list[str]]]
+PATIENCE = 20.0
+"""Seconds that a check may take, many times what any takes: then its process is ended."""
+Share = tuple[str, int, int]
+"""A mode, the first number, and the one behind the last."""
+
+
+def work(check: Check, jobs: Any, found: Any) -> None:
+    """Check until there is nothing left; tell each number before, and what was found behind it."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    for mode, first, last in iter(jobs.get, None):
+        for number in range(first, last):
+            found.put(("now", mode, number))
+            text, differences = check(mode, number)
+            if differences:
+                found.put(("wrong", text, differences))
+        found.put(("done", mode, last - first))
+
+
+class Worker:
+    """A process that checks, and what is known of it."""
+
+    def __init__(self, check: Check) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.jobs, self.found = context.SimpleQueue(), context.SimpleQueue()
+        self.process = context.Process(target=work, args=(check, self.jobs, self.found), daemon=True)
+        self.process.start()
+        self.share: Share | None = None
+        self.now: tuple[str, int] = "", 0
+        self.since = time.monotonic()
+
+    def begin(self, share: Share) -> None:
+        self.share, self.now, self.since = share, share[:2], time.monotonic()
+        self.jobs.put(share)
+
+    def news(self) -> Any:
+        """What the process found, that it has done its share, or the check at which it ended."""
+        while self.found._reader.poll(0.05):  # type: ignore[attr-defined]
+            told = self.found.get()
+            self.since = time.monotonic()
+            if told[0] == "now":
+                self.now = told[1:]
+                continue
+            if told[0] == "done":
+                self.share = None
+            return told
+        if time.monotonic() - self.since > PATIENCE:
+            self.process.kill()
+            self.process.join()
+        return None if self.process.is_alive() else ("ended", *self.now)
+
+    def end(self) -> None:
+        self.jobs.put(None)
+        self.process.join()
+
+
+def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str], list[tuple[str, list[str]]]]:
+    """Do all shares; how many checks there were by mode, and which found a difference."""
+    made: Counter[str] = Counter()
+    wrong: list[tuple[str, list[str]]] = []
+    running = [Worker(check) for _ in range(processes)]
+    while running:
+        for worker in [*running]:
+            if worker.share is None:
+                if not shares:
+                    worker.end()
+                    running.remove(worker)
+                    continue
+                worker.begin(shares.pop(0))
+            news = worker.news()
+            if news is None:
+                continue
+            if news[0] == "wrong":
+                wrong.append(news[1:])
+            elif news[0] == "done":
+                made[news[1]] += news[2]
+            else:
+                mode, number = news[1:]
+                made[mode] += number + 1 - worker.share[1]
+                wrong.append((f"{mode} {number}:", [f"the process ended: {worker.process.exitcode}"]))
+                shares.insert(0, (mode, number + 1, worker.share[2]))
+                running[running.index(worker)] = Worker(check)
+    return made, wrong
+
+
+def shares(modes: dict[str, int], count: int, first: int, most: int) -> list[Share]:
+    """Share out `count` checks, so many of a hundred to each mode, in shares of at most `most`."""
+    whole = sum(modes.values())
+    found = []
+    for mode, part in modes.items():
+        last = first + count * part // whole
+        found += [(mode, k, min(k + most, last)) for k in range(first, last, most)]
+    return found
