@@ -1,4 +1,4 @@
-"""Runs programs as they are: `numpy` and `scipy` in the user's files mean `diffuse.numpy` and `diffuse.scipy`.
+"""Runs programs as they are: `numpy` in the user's files means `diffuse.numpy`, and `scipy` `diffuse.scipy`.
 
 `imports.py` says which import statements are answered, and how; `real.py` keeps modules of the user's choice
 with NumPy itself; `legate.py` has what programs for cuPyNumeric take from Legate.  A program runs as Python
@@ -13,20 +13,40 @@ import os
 import runpy
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
 from diffuse import runtime
 from diffuse.intercept import imports
-from diffuse.intercept.imports import OWN, numpy_replaced
 from diffuse.service import early
 from diffuse.settings import config
 
 __all__ = ["numpy_replaced", "run", "run_code", "run_file", "run_module"]
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+@contextmanager
+def numpy_replaced() -> Iterator[None]:
+    """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
+    before = builtins.__import__
+    if isinstance(getattr(before, "__self__", None), imports.Answers):
+        yield
+        return
+    realm = None
+    if config.real:
+        from diffuse.intercept.real import Realm
+
+        realm = Realm(config.real.split(","))
+    answers = imports.Answers(before, realm)
+    builtins.__import__, importlib.import_module = answers.import_, answers.import_module
+    try:
+        yield
+    finally:
+        builtins.__import__, importlib.import_module = before, imports.python_import_module
 
 
 def run(words: Sequence[str]) -> int:
@@ -136,7 +156,7 @@ def _show(error: BaseException) -> None:
 
 
 def _ours(traceback: TracebackType) -> bool:
-    return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(OWN + os.sep)
+    return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(imports.OWN + os.sep)
 
 
 def _without_imports(traceback: TracebackType | None) -> TracebackType | None:

@@ -1,21 +1,19 @@
 """Which modules the user's import statements mean: `numpy` is `diffuse.numpy`, and the like.
 
-Only import statements, and calls of `importlib.import_module`, in the program and its modules are answered;
-the standard library and what is installed keep the real modules.  Names that Diffuse has no module for
-(`scipy.stats`, say) are the real ones for the program, too.
+Only import statements in the program and its modules are answered; the standard library and what is installed
+keep the real modules.  Names that Diffuse has no module for (`scipy.stats`, say) are the real ones for the
+program, too.
 """
 
 from __future__ import annotations
 
-import builtins
 import importlib
 import importlib.util
 import os
 import site
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -81,14 +79,9 @@ def chosen() -> dict[str, str]:
 class Answers:
     """An `__import__` for the user's statements, over Python's own."""
 
-    def __init__(self, plain: Importer) -> None:
-        self._plain, self._names = plain, chosen()
+    def __init__(self, plain: Importer, realm: Any) -> None:
+        self._plain, self._realm, self._names = plain, realm, chosen()
         self._stems: dict[str, Stem] = {}
-        self._realm: Any = None
-        if config.real:
-            from diffuse.intercept.real import Realm
-
-            self._realm = Realm(config.real.split(","))
 
     def import_(self, name: str, globals: Mapping[str, Any] | None = None,
                 locals: Mapping[str, Any] | None = None, fromlist: Sequence[str] | None = (), level: int = 0
@@ -101,10 +94,11 @@ class Answers:
         return self._answer(name, globals, locals, fromlist, level)
 
     def import_module(self, name: str, package: str | None = None) -> Any:
-        """`importlib.import_module`, which answers the user's calls as the statement."""
+        """`importlib.import_module`, which answers the user's calls as the statement, but for `numpy` and
+        `scipy`: so a program gets the real ones."""
         caller = sys._getframe(1).f_globals
-        if not users(caller) or name.startswith("."):
-            return _import_module(name, package)
+        if name.partition(".")[0] in ("numpy", "scipy", "") or not users(caller):
+            return python_import_module(name, package)
         return self.import_(name, caller, None, ("__name__",), 0)
 
     def _answer(self, name: str, globals: Any, locals: Any, fromlist: Any, level: int) -> Any:
@@ -177,7 +171,7 @@ class Stem(ModuleType):
         if found is not None:
             return found
         try:
-            return getattr(_import_module(self.__name__), name)
+            return getattr(python_import_module(self.__name__), name)
         except ModuleNotFoundError:
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name) from None
 
@@ -194,19 +188,4 @@ def _has(meant: str) -> bool:
         return False
 
 
-_import_module = importlib.import_module
-
-
-@contextmanager
-def numpy_replaced() -> Iterator[None]:
-    """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
-    before = builtins.__import__
-    if isinstance(getattr(before, "__self__", None), Answers):
-        yield
-        return
-    answers = Answers(before)
-    builtins.__import__, importlib.import_module = answers.import_, answers.import_module
-    try:
-        yield
-    finally:
-        builtins.__import__, importlib.import_module = before, _import_module
+python_import_module = importlib.import_module

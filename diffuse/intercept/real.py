@@ -27,8 +27,8 @@ def check(names: Sequence[str]) -> None:
     """Raise ValueError for a name of `--real` that is no module, or cannot be left to NumPy."""
     for name in names:
         if name.partition(".")[0] in ("numpy", "diffuse", "__main__"):
-            raise ValueError(f"--real {name}: expected a module that the program imports, other than NumPy and "
-                             "Diffuse; to run the whole program with NumPy, run it with python")
+            raise ValueError(f"--real {name}: expected a module that the program imports, other than NumPy "
+                             "and Diffuse; to run the whole program with NumPy, run it with python")
         spec, whole = None, ""
         for part in name.split("."):
             whole = f"{whole}.{part}" if whole else part
@@ -38,8 +38,8 @@ def check(names: Sequence[str]) -> None:
                 places = spec.submodule_search_locations if spec is not None else None
                 spec = PathFinder.find_spec(whole, places) if places is not None else None
             if spec is None:
-                raise ValueError(f"--real {name}: there is no module {whole!r} beside the program or installed; "
-                                 "expected a name as in the program's import statement")
+                raise ValueError(f"--real {name}: there is no module {whole!r} beside the program or "
+                                 "installed; expected a name as in the program's import statement")
 
 
 class Realm:
@@ -67,10 +67,11 @@ class Realm:
     def _side(self, module: str) -> bool:
         """Whether an import statement in this module means NumPy itself: for a module seen for the first time
         if one of these is importing it."""
-        return self.named(module) or self._sides.setdefault(module, getattr(self._importing, "real", False))
+        importing = getattr(self._importing, "real", False)
+        return self.named(module) or self._sides.setdefault(module, importing)
 
-    def answer(self, plain: Callable[..., Any], ours: Callable[..., Any], name: str, globals: Any, locals: Any,
-               fromlist: Any, level: int) -> Any:
+    def answer(self, plain: Callable[..., Any], ours: Callable[..., Any], name: str, globals: Any,
+               locals: Any, fromlist: Any, level: int) -> Any:
         """Answer an import statement of the user's."""
         owner = str(globals.get("__name__", ""))
         whole = name
@@ -99,7 +100,8 @@ class Realm:
             if any(getattr(value, "__name__", "") == "diffuse.numpy" for value in known):
                 self._sides.pop(module)
                 print(f"diffuse: {owner}, which --real names or one of these imports, gets {module} with "
-                      f"Diffuse's NumPy: the program imported it first.  Add --real {module}", file=sys.stderr)
+                      f"Diffuse's NumPy: the program imported it first.  Add --real {module}",
+                      file=sys.stderr)
 
     # -- what the program sees ---------------------------------------------------------------------------
 

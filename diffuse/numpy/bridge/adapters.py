@@ -36,13 +36,18 @@ def adapt(module: ModuleType) -> None:
 
 
 def given_plain(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with NumPy's array for each argument that is one of Diffuse's."""
+    """The function with NumPy's array for each argument that is one of Diffuse's, or item of a tuple."""
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         for value in (*args, *kwargs.values()):
-            if type(value) in core.ARRAYS:
-                kwargs = {key: plain(value) for key, value in kwargs.items()}
-                return function(*map(plain, args), **kwargs)
+            if type(value) in core.ARRAYS or type(value) is tuple:
+                named = {key: taken(value) for key, value in kwargs.items()}
+                return function(*map(taken, args), **named)
         return function(*args, **kwargs)
 
     return run
+
+
+def taken(value: Any) -> Any:
+    """An argument for a function that knows NumPy's arrays only."""
+    return tuple(map(plain, value)) if type(value) is tuple else plain(value)

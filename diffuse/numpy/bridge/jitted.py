@@ -24,7 +24,7 @@ def type_of(x: Any, _: Any) -> Any:
     if type(x) is not core.array_class:
         return numpy_support.from_dtype(x.dtype)
     meta = x.meta
-    layout = "C" if meta.flags.c_contiguous else "F" if meta.flags.f_contiguous else "A"
+    layout: Any = "C" if meta.flags.c_contiguous else "F" if meta.flags.f_contiguous else "A"
     return types.Array(numpy_support.from_dtype(meta.dtype), meta.ndim, layout, not meta.flags.writeable)
 
 

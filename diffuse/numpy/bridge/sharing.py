@@ -24,11 +24,14 @@ ADAPTED = {
     "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
     "numba": ("@njit",),
     "numpy.ctypeslib": ("_ndptr.from_param",),
+    "pandas": ("DataFrame.__getitem__", "DataFrame.__setitem__", "Series.__getitem__", "Series.__setitem__",
+               "Index.__getitem__", "core.indexing._LocationIndexer.__getitem__",
+               "core.indexing._LocationIndexer.__setitem__"),
     "PIL.Image": ("fromarray",),
     "polars": ("Series.__init__", "DataFrame.__init__"),
     "torch": ("from_numpy",),
 }
-"""Functions that would take NumPy's arrays only (adapters.py)."""
+"""Functions that would take NumPy's arrays only, or other arrays for something else (adapters.py)."""
 
 
 class _Watch:
