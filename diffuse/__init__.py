@@ -9,7 +9,8 @@
 
 `import diffuse.numpy as np` in place of `import numpy as np`, or `diffuse run program.py` with the program as
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
-`flush` (forward what is pending), `fence` (and wait for it) and `vectorize` (compile a function of your own).
+`flush` (forward what is pending), `fence` (and wait for it), `to_numpy` (NumPy's arrays for code that needs
+these) and `vectorize` (compile a function of your own).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from diffuse.settings import config
 
 __version__ = "0.1.0"
-__all__ = ["config", "explain", "fence", "flush", "vectorize"]
+__all__ = ["config", "explain", "fence", "flush", "to_numpy", "vectorize"]
 
 
 def flush() -> None:
@@ -51,6 +52,27 @@ def __getattr__(name: str) -> Any:
 
         return vectorize
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
+
+
+def to_numpy(x: Any, *, copy: bool = False) -> Any:
+    """NumPy's array for an array of Diffuse's, for code that takes no other.
+
+    The result is a `numpy.ndarray` with the shape, strides, type and WRITEABLE flag of `x`, over the same
+    memory: each sees what the other writes.  What is pending on `x` is computed first.  As long as somebody
+    holds the result or a view of it, operations on `x` and its views run one at a time and are not fused;
+    with `copy=True` the result has memory of its own, and `x` stays as it was.
+
+    Lists, tuples and dicts, also those inside of others, come back as new ones of their type with such arrays
+    in place of Diffuse's, or as themselves if there are none.  0-d results become NumPy's scalars, sparse
+    arrays of `diffuse.scipy` copies of SciPy's classes.  Everything else comes back as it is, NumPy's arrays
+    too (with `copy=True`, as copies); numbers become no arrays: `numpy.asarray` makes those.
+
+    Under Legate the memory of an array that another of its libraries holds cannot be shared: its result is a
+    copy that is read-only.  Raises TypeError if `copy` is not True or False.
+    """
+    from diffuse.numpy.bridge import plain
+
+    return plain.to_numpy(x, copy)
 
 
 def explain() -> Explanation:

@@ -87,7 +87,16 @@ def _flag(value: Any) -> bool:
     raise ValueError(value)
 
 
+def _names(value: Any) -> str:
+    words = [word.strip() for word in (value.split(",") if isinstance(value, str) else value)]
+    for word in filter(None, words):
+        if not all(part.isidentifier() for name in word.split("=") for part in name.split(".")):
+            raise ValueError(word)
+    return ",".join(filter(None, words))
+
+
 FLAG = Rule("0 or 1", _flag)
+NAMES = Rule("names of modules, with commas between them", _names)
 FOLDER = Rule("a folder", lambda value: os.path.expanduser(os.fspath(value)))
 
 
@@ -145,6 +154,10 @@ SETTINGS: dict[str, Setting] = {
         ("digest", "DIFFUSE_DIGEST", False, FLAG,
          "Several ranks compare what they submit wherever they wait for each other, and end at the first "
          "difference; 1: they do so before each launch, and compare the contents of what the host gives it."),
+        ("real", "DIFFUSE_REAL", "", NAMES,
+         "Modules that see NumPy itself under `diffuse run`, with arrays converted at the program's calls."),
+        ("aliases", "DIFFUSE_ALIASES", "", NAMES,
+         "More modules that mean Diffuse's NumPy under `diffuse run`; NAME=scipy.sparse means another."),
     )
 }
 BY_VARIABLE = {setting.variable: setting for setting in SETTINGS.values()}
@@ -170,6 +183,8 @@ class Config:
     gather: int | None
     output: str
     digest: bool
+    real: str
+    aliases: str
     version: int
 
     def __init__(self) -> None:
@@ -302,4 +317,4 @@ def table() -> str:
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return str(int(value))
-    return "none" if value is None else str(value)
+    return "none" if value in (None, "") else str(value)

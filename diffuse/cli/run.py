@@ -40,16 +40,20 @@ def settings_options(function: Any) -> Any:
         click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
         click.option("--compile", metavar="MODE", help="background, wait or off."),
         click.option("--fallback", metavar="MODE", help="warn, silent or error."),
+        click.option("--real", metavar="MODULE", multiple=True,
+                     help="A module that sees NumPy itself, arrays converted at its calls; may be repeated."),
+        click.option("--as", "aliases", metavar="NAME", multiple=True,
+                     help="A module that means Diffuse's NumPy, as cupynumeric does; may be repeated."),
     ):
         function = option(function)
     return function
 
 
-def apply(trace: bool, **values: str | None) -> None:
+def apply(trace: bool, **values: str | tuple[str, ...] | None) -> None:
     """Set the settings that options name."""
     settings.check_environment()
     for name, value in values.items():
-        if value is not None:
+        if value is not None and value != ():
             setattr(settings.config, name, value)
     if trace:
         settings.config.trace = True

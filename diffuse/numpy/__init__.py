@@ -17,10 +17,12 @@ from diffuse.numpy.arrays import array as _array  # noqa: F401 (gives results th
 from diffuse.numpy.bridge import errors as _errors  # noqa: F401 (reports errors before filters and modes change)
 from diffuse.numpy.bridge import mirrors as _mirrors
 from diffuse.numpy.bridge import namespace as _namespace
+from diffuse.numpy.bridge import sharing as _sharing
 from diffuse.settings import config as _config
 
 _mirrors.mirrored("diffuse.numpy", _namespace.member)
 _prepare(_config.runtime)
+_sharing.adapt_imported()
 
 # A recorded window is many small objects that live for milliseconds; they make Python's collector look at
 # everything there is again and again.  What imports left behind (mostly code) need not be looked at.

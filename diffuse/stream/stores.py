@@ -74,8 +74,9 @@ class Storage:
         self.show_while((lambda: True) if holder is None else weakref.ref(holder))
 
     def show_while(self, held: Callable[[], object]) -> None:
-        """Mark the memory as exported until `held` first returns false."""
-        self._shown = (*self._holders(), held)
+        """Mark the memory as exported until `held` first returns false.  Forgets who has let go of it, for a
+        program may show it often without an operation in between."""
+        self._shown = (*[known for known in self._holders() if known()], held)
         self.exported = True
         self._stores.shown[self.id] = weakref.ref(self)
 

@@ -69,7 +69,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     ufuncs = _ufuncs()
     if isinstance(ufunc, ufuncs.ufunc):
         ufunc = ufunc.numpy
-    elif not isinstance(ufunc, numpy.ufunc):
+    elif not isinstance(ufunc, numpy.ufunc) and not hasattr(ufunc, "nin"):  # Numba's have NumPy's interface
         raise TypeError(f"__array_ufunc__ expects a ufunc, found {ufunc!r}")
     ours: Any = ufuncs.UFUNCS.get(ufunc.__name__) if _is_numpys(ufunc) else None
     written = any(not isinstance(value, core.Array) and value is not None for value in out)

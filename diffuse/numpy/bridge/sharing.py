@@ -1,7 +1,12 @@
-"""Objects of other libraries that show a store: one of the stream's, of Legate's, or the memory of a GPU."""
+"""Objects of other libraries that show a store: one of the stream's, of Legate's, or the memory of a GPU.
+
+Also what is done when another library is imported that should know Diffuse's arrays.
+"""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
 from typing import Any
 
@@ -15,15 +20,64 @@ PROTOCOL = "__diffuse__"
 """What an object shows a store of the stream's by (library.py)."""
 
 
-class _Starter:
-    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that."""
+ADAPTED = {
+    "h5py": ("Dataset.read_direct", "Dataset.write_direct"),
+    "numba": ("@njit",),
+    "numpy.ctypeslib": ("_ndptr.from_param",),
+    "pandas": ("DataFrame.__getitem__", "DataFrame.__setitem__", "Series.__getitem__", "Series.__setitem__",
+               "Index.__getitem__", "core.indexing._LocationIndexer.__getitem__",
+               "core.indexing._LocationIndexer.__setitem__"),
+    "PIL.Image": ("fromarray",),
+    "polars": ("Series.__init__", "DataFrame.__init__"),
+    "torch": ("from_numpy",),
+}
+"""Functions that would take NumPy's arrays only, or other arrays for something else (adapters.py)."""
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
+
+class _Watch:
+    """Starts Legate as Diffuse needs it, before cuPyNumeric does when a program imports that; adapts other
+    libraries once they are imported."""
+
+    def __init__(self) -> None:
+        self._looking: set[str] = set()
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> Any:
         if fullname == "cupynumeric":
             start(config.runtime)
+        if fullname not in ADAPTED or fullname in self._looking:
+            return None
+        self._looking.add(fullname)
+        try:
+            spec: Any = importlib.util.find_spec(fullname)
+        finally:
+            self._looking.discard(fullname)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Adapting(spec.loader)
+        return spec
 
 
-sys.meta_path.insert(0, _Starter())
+class _Adapting:
+    """A library's own loader, and then the adapter."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def exec_module(self, module: Any) -> None:
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        importlib.import_module("diffuse.numpy.bridge.adapters").adapt(module)
+
+
+def adapt_imported() -> None:
+    """Adapt the libraries that were imported before Diffuse."""
+    for name in ADAPTED.keys() & sys.modules.keys():
+        importlib.import_module("diffuse.numpy.bridge.adapters").adapt(sys.modules[name])
+
+
+sys.meta_path.insert(0, _Watch())
 
 
 def shares(x: Any) -> bool:

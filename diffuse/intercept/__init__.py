@@ -1,105 +1,52 @@
-"""Import interception: `numpy` and `scipy` in the user's files mean `diffuse.numpy` and `diffuse.scipy`.
+"""Runs programs as they are: `numpy` in the user's files means `diffuse.numpy`, and `scipy` `diffuse.scipy`.
 
-Only import statements in the program and its modules are answered; the standard library and what is installed
-(SciPy's own code, matplotlib, ...) keep the real modules, and meet Diffuse arrays through NumPy's protocols.
-What Diffuse has no module for (`scipy.stats`, say) is the real one for the program, too.  The program then
-runs as Python would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
+`imports.py` says which import statements are answered, and how; `real.py` keeps modules of the user's choice
+with NumPy itself; `legate.py` has what programs for cuPyNumeric take from Legate.  A program runs as Python
+would run it: same `sys.argv`, `__main__`, `sys.path[0]`, tracebacks and exit status.
 """
 
 from __future__ import annotations
 
 import builtins
 import importlib
-import importlib.util
 import os
 import runpy
 import signal
-import site
 import sys
-import sysconfig
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import SourceFileLoader
 from types import ModuleType, TracebackType
 from typing import Any
 
 from diffuse import runtime
+from diffuse.intercept import imports
 from diffuse.service import early
 from diffuse.settings import config
 
-REPLACED = ("numpy", "scipy")
-"""The packages whose imports are answered."""
+__all__ = ["numpy_replaced", "run", "run_code", "run_file", "run_module"]
 
-OWN = os.path.dirname(os.path.abspath(__file__))
-
-
-def _installed_folders() -> tuple[str, ...]:
-    found = [*sysconfig.get_paths().values(), *site.getsitepackages(), site.getusersitepackages(), OWN,
-             os.path.join(os.path.dirname(OWN), "kernels"), os.path.join(os.path.dirname(OWN), "runtime")]
-    roots = {sys.prefix, sys.base_prefix, sysconfig.get_path("scripts")}  # programs live beside these, too
-    return tuple(sorted({os.path.realpath(f) + os.sep for f in found if f not in roots}))
-
-
-_folders = _installed_folders()
-_users: dict[str, bool] = {}
-
-
-def users(names: Mapping[str, Any] | None) -> bool:
-    """Do these globals belong to the user's own code, rather than to an installed module?"""
-    if names is None:
-        return False
-    file = names.get("__file__")
-    if file is None:
-        return names.get("__name__") == "__main__"
-    known = _users.get(file)
-    if known is None:
-        path = os.path.realpath(file)
-        known = not (path.startswith(_folders) or f"{os.sep}site-packages{os.sep}" in path
-                     or f"{os.sep}dist-packages{os.sep}" in path)
-        _users[file] = known
-    return known
-
-
-def _importer(plain: Callable[..., Any]) -> Callable[..., Any]:
-    """`__import__` for the user's `import numpy` and `import scipy`; `plain` for everything else."""
-    def import_(name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None,
-                fromlist: Sequence[str] | None = (), level: int = 0) -> Any:
-        root = name.partition(".")[0]
-        # a list comes from C code (pickle and others), which then looks for the real module by its name
-        if level or root not in REPLACED or isinstance(fromlist, list) or not users(globals):
-            return plain(name, globals, locals, fromlist, level)
-        if root == "scipy" and not _has(name):
-            found = plain(name, globals, locals, fromlist, level)
-            return found if fromlist else importlib.import_module("diffuse.scipy")
-        if fromlist:
-            return plain("diffuse." + name, None, None, fromlist, 0)
-        plain("diffuse." + name, None, None, (), 0)
-        return sys.modules["diffuse." + root]
-
-    return import_
-
-
-def _has(name: str) -> bool:
-    """Has Diffuse a module in the place of this one of SciPy's?  Without SciPy `diffuse.scipy` says so."""
-    if name == "scipy":
-        return True
-    try:
-        return importlib.util.find_spec("diffuse." + name) is not None
-    except ModuleNotFoundError as error:
-        if error.name == "scipy":
-            raise
-        return False
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @contextmanager
 def numpy_replaced() -> Iterator[None]:
     """`import numpy` in the user's files means `diffuse.numpy`, `scipy` `diffuse.scipy`, while this lasts."""
     before = builtins.__import__
-    builtins.__import__ = _importer(before)
+    if isinstance(getattr(before, "__self__", None), imports.Answers):
+        yield
+        return
+    realm = None
+    if config.real:
+        from diffuse.intercept.real import Realm
+
+        realm = Realm(config.real.split(","))
+    answers = imports.Answers(before, realm)
+    builtins.__import__, importlib.import_module = answers.import_, answers.import_module
     try:
         yield
     finally:
-        builtins.__import__ = before
+        builtins.__import__, importlib.import_module = before, imports.python_import_module
 
 
 def run(words: Sequence[str]) -> int:
@@ -159,6 +106,9 @@ def _as_program(argv: list[str], folder: str, body: Callable[[], Any]) -> int:
     sys.argv[:] = argv
     # console scripts and `python -m` leave their own first entry: the program's folder takes its place
     sys.path[:] = [folder, *(sys.path[1:] if _has_first_entry() else sys.path)]
+    imports.chosen()  # raises ValueError for a wrong name
+    if config.real:
+        importlib.import_module("diffuse.intercept.real").check(config.real.split(","))
     try:
         with numpy_replaced():
             body()
@@ -206,15 +156,15 @@ def _show(error: BaseException) -> None:
 
 
 def _ours(traceback: TracebackType) -> bool:
-    return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(OWN + os.sep)
+    return os.path.realpath(traceback.tb_frame.f_code.co_filename).startswith(imports.OWN + os.sep)
 
 
 def _without_imports(traceback: TracebackType | None) -> TracebackType | None:
-    """The traceback without the frames of our `__import__`."""
+    """The traceback without the frames of our `__import__` and of calls to real modules."""
     kept = []
     while traceback is not None:
         code = traceback.tb_frame.f_code
-        if code.co_filename != __file__ or code.co_name != "import_":
+        if os.path.dirname(code.co_filename) != HERE:
             kept.append(traceback)
         traceback = traceback.tb_next
     found: TracebackType | None = None

@@ -1,0 +1,141 @@
+"""Libraries of tables, files and labelled arrays take Diffuse arrays (the table "works with" of the README)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from tests.kinds import is_ours
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture(params=[500, 100_000])
+def x(request: pytest.FixtureRequest) -> Any:
+    """A small array, and one whose last operation is still to be done."""
+    return np.arange(float(request.param)) * 2
+
+
+def same(found: Any, expected: Any) -> None:
+    assert numpy.array_equal(numpy.asarray(found), numpy.asarray(expected))
+
+
+def test_pandas(x: Any) -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": x, "b": x % 10})
+    same(frame["a"], x)
+    same(pandas.DataFrame(x.reshape(-1, 2))[1], x[1::2])
+    assert pandas.Series(x).sum() == float(x.sum())
+    frame["c"] = x + 1
+    frame.loc[:, "a"] = -x
+    same(frame["c"] + frame["a"], np.ones(x.size))
+    assert frame.groupby("b")["c"].count().sum() == x.size
+    assert frame[x > 10]["c"].min() == 13 and frame.loc[x > 20, "c"].min() == 23
+    assert frame["c"][x > 30].min() == 33 and frame.index[x > 30][0] == 16
+    frame.loc[x < 4, "b"] = x[:2] + 0.5
+    assert frame["b"][1] == 2.5 and frame.iloc[(x < 6).nonzero()[0]].shape == (3, 3)
+    back = np.asarray(frame["c"]) * 2
+    assert is_ours(back + np.zeros(x.size)) and back[3] == 14
+    same(np.sqrt(frame["c"].to_numpy()), numpy.sqrt(numpy.asarray(x) + 1))
+
+
+def test_polars(x: Any) -> None:
+    polars = pytest.importorskip("polars")
+    assert polars.Series("a", x).sum() == float(x.sum())
+    assert polars.Series(values=x).len() == x.size and polars.Series(x[::2])[1] == 4
+    frame = polars.DataFrame({"a": x, "b": numpy.asarray(x)})
+    assert frame.select((polars.col("a") - polars.col("b")).sum()).item() == 0
+    assert polars.DataFrame(x.reshape(-1, 2)).shape == (x.size // 2, 2)
+    same(np.asarray(frame["a"]) + 1, x + 1)
+
+
+def test_pyarrow(x: Any) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    column = pyarrow.array(x)
+    assert len(column) == x.size and column[3].as_py() == 6.0
+    same(np.asarray(column) + 1, x + 1)
+    table = pyarrow.table({"a": x})
+    same(table["a"].to_numpy(), x)
+
+
+def test_xarray(x: Any) -> None:
+    xarray = pytest.importorskip("xarray")
+    grid = x.reshape(10, -1)
+    labelled = xarray.DataArray(grid, dims=("y", "x"), coords={"y": np.arange(10)})
+    same(labelled.mean("x"), numpy.asarray(grid).mean(axis=1))
+    assert float(labelled.sel(y=3).sum()) == float(grid[3].sum())
+    same((labelled + labelled.isel(y=0)).data, grid + grid[0])
+    stored = xarray.Dataset({"v": labelled, "w": labelled * 2})
+    same(stored["w"] - stored["v"], grid)
+    same(stored["v"].rolling(y=2).mean().dropna("y"), (grid[1:] + grid[:-1]) / 2)
+
+
+def test_h5py(x: Any, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["x"] = x
+        file["x"][:3] = x[3:6]
+        data = file["x"]
+        assert data[0] == 6
+        y = np.zeros(x.size)
+        y += 1
+        data.read_direct(y)
+        assert y[0] == 6 and float(y[5] + y[-1]) == 10 + float(x[-1])
+        data.read_direct(y, numpy.s_[:10], numpy.s_[10:20])
+        assert y[10] == 6
+        data.write_direct(y * 2)
+        assert data[10] == 12
+        same(np.asarray(data) / 2, y)
+
+
+NETCDF4 = """
+import netCDF4
+import numpy as np
+x = np.arange(100000.0) * 2
+with netCDF4.Dataset("a.nc", "w") as file:
+    file.createDimension("n", x.size)
+    data = file.createVariable("x", "f8", ("n",))
+    data[:] = x
+    assert isinstance(file, netCDF4.Dataset) and float(file["x"][5]) == 10
+    data[:10] = x[10:20] + 1
+    whole = file.variables["x"][:]
+    print(type(whole).__name__, float((np.asarray(whole) - x).sum()))
+"""
+
+
+def test_netcdf4_takes_numpys_arrays(x: Any, tmp_path: Path) -> None:
+    import diffuse
+
+    netCDF4 = pytest.importorskip("netCDF4")
+    with netCDF4.Dataset(tmp_path / "a.nc", "w") as file:
+        file.createDimension("n", x.size)
+        data = file.createVariable("x", "f8", ("n",))
+        data[:] = diffuse.to_numpy(x)
+        same(np.asarray(data[:]) * 2, x * 2)
+
+
+def test_netcdf4_as_a_module_that_sees_numpy(tmp_path: Path) -> None:
+    pytest.importorskip("netCDF4")
+    found = subprocess.run([sys.executable, "-m", "diffuse", "run", "--real", "netCDF4", "-c", NETCDF4],
+                           cwd=tmp_path, capture_output=True, text=True, timeout=120,
+                           env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}"
+                                                            f"{os.environ.get('PYTHONPATH', '')}"})
+    assert found.stdout == "MaskedArray 210.0\n", found.stderr
+
+
+def test_dask(x: Any) -> None:
+    dask = pytest.importorskip("dask.array")
+    threads = {"scheduler": "threads"}
+    parts = dask.from_array(x, chunks=x.size // 5)
+    assert float(parts.sum().compute(**threads)) == float(x.sum())
+    same((parts * 2 + 1).compute(**threads), x * 2 + 1)
+    same(np.asarray(parts[::2].compute(**threads)) + 1, x[::2] + 1)
+    doubled = dask.map_blocks(lambda part: np.sqrt(part), parts, dtype=float)
+    same(doubled.compute(**threads), numpy.sqrt(numpy.asarray(x)))
