@@ -1,5 +1,7 @@
 """Single calls, each waited for: NumPy's time over Diffuse's, by array size; above 1 Diffuse is faster.
 
+NumPy runs in a process that never imports Diffuse, Diffuse in another; they take turns.
+
 With --cold, what an empty kernel cache adds: each call 400 times (fewer where they would take long) from its
 first on, less the time of as many calls behind them.
 """
@@ -7,8 +9,10 @@ first on, less the time of as many calls behind them.
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,6 +25,7 @@ import harness
 import machine
 import report
 import table
+from case import ROOT
 
 Measures = dict[str, Any]
 SIZES = (100, 10_000, 100_000, 5_000_000)
@@ -81,56 +86,122 @@ def wrong(name: str, function: call_table.Call, theirs: Any, ours: Any, stream: 
     return None
 
 
+class Idle:
+    """The stream of NumPy's process: nothing to wait for."""
+
+    @property
+    def unreported(self) -> bool:
+        return False
+
+    def fence(self) -> None: ...
+
+
+def library(name: str) -> tuple[Any, Any, Callable[[], None]]:
+    """A library, its stream, and the function that waits for its kernels; NumPy without importing Diffuse."""
+    if name == "numpy":
+        import numpy
+
+        return numpy, Idle(), Idle().fence
+    import diffuse.numpy
+    from diffuse.kernels.build.compiler import compiler
+    from diffuse.stream import engine
+
+    return diffuse.numpy, engine.current(), compiler.wait
+
+
+class Side:
+    """One library in a process of its own, which does what the parent asks for."""
+
+    def __init__(self, options: Measures) -> None:
+        self.library, self.stream, self.settle = library(options["library"])
+        self.arrays = call_table.arguments(self.library, options["size"])
+        self.stream.fence()
+        self.empty = self.call(nothing)
+
+    def call(self, function: call_table.Call) -> Callable[[], None]:
+        return partial(once, function, self.library, self.arrays, self.stream)
+
+    def answer(self, command: Measures) -> Measures:
+        """Warm a call up for so many seconds, or time so many of them, less what is around as many."""
+        call = self.call(call_table.CALLS[command["name"]])
+        try:
+            if "warm" in command:
+                return {"seconds": self.warm(call, command["warm"])}
+            batch = command["batch"]
+            around = timed(self.empty, min(batch, 1000))    # beside it, for a busy machine slows both
+            return {"seconds": max(timed(call, batch) - around, SHORTEST)}
+        except Exception as error:
+            return {"failed": f"{type(error).__name__}: {error}"}
+
+    def warm(self, call: Callable[[], None], seconds: float) -> float:
+        """Seconds of the cheapest of the first calls."""
+        cost, turns, end = math.inf, 0, time.perf_counter() + seconds
+        while turns < 2 or turns < 200 and time.perf_counter() < end:
+            cost, turns = min(cost, timed(call, 1)), turns + 1
+        self.settle()
+        return cost
+
+
+def sides(size: int, environment: dict[str, str]) -> Iterator[child.Child]:
+    """A process for each library, NumPy's first, which have made their arrays."""
+    for name in ("numpy", "diffuse"):
+        options = json.dumps({"library": name, "size": size})
+        yield child.Child([sys.executable, __file__, "--serve", options], environment)
+
+
+def warm(options: Measures, environment: dict[str, str]) -> Measures:
+    """Medians of each call under NumPy and Diffuse, sampled in turn, each in a process of its own.
+
+    In one process NumPy's calls would not cost what they cost its users: with Diffuse come settings of the
+    C library's heap and other free memory there, from which NumPy takes its results and temporaries.
+    """
+    found: dict[str, list[float]] = {}
+    complaints: list[str] = []
+    pair = list(sides(options["size"], environment))
+    try:
+        for side in pair:
+            if "failed" in (ready := side.answer()):
+                return {"absent": ready["failed"]}
+        for name in options["names"]:
+            answers = [side.ask(name=name, warm=options["warm"]) for side in pair]
+            said = next((answer["failed"] for answer in answers if "failed" in answer), None)
+            if said is not None:
+                complaints.append(f"{name}: {said}")
+                continue
+            cost = sum(answer["seconds"] for answer in answers)
+            rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
+            batch = max(1, int(options["budget"] / cost / rounds))
+            samples = [[side.ask(name=name, batch=batch)["seconds"] for side in pair] for _ in range(rounds)]
+            found[name] = [statistics.median(column) for column in zip(*samples, strict=True)]
+    finally:
+        for side in pair:
+            side.close()
+    return {"seconds": found, "wrong": complaints}
+
+
 class Pair(NamedTuple):
-    """One call by both libraries, on arrays with the same elements."""
+    """One call by both libraries in one process, on arrays with the same elements."""
 
     theirs: Callable[[], None]
     ours: Callable[[], None]
-    empty: Callable[[], None]
-    """What is around both, without a call."""
     wrong: Callable[[], str | None]
 
 
 def pairs(options: Measures) -> Iterator[tuple[str, Pair]]:
     """Every call by name."""
-    import numpy
-
-    import diffuse.numpy
-    from diffuse.stream import engine
-
-    stream, size = engine.current(), options["size"]
-    real, mine = ((library, call_table.arguments(library, size)) for library in (numpy, diffuse.numpy))
+    both = [(found, call_table.arguments(found, options["size"]), stream)
+            for found, stream, _ in map(library, ("numpy", "diffuse"))]
+    stream = both[1][2]
     stream.fence()
-    empty = partial(once, nothing, *real, stream)
     for name in options["names"]:
         function = call_table.CALLS[name]
-        theirs, ours = (partial(once, function, *side, stream) for side in (real, mine))
-        yield name, Pair(theirs, ours, empty, partial(wrong, name, function, real, mine, stream))
+        theirs, ours = (partial(once, function, *side) for side in both)
+        yield name, Pair(theirs, ours, partial(wrong, name, function, both[0][:2], both[1][:2], stream))
 
 
-def warm(options: Measures) -> Measures:
-    """Medians of each call under NumPy and Diffuse, in turn in one process, which disturbs both alike."""
-    from diffuse.kernels.build.compiler import compiler
-
-    found: dict[str, list[float]] = {}
-    complaints: list[str] = []
-    for name, pair in pairs(options):
-        if said := pair.wrong():
-            complaints.append(said)
-            continue
-        compiler.wait()
-        cost, turns, end = math.inf, 0, time.perf_counter() + options["warm"]
-        while turns < 2 or turns < 200 and time.perf_counter() < end:
-            cost, turns = min(cost, timed(pair.theirs, 1) + timed(pair.ours, 1)), turns + 1
-        compiler.wait()
-        rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
-        batch = max(1, int(options["budget"] / cost / rounds))
-        samples = []
-        for _ in range(rounds):     # what is around a call is timed beside it, for a busy machine slows both
-            around = timed(pair.empty, min(batch, 1000))
-            samples.append([max(timed(call, batch) - around, SHORTEST) for call in (pair.theirs, pair.ours)])
-        found[name] = [statistics.median(column) for column in zip(*samples, strict=True)]
-    return {"seconds": found, "wrong": complaints}
+def check(options: Measures) -> Measures:
+    """What is wrong with Diffuse's results."""
+    return {"wrong": [said for _, pair in pairs(options) if (said := pair.wrong())]}
 
 
 def cold(options: Measures) -> Measures:
@@ -151,15 +222,22 @@ def cold(options: Measures) -> Measures:
 
 
 def measured(mode: str, options: Measures, args: argparse.Namespace) -> Measures:
-    """Every size in a process of its own, which begins with an empty cache."""
+    """Every size in processes of its own, which begin with an empty cache."""
     found: Measures = {}
     for size in args.sizes:
+        chosen = {**options, "size": size}
         with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as cache:
-            found[str(size)] = child.ask(__file__, mode, {**options, "size": size},
-                                         {**machine.environment(args.threads, cache),
-                                          "DIFFUSE_FALLBACK": "silent"})
-        if "absent" in found[str(size)]:
-            raise SystemExit(f"calls: {found[str(size)]['absent']}")
+            environment = {**machine.environment(args.threads, cache), "DIFFUSE_FALLBACK": "silent"}
+            if mode == "warm":
+                answers = [child.ask(__file__, "check", chosen, environment), warm(chosen, environment)]
+            else:
+                answers = [child.ask(__file__, mode, chosen, environment)]
+        for answer in answers:
+            if "absent" in answer:
+                raise SystemExit(f"calls: {answer['absent']}")
+        found[str(size)] = {**answers[0], **answers[-1]}
+        if mode == "warm":
+            found[str(size)]["wrong"] = [said for answer in answers for said in answer["wrong"]]
     return found
 
 
@@ -237,5 +315,17 @@ def main(argv: list[str] | None = None) -> None:
     harness.keep(result, "calls", args.json)
 
 
-if __name__ == "__main__" and not child.answer({"warm": warm, "cold": cold}):
+def serve() -> bool:
+    """In a library's process: answer the parent, and say that this was one."""
+    if sys.argv[1:2] != ["--serve"]:
+        return False
+    sys.path.append(str(ROOT))
+    stream = child.answers()
+    side = Side(json.loads(sys.argv[2]))
+    child.say({}, stream)
+    child.serve(side.answer, stream)
+    return True
+
+
+if __name__ == "__main__" and not serve() and not child.answer({"check": check, "cold": cold}):
     main()

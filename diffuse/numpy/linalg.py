@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt as _sqrt
 from typing import Any
 
 import numpy as _numpy
@@ -17,9 +18,14 @@ from diffuse.numpy.ops.manipulation import is_array as _is_array
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
 from diffuse.numpy.ops.products import outer as _outer
 from diffuse.numpy.ops.ufuncs import UFUNCS as _UFUNCS
+from diffuse.numpy.small import native as _native
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
+    if _native is not None and ord is None and axis is None and not keepdims:
+        square = _native.dot(x, x)
+        if square is not None:
+            return type(square)(_sqrt(square)) if type(square) is _numpy.float64 else _numpy.sqrt(square)
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"

@@ -28,6 +28,8 @@ MICROSECOND = 80_000
 WAIT, TASK, LAUNCH, LOOP = 65.0, 0.7, 12.0, 4.0
 """Microseconds of a wait with one launch, on a machine with other work; of recording a task, beyond what a
 call of NumPy's takes; of each further launch; and of each loop of a kernel beyond the first."""
+SHARED = 12 << 20
+"""The bytes of a task from which on several threads gain more on it than waiting takes."""
 RUNNING = ("cumsum", "cumprod")
 ROOM = 1_500_000
 """The bytes of an allowance beyond five quarters of the most that operations between two values took."""
@@ -46,15 +48,16 @@ class Brevity:
         """The function by which a library is told how many bytes it may read and write at once, 0 for none.
         It returns whether the last allowance was exceeded."""
 
-    def note(self, window: Window, idle: bool) -> None:
-        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else."""
+    def note(self, window: Window, idle: bool, alone: bool) -> None:
+        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else.  `alone`: one
+        thread runs them."""
         if self.listener is None:
             return
         if not window.held:
             if self.often >= OFTEN and not self.listener(-1):
                 self._allow()
             return
-        cost = brief(window) if idle else 0
+        cost = brief(window, alone) if idle else 0
         if cost and not (self.often >= OFTEN and self.listener(-1)):
             self.often += 1
             self.most = max(self.most, cost)
@@ -74,9 +77,10 @@ class Brevity:
         self.often = self.most = 0
 
 
-def brief(window: Window) -> int:
+def brief(window: Window, alone: bool) -> int:
     """Return the bytes that NumPy would read and write for the tasks of a window, calls included, if it is
-    done sooner than a wait for them; else 0.  Host functions take as long in both cases."""
+    done sooner than a wait for them; else 0.  `alone`: tasks have one thread, as NumPy's functions have.  Host
+    functions take as long in both cases."""
     tasks = window.held
     if tasks > LONGEST:
         return 0
@@ -84,7 +88,7 @@ def brief(window: Window) -> int:
     for group in (*window.closed, window.open):
         sizes = sorted([bytes_of(task[0]) for task in group.recorded])
         if sizes:
-            if sizes[-1] >= MANY:
+            if sizes[-1] >= (MANY if alone else SHARED):
                 return 0
             used += sum(sizes)
             spared += sum(sizes[:-max(group.trail.node.loops, 1)])

@@ -146,7 +146,7 @@ class Queue:
             idle = not self.forwarder.unreported and self.host_sees
             if self.waits.calls or self.window.held <= CHAIN:
                 self.waits.note(self.window, idle)
-            self.brevity.note(self.window, idle)
+            self.brevity.note(self.window, idle, self.runtime.points <= 1)
             if self.walk.counts and not self.walk.begun:
                 self.walk.wait()
             self.flush(reason)

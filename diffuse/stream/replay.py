@@ -7,14 +7,27 @@ and numbers change from one turn of a loop to the next.  The rest is laid out on
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
-from diffuse.ir import IndexTask, volume
+from diffuse.ir import ITEMSIZE, IndexTask, volume
 from diffuse.ir.template import Recorded
-from diffuse.ir.view import shown
+from diffuse.ir.view import View, shown
 from diffuse.kernels.body import abi
 from diffuse.stream.blocking import pieces
 from diffuse.stream.plan import Plan
+
+
+CACHED = 16 << 20
+"""Bytes of operands from which on they come from memory: most caches that threads share are not much larger."""
+
+
+def traffic(views: Sequence[View]) -> int:
+    """What reading and writing operands adds to the work of a launch, in operations times elements: the time in
+    which one thread moves three bytes of memory is that of two operations."""
+    nbytes = sum([ITEMSIZE[view.dtype] * prod([n for n, s in zip(view.shape, view.strides, strict=True) if s])
+                  for view in views])
+    return 2 * nbytes // 3 if nbytes >= CACHED else 0
 
 
 class Replay:
@@ -37,7 +50,7 @@ class Replay:
             for (t, k), (u, m) in plan.donations
         ])
         """The plan's, as slots."""
-        self.work = plan.cost(tasks)
+        self.work = plan.cost(tasks) + traffic([shown(access) for access in arguments])
         domain = tasks[0].domain
         self._fixed: list[Any] = [*domain]
         """The block, with offsets in the place of addresses and 0 in that of numbers."""

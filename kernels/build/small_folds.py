@@ -177,6 +177,23 @@ def fold(operator: str, axes: tuple[int, ...], *arrays: Array) -> Array | None:
     return out
 
 
+def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, Any] | None:
+    """Lay out the reduction of whole vectors for the extension (numpy/small/folds.c); None where there is no
+    compiled code.
+
+    Returns the address of the code, its block of arguments, the positions of the arrays' addresses and that of the
+    result's among the words of 8 bytes of that block, and the object that keeps the code.
+    """
+    if fold(operator, (0,), *arrays) is None:
+        return None
+    first = arrays[0]
+    known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *[array.strides for array in arrays]))
+    if known is None:  # copies were reduced
+        return None
+    address = known.kernel.native.address
+    return address, known.pack(*known.words), known.places[0], known.places[-1], known.target, known.kernel
+
+
 def fold_copies(operator: str, axes: tuple[int, ...], arrays: Sequence[Array]) -> Array | None:
     """Reduce copies of the arrays, which are aligned; as `fold`."""
     return fold(operator, axes, *[array.copy() for array in arrays])

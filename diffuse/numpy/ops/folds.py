@@ -397,4 +397,4 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
 
 
 if native is not None:
-    native.connect_folds(globals())
+    native.connect_folds(globals(), small_folds.laid_out)

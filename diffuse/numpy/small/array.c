@@ -1,5 +1,5 @@
 /* The array, and how one is made: diffuse/numpy/arrays/core.py in C, with the same names and behaviour. */
-#include "small.h"
+#include "views.h"
 
 State state;
 
@@ -99,9 +99,13 @@ Array *small_blank(void)
 static void ended(Array *x)
 {
     PyTypeObject *type = Py_TYPE(x);
+    PyObject *meta = x->meta, *memory = x->memory;
     PyObject_GC_UnTrack(x);
     if (x->weakrefs != NULL)
         PyObject_ClearWeakRefs((PyObject *)x);
+    x->meta = x->memory = NULL;
+    small_drop(memory);
+    small_drop(meta);
     array_clear(x);
     x->lent = 0;
     if (type == state.array_class && spares < SPARE)

@@ -1,5 +1,7 @@
 /* Elements and parts of arrays, what they look like, and NumPy's protocols: diffuse/numpy/arrays/elements.py in C. */
 #include "operators.h"
+#include "views.h"
+#include "loops.h"
 #define PY_UFUNC_UNIQUE_SYMBOL diffuse_small_ufuncs
 #define NO_IMPORT_UFUNC
 #include <numpy/ufuncobject.h>
@@ -61,7 +63,9 @@ static PyObject *subscript(Array *x, PyObject *index)
     if (part != NULL || PyErr_Occurred())
         return part;
     if (plain && known) {
-        PyObject *found = selects_view(index) ? small_part(x->memory, index) : NULL;
+        PyObject *found = now > 0 ? small_element(x->memory, index) : NULL;
+        if (found == NULL && !PyErr_Occurred())
+            found = small_part(x->memory, index);
         if (found == NULL && !PyErr_Occurred())
             found = PyObject_GetItem(x->memory, index);
         if (found == NULL)
@@ -75,8 +79,8 @@ static PyObject *subscript(Array *x, PyObject *index)
         } else if (lend(x, found)) {
             return found;
         } else {
-            int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
-            PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index, found) : NULL;
+            int looks = now > 0 || absent(x->part) || size_of(found) < state.small || state.left > 0;
+            PyObject *view = looks ? small_looking(x, found) : NULL;
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
@@ -120,12 +124,32 @@ static int put(PyObject *memory, PyObject *index, PyObject *target, PyObject *ri
     return PyObject_SetItem(memory, index, right);
 }
 
+/* `x[index] = value` of one element and a number that its type holds exactly: 1 if that was done, 0 where the general
+ * way has to see to it, -1 with an exception. */
+static int assign_element(Array *x, PyObject *index, PyObject *value)
+{
+    Number number;
+    if (absent(x->memory) || !small_plain(x->memory) || !PyArray_ISWRITEABLE((PyArrayObject *)x->memory)
+            || !small_taken(small_kind(PyArray_TYPE((PyArrayObject *)x->memory)), value, &number))
+        return 0;
+    char *place = small_spot(x->memory, index);
+    PyObject *memory = place == NULL ? NULL : small_mine(x);
+    if (memory == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    memcpy(place, &number, PyArray_ITEMSIZE((PyArrayObject *)memory));
+    Py_DECREF(memory);
+    return 1;
+}
+
 static int assign(Array *x, PyObject *index, PyObject *value)
 {
     if (value == NULL) {
         PyErr_SetString(PyExc_ValueError, "cannot delete array elements");
         return -1;
     }
+    int wrote = assign_element(x, index, value);
+    if (wrote)
+        return wrote < 0 ? -1 : 0;
     if (!absent(x->memory)) {
         npy_intp bytes = 0;
         int fancy = !simple(index); /* NumPy does it at once, however many elements it selects */
@@ -136,7 +160,7 @@ static int assign(Array *x, PyObject *index, PyObject *value)
         PyObject *target = NULL;
         PyObject *memory = right == NULL || !(fancy || writes_little(x, plain, &target)) ? NULL : small_mine(x);
         int done = memory == NULL ? -2 : put(memory, plain, target, right);
-        Py_XDECREF(target);
+        small_drop(target);
         Py_XDECREF(memory);
         Py_XDECREF(right);
         Py_XDECREF(plain);
@@ -267,11 +291,15 @@ static PyObject *get_ndim(Array *x, void *closure)
     return PyLong_FromLong(PyArray_NDIM((PyArrayObject *)x->meta));
 }
 
-static PyObject *get_size(Array *x, void *closure) { return PyLong_FromSsize_t(size_of(x->meta)); }
+static PyObject *get_size(Array *x, void *closure)
+{
+    PyArrayObject *meta = (PyArrayObject *)x->meta;
+    return PyLong_FromSsize_t(PyArray_NDIM(meta) == 1 ? PyArray_DIM(meta, 0) : PyArray_SIZE(meta));
+}
 
 static PyObject *get_transpose(Array *x, void *closure)
 {
-    PyObject *meta = PyArray_Transpose((PyArrayObject *)x->meta, NULL);
+    PyObject *meta = small_reversed((PyArrayObject *)x->meta);
     PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
     Py_XDECREF(meta);
     return view;
@@ -288,11 +316,7 @@ static PyObject *get_component(Array *x, void *closure)
 {
     if (!is_complex(x))
         return PyObject_CallMethod(state.slow, "component", "Os", x, closure);
-    static PyObject *names[2]; /* "real" and "imag", interned, as it takes long to look for others */
-    PyObject **name = &names[*(const char *)closure == 'i'];
-    if (*name == NULL && (*name = PyUnicode_InternFromString(closure)) == NULL)
-        return NULL;
-    PyObject *meta = PyObject_GetAttr(x->meta, *name);
+    PyObject *meta = small_component((PyArrayObject *)x->meta, *(const char *)closure == 'i');
     PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
     Py_XDECREF(meta);
     return view;

@@ -73,15 +73,57 @@ static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
     return 1;
 }
 
+/* What a method of views, or one that reads memory at hand, gives of an array, whatever its size, without NumPy; NULL
+ * as `small_views`. */
+static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t n)
+{
+    if (gate->flags & READS) {
+        PyObject *memory = small_at_hand(x), *found = memory == NULL ? NULL : gate->quick((PyArrayObject *)memory, args, n);
+        Py_XDECREF(memory);
+        if (found != NULL)
+            small_looked();
+        return found;
+    }
+    PyObject *meta = absent(x->meta) ? NULL : gate->quick((PyArrayObject *)x->meta, args, n);
+    PyObject *view = meta == NULL ? NULL : small_viewing(x, meta);
+    Py_XDECREF(meta);
+    return view;
+}
+
 static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = PyVectorcall_NARGS(nargsf);
     if ((gate->flags & KEEPS) && n == 1 && kwnames == NULL && is_kept(args[0]))
         return Py_NewRef(args[0]);
+    if (gate->quick != NULL && n > 0 && kwnames == NULL && Py_TYPE(args[0]) == state.array_class) {
+        PyObject *view = quickly(gate, (Array *)args[0], args + 1, n - 1);
+        if (view != NULL || PyErr_Occurred())
+            return view;
+    }
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);
     PyObject *result = call_on_small(gate, args, n, kwnames);
     return result != NULL || PyErr_Occurred() ? result : call_on_large(gate, args, n, kwnames);
+}
+
+/* The methods that are done without NumPy. */
+static const struct { const char *name; Quick quick; } QUICK[] = {
+    {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes}, {"transpose", small_transpose},
+    {"view", small_retyped}, {"item", small_item}};
+
+static int find_quick(Gate *gate)
+{
+    gate->quick = NULL;
+    if (!(gate->flags & (VIEWS | READS)) || !(gate->flags & BELONGS))
+        return 0;
+    PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
+    if (name == NULL)
+        return -1;
+    for (size_t k = 0; k < sizeof QUICK / sizeof *QUICK; k++)
+        if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0)
+            gate->quick = QUICK[k].quick;
+    Py_DECREF(name);
+    return 0;
 }
 
 static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
@@ -97,7 +139,7 @@ static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
     gate->need = need;
     gate->flags = flags;
     gate->call = (vectorcallfunc)(need == DRAWING ? small_draw : gate_call);
-    return 0;
+    return find_quick(gate);
 }
 
 static int gate_traverse(Gate *gate, visitproc visit, void *arg)

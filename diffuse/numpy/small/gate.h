@@ -2,7 +2,7 @@
 #ifndef DIFFUSE_GATE_H
 #define DIFFUSE_GATE_H
 
-#include "small.h"
+#include "views.h"
 
 /* What a function needs to be given so that NumPy's own may be called at once. */
 enum { ARRAYS,      /* at least one array, or a sequence of numbers */
@@ -40,6 +40,7 @@ typedef struct {
     struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
     int looked;
     int need, flags;
+    Quick quick; /* of a method that gives a view or an element: what does so without NumPy; else NULL */
     vectorcallfunc call;
 } Gate;
 

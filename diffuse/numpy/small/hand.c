@@ -1,14 +1,16 @@
 /* The memory of arrays: diffuse/numpy/arrays/access.py in C, as far as can be told at once. */
-#include "small.h"
+#include "views.h"
 
 static PyObject *name_touched, *name_epoch;
 
-int small_native(PyArrayObject *x)
+int small_native_type(PyArray_Descr *of)
 {
-    int type = PyArray_TYPE(x);
+    int type = of->type_num;
     return (type <= NPY_ULONGLONG || type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT
-            || type == NPY_CDOUBLE || type == NPY_HALF) && PyArray_ISNBO(PyArray_DESCR(x)->byteorder);
+            || type == NPY_CDOUBLE || type == NPY_HALF) && PyArray_ISNBO(of->byteorder);
 }
+
+int small_native(PyArrayObject *x) { return small_native_type(PyArray_DESCR(x)); }
 
 /* May the memory of an array that no store was given to be used?  Takes over the owner's store. */
 static int unattached(Array *x)

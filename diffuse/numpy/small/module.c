@@ -1,6 +1,7 @@
 /* The extension module `diffuse.numpy.small._small`. */
 #define SMALL_MODULE
 #include "small.h"
+#include "folds.h"
 
 static PyObject *set_sizes(PyObject *module, PyObject *args)
 {
@@ -67,10 +68,24 @@ static PyObject *connect_gates(PyObject *module, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyObject *connect_folds(PyObject *module, PyObject *names)
+static PyObject *connect_folds(PyObject *module, PyObject *args)
 {
+    PyObject *names, *lay_out;
+    if (!PyArg_ParseTuple(args, "O!O", &PyDict_Type, &names, &lay_out))
+        return NULL;
     Py_XSETREF(state.folds, Py_NewRef(names));
+    small_connect_folds(lay_out);
     Py_RETURN_NONE;
+}
+
+static PyObject *dot(PyObject *module, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 2) {
+        PyErr_SetString(PyExc_TypeError, "dot() takes two arrays");
+        return NULL;
+    }
+    PyObject *found = small_dot(args[0], args[1]);
+    return found != NULL || PyErr_Occurred() ? found : Py_NewRef(Py_None);
 }
 
 static PyObject *connect_places(PyObject *module, PyObject *args)
@@ -232,7 +247,9 @@ static PyMethodDef methods[] = {
     {"hasten", hasten, METH_O, "Have Python call instances of a class derived from StaticGate as it calls functions."},
     {"connect_gates", connect_gates, METH_VARARGS,
      "Give the function for results that look into their arguments, and the types of options."},
-    {"connect_folds", connect_folds, METH_O, "Give the names of the module of reductions."},
+    {"connect_folds", connect_folds, METH_VARARGS,
+     "Give the names of the module of reductions, and small_folds.laid_out."},
+    {"dot", (PyCFunction)(void (*)(void))dot, METH_FASTCALL, "As folds.dot, where compiled code is laid out."},
     {"connect_places", connect_places, METH_VARARGS,
      "Give the table of places that call functions, their class, and what counts there."},
     {"connect_recording", connect_recording, METH_VARARGS,

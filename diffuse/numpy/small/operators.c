@@ -2,6 +2,7 @@
  *
  * What is not small and at hand goes to the functions of `core.slow`. */
 #include "operators.h"
+#include "folds.h"
 
 static const char *SPELLED[NAMES] = {
     "add", "subtract", "multiply", "divide", "floor_divide", "remainder", "left_shift", "right_shift",
@@ -181,6 +182,8 @@ PyObject *small_product(PyObject *a, PyObject *b)
         found = small_shown(PyNumber_MatrixMultiply(left, right));
     Py_XDECREF(left);
     Py_XDECREF(right);
+    if (found == NULL && !PyErr_Occurred())
+        found = small_dot(a, b);
     return found != NULL || PyErr_Occurred() ? found : brief_product(a, b);
 }
 

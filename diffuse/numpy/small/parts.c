@@ -1,5 +1,6 @@
-/* Views of NumPy's arrays by whole numbers and slices, which is what most indices are. */
-#include "small.h"
+/* Elements and views of NumPy's arrays by whole numbers, slices, None and ..., which is what most indices are. */
+#include "views.h"
+#include <numpy/arrayscalars.h>
 
 enum { RANK = 8 };
 
@@ -17,43 +18,94 @@ static int sliced(PyObject *index, npy_intp n, npy_intp *start, npy_intp *count,
         return 0;
     }
     *count = PySlice_AdjustIndices(n, start, &stop, *step);
+    if (*count == 0)
+        *start = 0, *step = 1; /* as NumPy has it */
     return 1;
+}
+
+/* Which of `n` indices a whole number means; -1 if NumPy has to look. */
+static npy_intp position(PyObject *index, npy_intp n)
+{
+    int over;
+    long at = PyLong_AsLongAndOverflow(index, &over);
+    at += at < 0 ? n : 0;
+    return over || at < 0 || at >= n ? -1 : at;
+}
+
+/* The number of dimensions that ... stands for among `n` indices; -1 where there are too many, or it comes twice. */
+static int implied(PyObject *const *parts, Py_ssize_t n, int rank)
+{
+    int taken = 0, seen = 0;
+    for (Py_ssize_t k = 0; k < n; k++) {
+        taken += parts[k] != Py_None && parts[k] != Py_Ellipsis;
+        seen += parts[k] == Py_Ellipsis;
+    }
+    return taken > rank || seen > 1 ? -1 : rank - taken;
 }
 
 PyObject *small_part(PyObject *array, PyObject *index)
 {
     PyArrayObject *x = (PyArrayObject *)array;
-    int tuple = PyTuple_CheckExact(index), dims = 0, rank = PyArray_NDIM(x);
+    int tuple = PyTuple_CheckExact(index), dims = 0, d = 0;
     PyObject *const *parts = tuple ? &PyTuple_GET_ITEM(index, 0) : &index;
     Py_ssize_t n = tuple ? PyTuple_GET_SIZE(index) : 1;
     npy_intp shape[RANK], strides[RANK], start, step;
     char *data = PyArray_BYTES(x);
-    if (n == 0 || n > rank || rank > RANK)
+    if (n == 0 || n + PyArray_NDIM(x) > RANK)
         return NULL;
-    for (int d = 0; d < rank; d++) {
-        npy_intp extent = PyArray_DIM(x, d), stride = PyArray_STRIDE(x, d);
-        if (d >= n) {
-            shape[dims] = extent;
-            strides[dims++] = stride;
-        } else if (PyLong_CheckExact(parts[d])) {
-            int over;
-            long at = PyLong_AsLongAndOverflow(parts[d], &over);
-            at += at < 0 ? extent : 0;
-            if (over || at < 0 || at >= extent)
+    int rest = implied(parts, n, PyArray_NDIM(x));
+    if (rest < 0)
+        return NULL;
+    for (Py_ssize_t k = 0; k <= n; k++) {
+        if (k == n || parts[k] == Py_Ellipsis)
+            for (; rest > 0; rest--, d++) {
+                shape[dims] = PyArray_DIM(x, d);
+                strides[dims++] = PyArray_STRIDE(x, d);
+            }
+        else if (parts[k] == Py_None) {
+            shape[dims] = 1;
+            strides[dims++] = 0;
+        } else if (PyLong_CheckExact(parts[k])) {
+            npy_intp at = position(parts[k], PyArray_DIM(x, d));
+            if (at < 0)
                 return NULL;
-            data += at * stride;
-        } else if (PySlice_Check(parts[d]) && sliced(parts[d], extent, &start, &shape[dims], &step)) {
-            data += shape[dims] ? start * stride : 0;
-            strides[dims++] = stride * step;
+            data += at * PyArray_STRIDE(x, d++);
+        } else if (PySlice_Check(parts[k]) && sliced(parts[k], PyArray_DIM(x, d), &start, &shape[dims], &step)) {
+            data += start * PyArray_STRIDE(x, d);
+            strides[dims++] = PyArray_STRIDE(x, d++) * step;
         } else
             return NULL;
     }
-    if (dims == 0) /* an element */
+    return dims == 0 ? NULL : small_view(x, PyArray_DESCR(x), dims, shape, strides, data);
+}
+
+char *small_spot(PyObject *array, PyObject *index)
+{
+    PyArrayObject *x = (PyArrayObject *)array;
+    int rank = PyArray_NDIM(x), tuple = PyTuple_CheckExact(index);
+    PyObject *const *parts = tuple ? &PyTuple_GET_ITEM(index, 0) : &index;
+    char *data = PyArray_BYTES(x);
+    if (rank == 0 || rank != (tuple ? PyTuple_GET_SIZE(index) : 1))
         return NULL;
-    PyArray_Descr *type = PyArray_DESCR(x);
-    Py_INCREF(type);
-    PyObject *view = PyArray_NewFromDescr(&PyArray_Type, type, dims, shape, strides, data, PyArray_FLAGS(x), NULL);
-    if (view != NULL && PyArray_SetBaseObject((PyArrayObject *)view, Py_NewRef(array)) < 0)
-        Py_CLEAR(view);
-    return view;
+    for (int d = 0; d < rank; d++) {
+        npy_intp at = PyLong_CheckExact(parts[d]) ? position(parts[d], PyArray_DIM(x, d)) : -1;
+        if (at < 0)
+            return NULL;
+        data += at * PyArray_STRIDE(x, d);
+    }
+    return data;
+}
+
+PyObject *small_element(PyObject *array, PyObject *index)
+{
+    PyArrayObject *x = (PyArrayObject *)array;
+    char *data = small_spot(array, index);
+    if (data == NULL)
+        return NULL;
+    if (PyArray_TYPE(x) != NPY_DOUBLE || !PyArray_ISALIGNED(x))
+        return PyArray_ToScalar(data, x);
+    PyObject *found = PyDoubleArrType_Type.tp_alloc(&PyDoubleArrType_Type, 0);
+    if (found != NULL)
+        PyArrayScalar_ASSIGN(found, Double, *(double *)data);
+    return found;
 }

@@ -21,8 +21,12 @@ int small_seek(PyObject *x)
     if (!small_is_ours(x) || !absent(array->part) || absent(array->storage)
             || PyArray_SIZE((PyArrayObject *)array->meta) < state.small)
         return 0;
+    if (small_located(array))
+        return 0;
     PyObject *found = PyObject_CallMethodOneArg(state.slow, name_locate, x);
     Py_XDECREF(found);
+    if (found != NULL)
+        small_note_located(array);
     return found == NULL ? -1 : 0;
 }
 

@@ -1,5 +1,5 @@
 /* Slices that were made before of the same view, and assignments to them: `elements.part_of` and `known.assignment`. */
-#include "small.h"
+#include "views.h"
 
 static PyObject *slices; /* elements.SLICES */
 static Py_ssize_t view_token;
@@ -36,6 +36,87 @@ static Py_ssize_t bounds(PyObject *index, PyObject **found)
     return element ? 0 : count;
 }
 
+enum { LOOKS = 1 << 10, LOOKS_RANK = 4 };
+
+/* What arrays looked like, in the memory of an owner whose view is known, and the form and the view that they have. */
+static struct Look {
+    PyObject *owner, *form, *part; /* the owner's view */
+    PyArray_Descr *type;
+    npy_intp offset, shape[LOOKS_RANK], strides[LOOKS_RANK];
+    int rank;
+} looks[LOOKS];
+
+/* Where what `x` looks like is kept; NULL if that is not its owner's memory, seen where it lies. */
+static struct Look *look_of(Array *x, struct Look *look)
+{
+    Array *owner = (Array *)x->owner;
+    if (absent(x->owner) || !state.sees || x->meta != x->memory || absent(owner->memory) || absent(owner->part)
+            || x->storage != owner->storage)
+        return NULL;
+    PyArrayObject *meta = (PyArrayObject *)x->meta;
+    look->rank = PyArray_NDIM(meta);
+    if (look->rank > LOOKS_RANK)
+        return NULL;
+    look->owner = owner->part;
+    look->type = PyArray_DESCR(meta);
+    look->offset = PyArray_BYTES(meta) - PyArray_BYTES((PyArrayObject *)owner->memory);
+    size_t hash = ((size_t)owner->part >> 4) + (size_t)look->offset;
+    for (int d = 0; d < look->rank; d++) {
+        look->shape[d] = PyArray_DIM(meta, d);
+        look->strides[d] = PyArray_STRIDE(meta, d);
+        hash = (hash ^ (size_t)look->shape[d]) * 0x9E3779B97F4A7C15u + (size_t)look->strides[d];
+    }
+    return &looks[(hash ^ hash >> 32) % LOOKS];
+}
+
+int small_located(Array *x)
+{
+    struct Look now, *before = look_of(x, &now);
+    if (before == NULL || before->owner != now.owner || before->type != now.type || before->offset != now.offset
+            || before->rank != now.rank || memcmp(before->shape, now.shape, now.rank * sizeof *now.shape)
+            || memcmp(before->strides, now.strides, now.rank * sizeof *now.strides))
+        return 0;
+    Py_XSETREF(x->form, Py_NewRef(before->form));
+    Py_XSETREF(x->part, Py_NewRef(before->part));
+    return 1;
+}
+
+void small_note_located(Array *x)
+{
+    struct Look now, *kept = look_of(x, &now), old;
+    if (kept == NULL || absent(x->part) || absent(x->form))
+        return;
+    now.form = Py_NewRef(x->form);
+    now.part = Py_NewRef(x->part);
+    Py_INCREF(now.owner);
+    Py_INCREF(now.type);
+    old = *kept;
+    *kept = now;
+    Py_XDECREF(old.owner);
+    Py_XDECREF(old.form);
+    Py_XDECREF(old.part);
+    Py_XDECREF(old.type);
+}
+
+/* Is `value` the part of `x` that an index selects, in memory that is known? */
+static int same_part(Array *x, PyObject *index, Array *value)
+{
+    if (absent(x->memory) || absent(value->memory) || value->meta != value->memory)
+        return 0;
+    PyObject *part = small_part(x->memory, index);
+    if (part == NULL) {
+        PyErr_Clear();
+        return 0;
+    }
+    PyArrayObject *one = (PyArrayObject *)part, *other = (PyArrayObject *)value->memory;
+    size_t bytes = PyArray_NDIM(one) * sizeof(npy_intp);
+    int same = PyArray_NDIM(one) == PyArray_NDIM(other) && PyArray_BYTES(one) == PyArray_BYTES(other)
+               && PyArray_DESCR(one) == PyArray_DESCR(other) && !memcmp(PyArray_DIMS(one), PyArray_DIMS(other), bytes)
+               && !memcmp(PyArray_STRIDES(one), PyArray_STRIDES(other), bytes);
+    small_drop(part);
+    return same;
+}
+
 int small_known_assignment(Array *x, PyObject *index, PyObject *value)
 {
     PyObject *names[SMALL_PARTS];
@@ -46,6 +127,8 @@ int small_known_assignment(Array *x, PyObject *index, PyObject *value)
         return 0;
     names[1] = SLOT(x->part, view_token);
     if (small_is_ours(value) && ((Array *)value)->storage == x->storage) { /* `x[index] += y` ends so */
+        if (same_part(x, index, (Array *)value))
+            return PyArray_ISWRITEABLE((PyArrayObject *)x->meta);
         PyObject *known = small_found(slices, names + 1, n + 1);
         if (known == NULL)
             return PyErr_Occurred() ? -1 : 0;

@@ -76,9 +76,11 @@ int small_hand_ready(void);
 int small_draws_ready(void);
 int small_operators_ready(void);
 extern PyMethodDef small_methods[]; /* of elements.c: those of arrays */
-/* Of parts.c: the view of NumPy's array that an index selects; NULL, without an exception unless one was raised, for
- * elements and all other indices. */
+/* Of parts.c: the view of NumPy's array that an index selects, and the element; NULL, without an exception unless one
+ * was raised, for all other indices. */
 PyObject *small_part(PyObject *array, PyObject *index);
+PyObject *small_element(PyObject *array, PyObject *index);
+char *small_spot(PyObject *array, PyObject *index); /* where that element lies */
 PyObject *small_shown(PyObject *found); /* `small_given` of an array; anything else as it is */
 int small_spreads(PyObject *left, PyObject *right); /* is the result of two arrays larger than small ones are? */
 void small_numbers(void); /* of numbers.c: NumPy's numbers know arrays on their right */
@@ -111,6 +113,8 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
  * raised, if not.  `found` is that slice of its memory, or NULL where nobody made it yet. */
 PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found);
 int small_seek(PyObject *x); /* look for the view of a large array where it is not known: -1 with an exception */
+int small_located(Array *x);       /* was the view found before of an array that looks as this one does?  Sets it. */
+void small_note_located(Array *x); /* keep the view of an array for such arrays */
 int small_connect_known(PyObject *parts);
 int small_connect_slices(PyObject *parts);
 

@@ -1,6 +1,7 @@
 /* How a gate does a call that is not simply NumPy's on small arrays: views, writes, reads, and what NumPy does at once
  * on large arrays. */
 #include "gate.h"
+#include "folds.h"
 
 /* Is an argument one that a function of views takes as it is: a number, None, a tuple, or an element type? */
 static int describes(Gate *gate, PyObject *x)
@@ -129,20 +130,19 @@ PyObject *small_read_from(Gate *gate, PyObject *const *args, Py_ssize_t n)
  * have it. */
 PyObject *small_fold(Gate *gate, PyObject *given)
 {
-    PyObject *times = state.folds == NULL ? NULL : PyDict_GetItemString(state.folds, "AT_ONCE");
-    if (Py_TYPE(given) != state.array_class || !state.sees || small_eager() || times == NULL)
+    if (Py_TYPE(given) != state.array_class)
         return NULL;
     Array *x = (Array *)given;
     npy_intp size = absent(x->meta) ? 0 : size_of(x->meta);
     int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
-    int fits = whole || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
-    if (!fits || size < state.small || size >= PyLong_AsSsize_t(times) * state.small)
+    int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
+    if (!fits || !small_folds_now(size))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
         small_looked();
-        found = PyObject_CallOneArg(gate->real, memory);
+        found = adds ? small_fold_vectors((PyArrayObject *)memory, NULL) : PyObject_CallOneArg(gate->real, memory);
         Py_DECREF(memory);
     }
     return found;

@@ -1,0 +1,15 @@
+/* Reductions of vectors at hand that the calling thread computes by compiled code. */
+#ifndef DIFFUSE_FOLDS_H
+#define DIFFUSE_FOLDS_H
+
+#include "small.h"
+
+/* The sum of a vector of floats, or the dot product of two, as small_folds.fold has it.  NULL, without an exception
+ * unless one was raised, where Python's code has to see to it: other arrays, no machine code, results that are not
+ * finite. */
+PyObject *small_fold_vectors(PyArrayObject *one, PyArrayObject *other);
+PyObject *small_dot(PyObject *a, PyObject *b); /* folds.dot of Diffuse's arrays; NULL likewise */
+int small_folds_now(npy_intp size); /* does the calling thread reduce so many elements at once (folds.immediate)? */
+void small_connect_folds(PyObject *function);
+
+#endif

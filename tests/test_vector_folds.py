@@ -1,0 +1,99 @@
+"""Sums, dot products and norms of vectors at hand, which the extension computes by laid-out machine code."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as np
+from diffuse.kernels.build import small_folds
+from diffuse.kernels.build.compiler import compiler
+from diffuse.numpy.arrays import core
+from diffuse.numpy.small import native
+
+SIZES = [16_384, 16_385, 20_000, 33_333, 65_536, 100_000, 212_000]
+
+
+@pytest.fixture(autouse=True)
+def at_hand() -> Any:
+    before, core.SMALL = core.SMALL, 16_384
+    core.set_small(16_384)
+    yield
+    core.set_small(before)
+
+
+def vectors(size: int, dtype: str) -> tuple[Any, Any]:
+    pick = numpy.random.default_rng(size)
+    return tuple((pick.random(size) - 0.3).astype(dtype) for _ in range(2))
+
+
+def warm(call: Any) -> Any:
+    """The result of a call whose machine code is there."""
+    for _ in range(3):
+        call()
+    diffuse.fence()
+    compiler.wait()
+    return call()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("size", SIZES)
+def test_they_follow_the_tree(size: int, dtype: str) -> None:
+    one, other = vectors(size, dtype)
+    x, y = np.array(one), np.array(other)
+    total = small_folds.interpreted("sum", one, (0,), dtype)
+    product = small_folds.interpreted("sum", one * other, (0,), dtype)
+    length = numpy.sqrt(small_folds.interpreted("sum", one * one, (0,), dtype))
+    for _ in range(2):
+        for call, expected in ((lambda: x.sum(), total), (lambda: np.sum(x), total), (lambda: x @ y, product),
+                               (lambda: np.linalg.norm(x), length)):
+            found = warm(call)
+            assert type(found) is type(expected[()]) and found.tobytes() == expected.tobytes()
+    z = x + 0
+    assert numpy.asarray(z @ y).tobytes() == product.tobytes()  # recorded
+
+
+@pytest.mark.skipif(native is None, reason="the extension is not there")
+def test_the_extension_does_them() -> None:
+    x, y = (np.array(v) for v in vectors(50_000, "float64"))
+    assert warm(lambda: native.dot(x, y)) == x @ y
+    for one, other in ((x[::2], y[::2]), (x, y[1:]), (x.astype("float32"), y), (x[:100], y[:100]), (x, 1.0),
+                       (x.reshape(500, 100), y.reshape(500, 100)), (x.astype(int), y.astype(int))):
+        assert native.dot(one, other) is None
+    with np.errstate(all="raise"):
+        assert native.dot(x, y) is None
+    with pytest.raises(TypeError):
+        native.dot(x)
+
+
+def test_layouts_take_their_own_way() -> None:
+    one, other = vectors(100_000, "float64")
+    x, y = np.array(one), np.array(other)
+    odd = np.zeros(400_009, "uint8")[1:400_001].view("float64")  # not aligned
+    odd[...] = x[:50_000]
+    for _ in range(3):
+        compiler.wait()
+        assert (x[::2] @ y[::2]) == (np.array(one[::2]) @ np.array(other[::2]))
+        assert (x[::-1] @ y) == (np.array(one[::-1].copy()) @ y)
+        assert x[::-1].sum() == np.array(one[::-1].copy()).sum()
+        assert odd.sum() == x[:50_000].sum() and (odd @ odd) == (x[:50_000] @ x[:50_000])
+
+
+@pytest.mark.parametrize("bad, warns", [(numpy.inf, False), (numpy.nan, False), (1e308, True)])
+def test_results_that_are_not_finite(bad: float, warns: bool) -> None:
+    one, _ = vectors(50_000, "float64")
+    one[[3, 70]] = bad
+    x = np.array(one)
+    warm(lambda: np.ones(50_000).sum())
+    for ours, theirs in ((lambda: x.sum(), lambda: one.sum()), (lambda: float(x @ x), lambda: one @ one)):
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            found = float(ours())
+        with numpy.errstate(all="ignore"):
+            expected = float(theirs())
+        assert numpy.array_equal(found, expected, equal_nan=True)
+        assert bool(said) >= warns
