@@ -77,6 +77,8 @@ static PyObject *subscript(Array *x, PyObject *index)
         } else {
             int looks = absent(x->part) || size_of(found) < state.small || state.left > 0;
             PyObject *view = looks ? small_looking(x, found) : now > 0 ? small_known_slice(x, index, found) : NULL;
+            if (view == NULL && !looks && now > 0 && !PyErr_Occurred())
+                view = small_look(x, index, found);
             Py_DECREF(found);
             if (view != NULL || PyErr_Occurred())
                 return view;
