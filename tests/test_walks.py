@@ -16,10 +16,11 @@ import diffuse.numpy as np
 from diffuse.library import call, current, fence
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
+from diffuse.numpy.arrays.elements import LOOKS
 from diffuse.numpy.ops.single import OFTEN
 from diffuse.observe import trace
 from diffuse.settings import using
-from diffuse.stream.walk import EVEN, TRUSTED, TURNS
+from diffuse.stream.walk import EVEN, MOST, NEW, TRUSTED, TURNS
 
 SIDE = 200
 PLAIN = numpy.random.default_rng(4).random((SIDE, SIDE))
@@ -393,7 +394,7 @@ def test_small_steps_between_a_large_task_and_a_wait_wait_themselves() -> None:
     recorded, walks = counted(lambda: steps(x, np, EVEN))
     assert recorded >= 4 * EVEN and walks == 0
     recorded, walks = counted(lambda: steps(x, np, TRUSTED))
-    assert recorded == 2 * TRUSTED and walks == TRUSTED
+    assert recorded <= 2 * TRUSTED and TRUSTED // 2 <= walks <= TRUSTED  # or NumPy waits by another rule
     for turns in (EVEN, TRUSTED):
         steps(plain, numpy, turns)
     assert numpy.array_equal(numpy.asarray(x), plain)
@@ -430,3 +431,64 @@ def test_small_steps_on_fresh_zeros_do_not_end_what_is_pending() -> None:
     x[3] = 1.0
     assert trace.snapshot()["walks"] == before and current().window.held > 0
     assert numpy.array_equal(numpy.asarray(x + y)[3], 1.0 + numpy.asarray(y)[3])
+
+
+def test_small_steps_with_new_views_behind_a_large_task_are_done_at_once() -> None:
+    """Covariances by columns: the columns that are left are large, and fewer each turn."""
+    def columns(x: Any, found: Any, turns: int, module: Any) -> None:
+        for j in range(turns):
+            found[j, j:] = (x[:, j, None] * x[:, j:]).max(axis=0) / 3.0
+            found[j:, j] = found[j, j:]
+
+    rows = 16 * SIDE
+    plain = numpy.random.default_rng(9).random((rows, SIDE))
+    x, found = busy(plain), np.empty((SIDE, SIDE))
+    recorded, walks = counted(lambda: columns(x, found, NEW + TRUSTED, np))
+    assert recorded <= 7 * (NEW + 2) + 3 * TRUSTED and walks >= TRUSTED - 2
+    expected = numpy.empty((SIDE, SIDE))
+    columns(plain, expected, NEW + TRUSTED, numpy)
+    assert numpy.array_equal(numpy.asarray(found)[:NEW + TRUSTED], expected[:NEW + TRUSTED])
+
+
+def test_small_steps_with_new_views_stay_recorded_behind_a_very_large_task() -> None:
+    """A wait there would part large tasks that may be fused, which takes longer than an analysis."""
+    x, y = np.zeros(MOST + 1), np.zeros(2 * SIDE**2)
+    for k in range(NEW + 4):
+        x *= 0.5
+        y[k * k:k * k + 9] = 1.0
+    recorded, walks = counted(lambda: [(x.__imul__(0.5), y.__setitem__(slice(k, k + 7), 2.0)) for k in (5, 9)])
+    assert (recorded, walks) == (4, 0)
+    assert float(y.sum()) > 0.0
+
+
+def test_host_functions_on_few_elements_are_done_at_once_soon() -> None:
+    """They fuse with nothing: products of small matrices from a busy array."""
+    plain = numpy.random.default_rng(7).random((SIDE + 3, SIDE + 3))
+    x, found, expected = busy(plain), np.zeros((SIDE, SIDE)), numpy.zeros((SIDE, SIDE))
+    places = numpy.random.default_rng(3).integers(SIDE - 9, size=(2 * TURNS, 2))
+
+    def products(x: Any, found: Any) -> None:
+        for i, j in places:
+            part = found[i:i + 8, j:j + 8]
+            found[i:i + 8, j:j + 8] = part + x[i:i + 8, j:j + 8] @ x[j:j + 8, i:i + 8]
+
+    recorded, walks = counted(lambda: products(x, found))
+    products(plain, expected)
+    assert recorded <= 3 * (EVEN + 1) and walks <= 1
+    assert numpy.array_equal(numpy.asarray(found), expected)
+
+
+def test_a_large_slice_of_an_array_at_hand_is_used_a_few_times_before_its_view_is_found() -> None:
+    """A factorisation by columns has other slices each turn, which no task needs."""
+    x = busy(numpy.random.default_rng(11).random((SIDE + 5, SIDE + 5)))
+    float((x[1:] * 2.0)[0, 0] + x[0, 0])
+    assert x.part is not None
+    assert all(x[k:, k:].part is None for k in range(2, 40))
+    for _ in range(LOOKS + 1):
+        x[3:, 1:]  # noqa: B018
+    assert x[3:, 1:].part is not None and x[3:, 1:].part is x[3:, 1:].part
+    y = x[3:, 1:]
+    y += 1.0
+    assert numpy.array_equal(numpy.asarray(x[3:, 1:]), numpy.asarray(y))
+    y = x * 1.0  # not at hand: tasks are to come
+    assert y[2:, 3:].part is not None

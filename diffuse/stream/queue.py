@@ -38,7 +38,7 @@ class Queue:
         self.zeros = Zeros(self.stores, self.window)
         self.epoch = 0
         """How often the program has waited for all tasks."""
-        self.walk = Walk()
+        self.walk = Walk(self.window)
         self.waits = Waits()
         self.brevity = Brevity()
         self._lock = threading.RLock()
@@ -66,8 +66,8 @@ class Queue:
         trace.counters["recorded"] += 1
         made = task[0]
         if made.elements >= self._small:
-            if self.walk.counts:
-                self.walk.end()
+            if self.walk.counts or self.walk.after:
+                self.walk.end(task)
         elif made.reach >= self._small:
             self.walk.add(task)
         if self._checks and not opaque(task[0]):

@@ -9,8 +9,8 @@
 /* Where Python's classes with `__slots__` keep the attributes that are used here. */
 static Py_ssize_t engine_stores, engine_window, engine_walk, engine_epoch, engine_torn, engine_modes, engine_checks,
     engine_small, engine_size, window_held, window_size, window_open, stores_alive, stores_users, stores_storages,
-    stores_taken, stores_running, stores_instances, stores_next, walk_counts, walk_begun, group_recorded, group_slots,
-    group_trail, group_number,
+    stores_taken, stores_running, stores_instances, stores_next, walk_counts, walk_after, walk_begun, group_recorded,
+    group_slots, group_trail, group_number,
     group_long, group_room, group_shapes, trail_edges, trail_weight, storage_id, storage_frame, storage_touched,
     storage_written, storage_version, storage_exported, storage_stores, template_shape, template_elements,
     template_reach, template_fills, template_alone;
@@ -23,7 +23,8 @@ static const struct { Py_ssize_t *place; const char *class, *name; } SLOTS[] = {
     {&stores_alive, "Stores", "alive"}, {&stores_users, "Stores", "users"},
     {&stores_storages, "Stores", "storages"}, {&stores_taken, "Stores", "taken"},
     {&stores_running, "Stores", "running"}, {&stores_next, "Stores", "_next"},
-    {&stores_instances, "Stores", "instances"}, {&walk_counts, "Walk", "counts"}, {&walk_begun, "Walk", "begun"},
+    {&stores_instances, "Stores", "instances"}, {&walk_counts, "Walk", "counts"}, {&walk_after, "Walk", "after"},
+    {&walk_begun, "Walk", "begun"},
     {&group_recorded, "Group", "recorded"}, {&group_slots, "Group", "slots"}, {&group_trail, "Group", "trail"},
     {&group_number, "Group", "number"}, {&group_long, "Group", "long"}, {&group_room, "Group", "room"},
     {&group_shapes, "Group", "shapes"}, {&trail_edges, "Trail", "edges"}, {&trail_weight, "Trail", "weight"},
@@ -91,11 +92,13 @@ static int few(PyObject *template)
 }
 
 /* What the rule for loops over slices (walk.py) is to be told of a task: that it is over many elements, where small
- * ones were counted, or that it is over few of a large store; else NULL. */
+ * ones were counted or are to be done at once behind some large one, or that it is over few of a large store; else
+ * NULL. */
 static PyObject *told(PyObject *template)
 {
+    PyObject *walk = SLOT(engine, engine_walk);
     if (!few(template))
-        return PyDict_GET_SIZE(SLOT(SLOT(engine, engine_walk), walk_counts)) ? name_end : NULL;
+        return PyDict_GET_SIZE(SLOT(walk, walk_counts)) || PyDict_GET_SIZE(SLOT(walk, walk_after)) ? name_end : NULL;
     return number(SLOT(template, template_reach)) >= number(SLOT(engine, engine_small)) ? name_add : NULL;
 }
 
@@ -262,8 +265,7 @@ static int alone(Task *task, PyObject *const *inputs, PyObject *out, PyObject *f
     int done = added(task, inputs, out, frame, gone);
     if (done > 0 && name != NULL) {
         PyObject *walk = SLOT(engine, engine_walk);
-        PyObject *said = name == name_end ? PyObject_CallMethodNoArgs(walk, name)
-                         : PyObject_CallMethodOneArg(walk, name, task->task);
+        PyObject *said = PyObject_CallMethodOneArg(walk, name, task->task);
         done = said == NULL ? -1 : 1;
         Py_XDECREF(said);
     }
