@@ -1,0 +1,80 @@
+"""The least cost of a redistribution by searching everything: what `search.py` is compared with.
+
+Dijkstra's algorithm over all weak types and steps that keep to a memory bound, and over all well-formed types
+and typed collectives with permutations, which is the paper's optimal-cost problem itself.  For small meshes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import count
+from math import prod
+from typing import TypeVar
+
+from diffuse.movement import collectives, meaning
+from diffuse.movement.mesh import Dimension, DistributedType, Mesh, Point
+from diffuse.movement.weak import Space, WeakStep
+
+Node = TypeVar("Node", bound=Hashable)
+
+
+def shortest(start: Node, goal: Node, edges: Callable[[Node], Iterable[tuple[Node, int]]]) -> int | None:
+    """Return the least sum of weights from start to goal; None if no edges lead there."""
+    order, best = count(), {start: 0}
+    heap = [(0, next(order), start)]
+    while heap:
+        cost, _, node = heappop(heap)
+        if node == goal:
+            return cost
+        if cost > best[node]:
+            continue
+        for following, weight in edges(node):
+            if cost + weight < best.get(following, cost + weight + 1):
+                best[following] = cost + weight
+                heappush(heap, (cost + weight, next(order), following))
+    return None
+
+
+def weak(space: Space, have: Point, want: Point, bound: int) -> int | None:
+    """Return the least cost of a sequence of weak steps during which no tile exceeds `bound` elements."""
+    def edges(parts: Point) -> Iterator[tuple[Point, int]]:
+        dimensions = [None, *range(len(parts))]
+        for source in dimensions:
+            for target in dimensions:
+                for factor in range(2, max(space.devices, *parts) + 1):
+                    step = WeakStep(source, target, factor)
+                    if space.allows(step, parts) and space.localsize(step(parts)) <= bound:
+                        yield step(parts), 0 if source is None else space.localsize(step(parts))
+
+    return shortest(have, want, edges)
+
+
+def typed(have: DistributedType, want: DistributedType, mesh: Mesh, bound: int) -> int | None:
+    """Return the least cost of a typed sequence of collectives, permutations included, during which no device
+    holds more than `bound` elements."""
+    every = list(types(want.shape, mesh))
+
+    def edges(before: DistributedType) -> Iterator[tuple[DistributedType, int]]:
+        for collective in meaning.steps(before, mesh):
+            after = collectives.typed(collective, before, mesh)
+            if after.localsize <= bound:
+                yield after, collectives.cost([collective], [before, after])
+        for other in every:
+            if other.tile == before.tile and other != before:
+                yield other, before.localsize
+
+    return shortest(have, want, edges)
+
+
+def types(shape: Point, mesh: Mesh) -> Iterator[DistributedType]:
+    """Enumerate the well-formed types of an array of this shape."""
+    if not shape:
+        yield DistributedType(())
+        return
+    for rest in types(shape[1:], mesh):
+        free = [axis for axis, _ in mesh.axes if axis not in rest.axes]
+        for axes in [(), *meaning.arrangements(free)]:
+            parts = prod(mesh.sizes[axis] for axis in axes)
+            if shape[0] % parts == 0:
+                yield DistributedType((Dimension(shape[0] // parts, axes, shape[0]), *rest.dimensions))

@@ -1,0 +1,239 @@
+"""A route: the steps that bring an array from one layout to another, rank by rank, and what they cost.
+
+A step says for each rank which boxes arrive from whom and which boxes it sends to whom.  Everything else is
+counted from that: bytes, messages, memory, and the time that a machine is expected to take.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, log2
+from typing import Protocol
+
+from diffuse.movement.boxes import Box, Holding, Layout, describe, intersection, size, total, volume
+from diffuse.movement.mesh import Point
+
+Pieces = tuple[tuple[int, Box], ...]
+"""Boxes with the rank that sends or receives each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What messages cost: a step takes its messages times the latency and its bytes divided by the bandwidth.
+
+    The defaults are those of a cluster with a fast network; a runtime measures its own.
+    """
+
+    latency: float = 5e-6
+    """Seconds a message."""
+    bandwidth: float = 5e9
+    """Bytes a second that one rank can send and receive."""
+
+    def seconds(self, messages: int, moved: int) -> float:
+        return messages * self.latency + moved / self.bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a step asks of ranks, in messages and elements."""
+
+    messages: int
+    """Messages that are sent in all."""
+    rounds: int
+    """Messages that the busiest rank waits for one after the other."""
+    received: int
+    """Elements that the busiest rank receives."""
+    sent: int
+    """Elements that the busiest rank sends."""
+    moved: int
+    """Elements that are sent in all."""
+
+
+class Step(Protocol):
+    """One step of a route, after which ranks hold `held`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def held(self) -> Layout: ...
+
+    @property
+    def load(self) -> Load: ...
+
+    @property
+    def in_place(self) -> bool:
+        """Does the result lie within what was held before?"""
+
+    def arriving(self, rank: int) -> Pieces:
+        """The boxes that a rank receives, with their senders."""
+
+    def leaving(self, rank: int) -> Pieces:
+        """The boxes that a rank sends, with their receivers."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A collective on tiles: each rank has one tile before and one after, and takes from the tiles of its
+    sources what its new one has in common with them."""
+
+    kind: str
+    name: str
+    factor: int
+    before: Layout
+    held: Layout
+    sources: tuple[tuple[int, ...], ...]
+    """The ranks that each rank takes from, itself among them if it keeps something."""
+    readers: tuple[tuple[int, ...], ...]
+    """The ranks that take from each rank."""
+
+    @property
+    def in_place(self) -> bool:
+        return self.kind == "dynslice"
+
+    def arriving(self, rank: int) -> Pieces:
+        return tuple((other, self._piece(other, rank)) for other in self.sources[rank] if other != rank)
+
+    def leaving(self, rank: int) -> Pieces:
+        return tuple((other, self._piece(rank, other)) for other in self.readers[rank] if other != rank)
+
+    def _piece(self, sender: int, receiver: int) -> Box:
+        piece = intersection(self.before[sender][0], self.held[receiver][0])
+        assert piece is not None, "ranks take from those alone that have something for them"
+        return piece
+
+    @cached_property
+    def load(self) -> Load:
+        before, after = volume(self.before[0][0]), volume(self.held[0][0])
+        ranks, n = len(self.held), self.factor
+        match self.kind:
+            case "dynslice":
+                return Load(0, 0, 0, 0, 0)
+            case "allgather":
+                moved = after - before
+                return Load(ranks * (n - 1), ceil(log2(n)), moved, moved, ranks * moved)
+            case "alltoall":
+                moved = after - after // n
+                return Load(ranks * (n - 1), n - 1, moved, moved, ranks * moved)
+        movers = sum(rank not in sources for rank, sources in enumerate(self.sources))
+        return Load(movers, 1, after, after, movers * after)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Boxes from any rank to any other, all at once."""
+
+    before: Layout
+    held: Layout
+    arrivals: tuple[Pieces, ...]
+
+    name = "exchange of boxes"
+    in_place = False
+
+    def arriving(self, rank: int) -> Pieces:
+        return self.arrivals[rank]
+
+    def leaving(self, rank: int) -> Pieces:
+        return self._departures[rank]
+
+    @cached_property
+    def _departures(self) -> tuple[Pieces, ...]:
+        found: list[list[tuple[int, Box]]] = [[] for _ in self.held]
+        for receiver, pieces in enumerate(self.arrivals):
+            for sender, box in pieces:
+                found[sender].append((receiver, box))
+        return tuple(map(tuple, found))
+
+    @cached_property
+    def load(self) -> Load:
+        """All boxes from one rank to another are one message."""
+        received = [sum(volume(box) for _, box in pieces) for pieces in self.arrivals]
+        sent = [sum(volume(box) for _, box in pieces) for pieces in self._departures]
+        incoming = [len({other for other, _ in pieces}) for pieces in self.arrivals]
+        outgoing = [len({other for other, _ in pieces}) for pieces in self._departures]
+        return Load(sum(incoming), max(incoming + outgoing, default=0), max(received, default=0),
+                    max(sent, default=0), sum(received))
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one rank does in one step."""
+
+    name: str
+    sends: Pieces
+    receives: Pieces
+    before: Holding
+    after: Holding
+
+
+@dataclass(frozen=True)
+class Route:
+    """Steps from one layout to another.  Printing it gives a line a step."""
+
+    shape: Point
+    itemsize: int
+    have: Layout
+    want: Layout
+    steps: tuple[Step, ...]
+    method: str
+
+    @cached_property
+    def held(self) -> tuple[Layout, ...]:
+        """The layouts before, between and after the steps."""
+        return (self.have, *(step.held for step in self.steps))
+
+    def rank(self, number: int) -> tuple[Turn, ...]:
+        """Return what one rank does, step by step."""
+        return tuple(Turn(step.name, step.leaving(number), step.arriving(number), before[number], after[number])
+                     for step, before, after in zip(self.steps, self.held, self.held[1:], strict=False))
+
+    @cached_property
+    def height(self) -> int:
+        """The most bytes that a rank holds before, between or after steps (the paper's height)."""
+        return self.itemsize * max(map(total, self.held))
+
+    @cached_property
+    def peaks(self) -> tuple[int, ...]:
+        """The most bytes that a rank needs during each step: what it holds before and after it together."""
+        return tuple(self.itemsize * (total(before) if step.in_place else
+                                      max(size(a) + size(b) for a, b in zip(before, step.held, strict=True)))
+                     for step, before in zip(self.steps, self.held, strict=False))
+
+    @property
+    def peak(self) -> int:
+        """The most bytes that a rank needs at any time."""
+        return max((self.height, *self.peaks))
+
+    @property
+    def received(self) -> int:
+        """The most bytes that a rank receives in each step, summed over the steps."""
+        return self.itemsize * sum(step.load.received for step in self.steps)
+
+    @property
+    def moved(self) -> int:
+        """The bytes that all ranks send together."""
+        return self.itemsize * sum(step.load.moved for step in self.steps)
+
+    @property
+    def messages(self) -> int:
+        """The messages that all ranks send together."""
+        return sum(step.load.messages for step in self.steps)
+
+    def seconds(self, machine: Machine) -> float:
+        """Return the time that the steps are expected to take one after the other."""
+        return sum(machine.seconds(step.load.rounds, self.itemsize * max(step.load.received, step.load.sent))
+                   for step in self.steps)
+
+    def __str__(self) -> str:
+        title = f"{describe(self.have, self.shape)} -> {describe(self.want, self.shape)} on " \
+                f"{len(self.have)} ranks, {self.method}"
+        rows = [(step.name, describe(step.held, self.shape), f"{self.itemsize * step.load.moved:,} bytes",
+                 f"{step.load.messages:,} messages", f"peak {peak:,} bytes a rank")
+                for step, peak in zip(self.steps, self.peaks, strict=True)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  " + "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]),
+                                   *(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True))])
+                 for row in rows]
+        return "\n".join([f"{title}: {self.moved:,} bytes, {self.messages:,} messages" if rows
+                          else f"{title}: nothing moves", *lines])

@@ -1,0 +1,210 @@
+"""The cheapest sequence of weak collectives between two partitions, found by A*.
+
+The paper's section 7.2, with the cost of its figure 11 and, among sequences of equal cost, the fewest that
+communicate.  Only sequences in normal form are searched: by lemma 6.5 one of them is optimal, and none of them
+ever holds more than the larger of both ends.  `exhaustive.py` searches all sequences under the memory bound.
+
+Slices come first and are free; then come exchanges, which leave the size of tiles as it is; the gathers that
+remain are known in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from heapq import heappop, heappush
+from math import gcd, prod
+
+from diffuse.movement.mesh import Point, primes
+from diffuse.movement.weak import Space, WeakStep, merged
+
+STEP = 1
+"""What a step adds to a cost, in units of `UNIT` to an element: it decides among equal costs."""
+UNIT = 1 << 10
+
+LIMIT = 20_000
+"""States that a search looks at before it settles for the best sequence known; a number of states and not a
+time, so that all ranks find the same."""
+
+SLICING, MOVING, DONE = range(3)
+State = tuple[int, Point]
+"""Whether slices may still follow, and the parts of each dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The outcome of a search."""
+
+    steps: tuple[WeakStep, ...]
+    optimal: bool
+    """False where the search ended at its limit."""
+    states: int
+    """How many states were looked at."""
+
+
+def cheapest(space: Space, have: Point, want: Point, limit: int = LIMIT) -> Found:
+    """Return the cheapest sequence of weak steps from one partition into parts to another.
+
+    Raises ValueError if the devices cannot hold the array in these parts.
+    """
+    for parts in (have, want):
+        if len(parts) != len(space.shape) or not space.has(parts):
+            raise ValueError(f"{space.devices} devices cannot hold an array of shape {space.shape} "
+                             f"in {parts} equal parts, all equally often")
+    return _Search(space, have, want, limit).run()
+
+
+@lru_cache(1 << 12)
+def _divisors(number: int) -> tuple[int, ...]:
+    """The divisors of a number that exceed 1, largest first."""
+    found = {1}
+    for p in primes(number):
+        found |= {p * d for d in found}
+    return tuple(sorted(found - {1}, reverse=True))
+
+
+@lru_cache(1 << 14)
+def _exponent(number: int, prime: int) -> int:
+    count = 0
+    while number % prime == 0:
+        number //= prime
+        count += 1
+    return count
+
+
+class _Search:
+    """One search: what is known of the states that were seen."""
+
+    def __init__(self, space: Space, have: Point, want: Point, limit: int) -> None:
+        self.space, self.have, self.want, self.limit = space, have, want, limit
+        self.volume = prod(space.shape)
+        self.last = prod(want)
+        self.final = self._price(self.last)
+        self.least = self._price(space.devices)
+        self.primes = sorted(set(primes(space.devices)))
+        self.best: dict[State, int] = {}
+        self.came: dict[State, tuple[State, tuple[WeakStep, ...]]] = {}
+        self.open: list[tuple[int, int, int, Point]] = []
+
+    def _price(self, parts: int) -> int:
+        """The cost of a step whose tiles are one of so many parts."""
+        return self.volume // parts * UNIT + STEP
+
+    def run(self) -> Found:
+        start, goal = (SLICING, self.have), (DONE, self.want)
+        self.best[start] = 0
+        heappush(self.open, (0, 0, *start))
+        states = 0
+        while self.open:
+            total, rest, phase, parts = heappop(self.open)
+            state = (phase, parts)
+            if total - rest > self.best[state]:
+                continue
+            if state == goal:
+                return Found(self._path(goal), True, states)
+            states += 1
+            if states > self.limit and goal in self.best:
+                return Found(self._path(goal), False, states)
+            for step, following, price in self._edges(phase, parts):
+                self._reach(state, step, following, self.best[state] + price)
+        raise AssertionError("gathering everything and slicing is always a sequence")
+
+    def _reach(self, state: State, step: tuple[WeakStep, ...], following: State, cost: int) -> None:
+        known = self.best.get(following)
+        if known is not None and known <= cost:
+            return
+        rest = self._rest(*following)
+        if rest is None:
+            return
+        self.best[following] = cost
+        self.came[following] = state, step
+        heappush(self.open, (cost + rest, rest, *following))
+
+    def _path(self, state: State) -> tuple[WeakStep, ...]:
+        found: list[WeakStep] = []
+        while state in self.came:
+            state, steps = self.came[state]
+            found[:0] = steps
+        return tuple(merged(found))
+
+    def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], State, int]]:
+        """The steps from a state, with the state and the price that each leads to."""
+        count, dimensions = prod(parts), range(len(parts))
+        spare = [size // n for size, n in zip(self.space.shape, parts, strict=True)]
+        if phase == SLICING:
+            free = self.space.devices // count
+            for p in self.primes:
+                if free % p == 0:
+                    for j in dimensions:
+                        if spare[j] % p == 0:
+                            step = WeakStep(None, j, p)
+                            yield (step,), (SLICING, step(parts)), 0
+        if count % self.last:
+            return
+        gathers = self._gathers(parts)
+        if gathers is not None:
+            yield gathers[0], (DONE, self.want), gathers[1]
+        price = self._price(count)
+        for i in dimensions:
+            if parts[i] == 1:
+                continue
+            for j in dimensions:
+                if i != j:
+                    for factor in _divisors(gcd(parts[i], spare[j])):
+                        step = WeakStep(i, j, factor)
+                        yield (step,), (MOVING, step(parts)), price
+
+    def _gathers(self, parts: Point) -> tuple[tuple[WeakStep, ...], int] | None:
+        """The gathers that lead to the goal, small factors first for they cost least so, and their price."""
+        factors = []
+        for i, (n, m) in enumerate(zip(parts, self.want, strict=True)):
+            if n % m:
+                return None
+            if n > m:
+                factors.append((n // m, i))
+        count, price, steps = prod(parts), 0, []
+        for factor, i in sorted(factors):
+            count //= factor
+            price += self._price(count)
+            steps.append(WeakStep(i, None, factor))
+        return tuple(steps), price
+
+    def _rest(self, phase: int, parts: Point) -> int | None:
+        """A lower bound of the cost from a state to the goal; None if there is no way.
+
+        An exchange adds parts to one dimension and takes parts from one, so that there are at least as many
+        of them as dimensions that lack parts.  A gather takes parts from one, and the last one fills tiles of
+        the goal's size.
+        """
+        if phase == DONE:
+            return 0
+        count = prod(parts)
+        lose = sum(m % n != 0 for n, m in zip(parts, self.want, strict=True))
+        if phase == SLICING:
+            gain, price = self._lacking(parts, self.space.devices // count), self.least
+        else:
+            if count % self.last:
+                return None
+            gain = sum(n % m != 0 for n, m in zip(parts, self.want, strict=True))
+            price = self._price(count)
+        gathering = self.final + gain * price + max(0, lose - gain - 1) * price
+        if self.last % count and (phase == MOVING or count > self.last):
+            return gathering
+        exchanging = max(gain, lose) * self.final
+        if phase == MOVING and count == self.last:
+            return exchanging
+        return min(gathering, exchanging)
+
+    def _lacking(self, parts: Point, free: int) -> int:
+        """How many dimensions at least will not get all parts that they lack from free slices."""
+        most = 0
+        for p in self.primes:
+            lacks = sorted(need for n, m in zip(parts, self.want, strict=True)
+                           if (need := _exponent(m, p) - _exponent(n, p)) > 0)
+            have, short = _exponent(free, p), 0
+            for need in lacks:
+                have -= need
+                short += have < 0
+            most = max(most, short)
+        return most
