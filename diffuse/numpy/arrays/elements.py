@@ -9,15 +9,7 @@ import numpy
 
 from diffuse.library import Bounded, operations, trace
 from diffuse.numpy.arrays import core
-from diffuse.numpy.arrays.access import (
-    at_hand,
-    lend,
-    mine,
-    near,
-    near_to_write,
-    number_or_near,
-    ready,
-)
+from diffuse.numpy.arrays.access import at_hand, lend, mine, near, near_to_write, number_or_near
 from diffuse.numpy.arrays.arithmetic import GRANTS, MOVING, UFUNCS, Operators, inplace
 from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, looking, slow, viewing
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE
@@ -48,13 +40,6 @@ SLICES: dict[tuple[Any, ...], tuple[Any, ...]] = Bounded(1 << 12)
 """Slices that were taken before, of large arrays and small ones of busy arrays: form, view and mirror of the
 slice, and the mirror that was sliced; an empty tuple for one that was seen once.  The key is the token of the
 view with the bounds."""
-
-
-LOOKED: dict[tuple[Any, ...], int] = Bounded(1 << 12)
-"""How often a large slice was taken of an array at hand before it is kept in `SLICES`, by the same keys."""
-LOOKS = 16
-"""The number of times after which it is kept: to find its view takes as long as NumPy takes for 40 slices,
-and a program that goes through an array at hand may need none of them."""
 
 
 def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
@@ -92,8 +77,8 @@ def sliced(view: int, index: Any) -> tuple[Any, ...] | None:
 
 def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
     """Return a slice of an array, looked up if the same view was sliced before.  A slice that is small, or of
-    a program that moves its views, is kept from its second time on, one of an array at hand after `LOOKS`
-    times: many never come again.  `memory` is the same slice of the array's memory, if that is known."""
+    a program that moves its views, is kept from its second time on: many never come again.  `memory` is the
+    same slice of the array's memory, if that is known."""
     known = SLICES.get(key)
     hosted_there = x.meta is x.memory
     if known and (hosted_there or known[3] is x.meta):
@@ -108,11 +93,6 @@ def part_of(x: Array, index: Any, key: tuple[Any, ...], memory: Any) -> Any:
     if known is None and memory is not None and MOVING:
         SLICES[key] = ()
         return looking(x, memory)
-    if memory is not None and memory.size >= core.SMALL and ready(x):
-        looks = LOOKED.get(key, 0)
-        if looks < LOOKS:
-            LOOKED[key] = looks + 1
-            return looking(x, memory)
     part = viewing(x, x.meta[index])
     if memory is not None:
         part.memory = memory

@@ -251,7 +251,6 @@ core.slow.known, core.slow.known_unary, core.slow.known_inplace = binary, unary,
 if native is not None:
     native.connect_recording(recording(), {
         "Known": Known, "View": view.View, "OFTEN": OFTEN, "TRUSTED": single.TRUSTED, "KNOWN": KNOWN,
-        "SLICES": elements.SLICES, "LOOKED": elements.LOOKED, "LOOKS": elements.LOOKS,
-        "ways": single.ways, "made_at_once": access.made_at_once,
+        "SLICES": elements.SLICES, "ways": single.ways, "made_at_once": access.made_at_once,
         "namespace": globals(), "call": call, "rolled": rolled, "again_into": again_into})
     call, rolled = native.call, native.rolled

@@ -1,8 +1,7 @@
 /* Slices that were made before of the same view, and assignments to them: `elements.part_of` and `known.assignment`. */
 #include "views.h"
 
-static PyObject *slices, *looked; /* elements.SLICES and LOOKED */
-static long most_looks;           /* elements.LOOKS */
+static PyObject *slices; /* elements.SLICES */
 static Py_ssize_t view_token;
 
 /* What tells a slice from others, as elements.sliced; 0 for other indices, and for those of elements. */
@@ -169,45 +168,15 @@ PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found)
     return (PyObject *)part;
 }
 
-/* May a slice of an array at hand that is not kept be looked at without finding its view?  Counts how often. */
-static int looks(PyObject *const *names, Py_ssize_t n)
-{
-    PyObject *before = small_found(looked, names, n);
-    long times = before == NULL ? 0 : PyLong_AsLong(before);
-    if (times >= most_looks || PyErr_Occurred())
-        return 0;
-    PyObject *key = PyTuple_New(n), *more = PyLong_FromLong(times + 1);
-    for (Py_ssize_t k = 0; key != NULL && k < n; k++)
-        PyTuple_SET_ITEM(key, k, Py_NewRef(names[k]));
-    int done = key != NULL && more != NULL && PyObject_SetItem(looked, key, more) == 0; /* by its class: bounded */
-    Py_XDECREF(key);
-    Py_XDECREF(more);
-    return done;
-}
-
-PyObject *small_look(Array *x, PyObject *index, PyObject *found)
-{
-    PyObject *names[SMALL_PARTS];
-    Py_ssize_t n = slices == NULL || absent(x->part) ? 0 : bounds(index, names + 1);
-    names[0] = n == 0 ? NULL : SLOT(x->part, view_token);
-    PyObject *known = n == 0 ? NULL : small_found(slices, names, n + 1);
-    if (n == 0 || known != NULL || !looks(names, n + 1))
-        return NULL;
-    return small_looking(x, found);
-}
-
 int small_connect_slices(PyObject *parts)
 {
     PyObject *view = PyDict_GetItemString(parts, "View"), *found = PyDict_GetItemString(parts, "SLICES");
-    PyObject *seen = PyDict_GetItemString(parts, "LOOKED"), *most = PyDict_GetItemString(parts, "LOOKS");
-    if (view == NULL || found == NULL || seen == NULL || most == NULL) {
-        PyErr_SetString(PyExc_KeyError, "View, SLICES, LOOKED or LOOKS");
+    if (view == NULL || found == NULL) {
+        PyErr_SetString(PyExc_KeyError, "View and SLICES");
         return -1;
     }
     if ((view_token = small_slot(view, "token")) < 0)
         return -1;
-    most_looks = PyLong_AsLong(most);
-    Py_XSETREF(looked, Py_NewRef(seen));
     Py_XSETREF(slices, Py_NewRef(found));
     return 0;
 }

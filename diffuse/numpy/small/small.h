@@ -112,7 +112,6 @@ int small_known_put(PyObject **names, Py_ssize_t n, Array *x, PyObject *index, P
 /* Of slices.c: a large slice of an array that was sliced so before; NULL, without an exception unless one was
  * raised, if not.  `found` is that slice of its memory, or NULL where nobody made it yet. */
 PyObject *small_known_slice(Array *x, PyObject *index, PyObject *found);
-PyObject *small_look(Array *x, PyObject *index, PyObject *found); /* one of an array at hand, a few times; as above */
 int small_seek(PyObject *x); /* look for the view of a large array where it is not known: -1 with an exception */
 int small_located(Array *x);       /* was the view found before of an array that looks as this one does?  Sets it. */
 void small_note_located(Array *x); /* keep the view of an array for such arrays */
