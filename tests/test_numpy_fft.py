@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -11,7 +10,7 @@ import pytest
 
 import diffuse.numpy as dnp
 from diffuse.numpy.ops.readers import reads
-from diffuse.settings import using
+from diffuse.numpy.order import team
 
 NAMES = numpy.fft._pocketfft.__all__
 OPTIONS: tuple[dict[str, Any], ...] = (
@@ -19,9 +18,8 @@ OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture(autouse=True)
-def threads() -> Iterator[None]:
-    with using(threads=3):
-        yield
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(team, "threads", lambda: 3)
 
 
 def samples(shape: tuple[int, ...]) -> list[Any]:

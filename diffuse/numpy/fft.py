@@ -6,14 +6,13 @@ on slabs of whole lines, so that results have NumPy's bits.
 
 from __future__ import annotations
 
-from types import FunctionType as _FunctionType
 from types import SimpleNamespace as _SimpleNamespace
 from typing import Any
 
 import numpy as _numpy
 import numpy.fft as _real
 
-from diffuse.numpy.bridge import fallback as _fallback
+from diffuse.numpy.bridge import threaded as _threaded
 from diffuse.numpy.bridge.namespace import fill as _fill
 
 _FEWEST = 1 << 15
@@ -44,31 +43,10 @@ class _Threaded:
         return out
 
 
-def _over_threads() -> dict[str, Any]:
-    """The functions of NumPy's module with the transforms on all threads."""
-    module: Any = _real._pocketfft
-    scope = dict(vars(module))
-    scope["pfu"] = _SimpleNamespace(**{name: _Threaded(value) for name, value in vars(module.pfu).items()
-                                       if isinstance(value, _numpy.ufunc)})
-    for name, value in vars(module).items():
-        plain = getattr(value, "_implementation", value)
-        if isinstance(plain, _FunctionType) and plain.__globals__ is vars(module):
-            ours = _FunctionType(plain.__code__, scope, name, plain.__defaults__, plain.__closure__)
-            ours.__module__, vars(ours)["stands_for"] = value.__module__, value
-            scope[name] = ours
-    return scope
-
-
-def _transform(name: str) -> Any:
-    threaded = _scope[name]
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return _fallback.call(threaded, args, kwargs, f"numpy.fft.{name}", "library")
-
-    return _fallback.dressed(run, getattr(_real, name), "diffuse.numpy.fft")
-
-
-_scope = _over_threads()
-for _name in _real._pocketfft.__all__:
-    globals()[_name] = _transform(_name)
+_module: Any = _real._pocketfft
+_transforms = {name: _Threaded(value) for name, value in vars(_module.pfu).items()
+               if isinstance(value, _numpy.ufunc)}
+_scope = _threaded.over(_module, pfu=_SimpleNamespace(**_transforms))
+for _name in _module.__all__:
+    globals()[_name] = _threaded.offered(_scope[_name], getattr(_real, _name), "fft")
 _fill(globals(), _real)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import sqrt as _sqrt
+from types import SimpleNamespace as _SimpleNamespace
 from typing import Any
 
 import numpy as _numpy
@@ -10,6 +11,7 @@ import numpy.linalg as _real
 
 from diffuse.numpy.arrays import core as _core
 from diffuse.numpy.bridge import fallback as _fallback
+from diffuse.numpy.bridge import threaded as _threaded
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.calculus import cross as _cross
 from diffuse.numpy.ops.conversion import asanyarray as _asanyarray
@@ -96,4 +98,12 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
                           "numpy.linalg.vector_norm", "library")
 
 
+_STACKS = """solve inv cholesky qr eigvals eigvalsh eig eigh svd svdvals slogdet det pinv matrix_rank cond
+    tensorsolve tensorinv matrix_power"""
+_module: Any = _real._linalg
+_stacked = {name: _threaded.Stacked(value) for name, value in vars(_module._umath_linalg).items()
+            if isinstance(value, _numpy.ufunc)}
+_scope = _threaded.over(_module, _umath_linalg=_SimpleNamespace(**vars(_module._umath_linalg) | _stacked))
+for _name in _STACKS.split():
+    globals()[_name] = _threaded.offered(_scope[_name], getattr(_real, _name), "linalg")
 _fill(globals(), _real)

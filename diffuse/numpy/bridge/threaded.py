@@ -1,0 +1,84 @@
+"""NumPy's modules in Python over their own compiled functions, which run on several threads.
+
+`numpy.fft` and `numpy.linalg` check and convert their arguments in Python, and then call a generalised ufunc
+that goes through the lines, or the matrices of a stack, one after another.  Here the same code calls one that
+gives each thread a share of them: every line and matrix is computed as before, and has NumPy's bits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextvars import copy_context
+from functools import partial
+from math import prod
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.bridge import fallback
+
+FEWEST = 1 << 14
+"""Elements of a stack of matrices that is worth threads."""
+LARGEST = 1 << 12
+"""Elements of a matrix above which LAPACK has threads of its own."""
+INPUT = re.compile(r"\(([^)]*)\)")
+
+
+def over(module: ModuleType, **replaced: Any) -> dict[str, Any]:
+    """The functions of a module of NumPy's, with other objects under some of its global names."""
+    scope = {**vars(module), **replaced}
+    for name, value in vars(module).items():
+        plain = getattr(value, "_implementation", value)
+        if isinstance(plain, FunctionType) and plain.__globals__ is vars(module):
+            ours = FunctionType(plain.__code__, scope, name, plain.__defaults__, plain.__closure__)
+            ours.__kwdefaults__ = plain.__kwdefaults__
+            ours.__module__, vars(ours)["stands_for"] = value.__module__, value
+            scope[name] = ours
+    return scope
+
+
+def offered(threaded: Any, real: Any, module: str) -> Callable[..., Any]:
+    """A function of `over` as the program calls it, in the place of NumPy's `real`."""
+    path = f"numpy.{module}.{real.__name__}"
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        return fallback.call(threaded, args, kwargs, path, "library")
+
+    return fallback.dressed(run, real, f"diffuse.numpy.{module}")
+
+
+class Stacked:
+    """One of NumPy's functions of matrices, which shares out a stack of them among all threads."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+        given = function.signature.partition("->")[0]
+        self._ranks = [len(part.split(",")) if part else 0 for part in INPUT.findall(given)]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        count = self._stack(args)
+        if not count:
+            return self._function(*args, **kwargs)
+        from diffuse.numpy.order import team
+
+        # each share runs with the error modes of the caller, which may raise LinAlgError
+        jobs = [partial(copy_context().run, self._function, *[x[low:high] for x in args], **kwargs)
+                for low, high in team.parts(count, share=-(-count * FEWEST // (4 * args[0].size)))]
+        found = team.together(jobs) if len(jobs) > 1 else [self._function(*args, **kwargs)]
+        if len(found) == 1:
+            return found[0]
+        if isinstance(found[0], tuple):
+            return tuple([numpy.concatenate(parts) for parts in zip(*found, strict=True)])
+        return numpy.concatenate(found)
+
+    def _stack(self, args: tuple[Any, ...]) -> int:
+        """The number of matrices along the first dimension of all arguments; 0 where it is not shared out."""
+        pairs = list(zip(args, self._ranks, strict=True))
+        if not all([type(x) is numpy.ndarray and x.ndim > rank for x, rank in pairs]):
+            return 0
+        leads = {x.shape[:x.ndim - rank] for x, rank in pairs}
+        size, count = max([x.size for x in args]), prod(args[0].shape[:-self._ranks[0]])
+        shared = len(leads) == 1 and FEWEST <= size <= LARGEST * count
+        return args[0].shape[0] if shared else 0
