@@ -16,7 +16,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     *[(name, {}) for name in """inv det slogdet cholesky qr eigvals eigvalsh eig eigh svd svdvals
        pinv matrix_rank cond""".split()],
     ("eigh", {"UPLO": "U"}), ("cholesky", {"upper": True}), ("qr", {"mode": "complete"}),
-    ("qr", {"mode": "r"}), ("qr", {"mode": "raw"}), ("svd", {"full_matrices": False}), ("svd", {"compute_uv": False}),
+    ("qr", {"mode": "r"}), ("qr", {"mode": "raw"}), ("svd", {"full_matrices": False}),
+    ("svd", {"compute_uv": False}),
     ("svd", {"hermitian": True}), ("pinv", {"hermitian": True}), ("cond", {"p": 1})]
 
 
@@ -46,8 +47,7 @@ def stacks(shape: tuple[int, ...]) -> list[Any]:
     return [x, positive, singular, holed, x.astype("f4"), x + 1j * x[..., ::-1], x.swapaxes(-1, -2), x[::2]]
 
 
-@pytest.mark.parametrize("shape", [(1000, 5, 5), (20, 30, 6, 6), (900, 6, 4), (150, 150), (5, 70, 70)],
-                         ids=str)
+@pytest.mark.parametrize("shape", [(1000, 5, 5), (20, 30, 6, 6), (900, 6, 4), (40, 40)], ids=str)
 def test_stacks_give_numpys_bits(shape: tuple[int, ...]) -> None:
     for x in stacks(shape):
         for name, options in CALLS:
