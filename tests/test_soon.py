@@ -261,6 +261,22 @@ def test_errors_and_warnings_are_numpys_at_the_programs_line() -> None:
             whole += 0.5
 
 
+@pytest.mark.parametrize("points, single", [(2, 0), (1, 6)])
+def test_what_is_so_large_that_threads_share_it_is_recorded(points: int, single: int,
+                                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.array(numpy.random.default_rng(1).random(1 << 20))
+    monkeypatch.setattr(engine.current().runtime, "points", points)
+
+    def turns() -> None:
+        for _ in range(6):
+            y = x + x
+            engine.fence()
+            del y
+
+    turns()
+    assert counted(turns) == (6 - single, single)
+
+
 def test_where_everything_is_recorded_nothing_is_done_at_once() -> None:
     with settings.using(small=0):
         x = np.array(RANDOM.random(N))

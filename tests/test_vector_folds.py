@@ -28,7 +28,7 @@ def at_hand() -> Any:
 
 def vectors(size: int, dtype: str) -> tuple[Any, Any]:
     pick = numpy.random.default_rng(size)
-    return tuple((pick.random(size) - 0.3).astype(dtype) for _ in range(2))
+    return (pick.random(size) - 0.3).astype(dtype), (pick.random(size) - 0.3).astype(dtype)
 
 
 def warm(call: Any) -> Any:
@@ -89,7 +89,8 @@ def test_results_that_are_not_finite(bad: float, warns: bool) -> None:
     one[[3, 70]] = bad
     x = np.array(one)
     warm(lambda: np.ones(50_000).sum())
-    for ours, theirs in ((lambda: x.sum(), lambda: one.sum()), (lambda: float(x @ x), lambda: one @ one)):
+    pairs: list[tuple[Any, Any]] = [(x.sum, one.sum), (lambda: float(x @ x), lambda: one @ one)]
+    for ours, theirs in pairs:
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             found = float(ours())

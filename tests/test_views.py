@@ -1,4 +1,4 @@
-"""Views and elements of arrays, small and large, at hand and pending: what NumPy's look like, and how long they live."""
+"""Views and elements of arrays, small and large, at hand and pending: they are as NumPy's, and end so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 
-SHAPES = [(7,), (300,), (40_000,), (5, 6), (150, 140), (3, 4, 5), (30, 20, 40), (2, 3, 4, 5), (1, 17_000), (2, 1, 3, 2, 2)]
+SHAPES = [(7,), (300,), (40_000,), (5, 6), (150, 140), (3, 4, 5), (30, 20, 40), (2, 3, 4, 5),
+          (1, 17_000), (2, 1, 3, 2, 2)]
 DTYPES = ["float64", "float32", "int64", "bool", "complex128", "complex64", "uint8"]
 
 
@@ -110,7 +111,8 @@ def test_assignments_of_elements_and_parts_are_numpys(seed: int) -> None:
         theirs = (numpy.arange(numpy.prod(shape)) % 251).astype(dtype).reshape(shape)
         ours = np.array(theirs)
         for _ in range(10):
-            at = tuple(chance.randrange(-n, n) for n in shape) if chance.random() < 0.5 else index(chance, shape)
+            element = tuple(chance.randrange(-n, n) for n in shape)
+            at = element if chance.random() < 0.5 else index(chance, shape)
             at = at[0] if type(at) is tuple and len(at) == 1 else at
             value = chance.choice(values)
             with numpy.errstate(all="ignore"):
@@ -136,7 +138,8 @@ def test_a_view_keeps_memory_and_no_longer() -> None:
 
 def test_a_view_that_somebody_holds_is_not_used_again() -> None:
     x = np.array(numpy.arange(50_000.0))
-    held, watched = [], []
+    held: list[Any] = []
+    watched: list[Any] = []
     for k in range(1, 40):
         part = x[k:-k]
         held.append(part.__array__())

@@ -49,8 +49,10 @@ class Brevity:
         It returns whether the last allowance was exceeded."""
 
     def note(self, window: Window, idle: bool, alone: bool) -> None:
-        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else.  `alone`: one
-        thread runs them."""
+        """Note that the program waits for the tasks of a window, and if `idle`, for nothing else.
+
+        `alone`: one thread runs them.
+        """
         if self.listener is None:
             return
         if not window.held:
@@ -79,8 +81,10 @@ class Brevity:
 
 def brief(window: Window, alone: bool) -> int:
     """Return the bytes that NumPy would read and write for the tasks of a window, calls included, if it is
-    done sooner than a wait for them; else 0.  `alone`: tasks have one thread, as NumPy's functions have.  Host
-    functions take as long in both cases."""
+    done sooner than a wait for them; else 0.
+
+    `alone`: tasks have one thread, as NumPy's functions have.  Host functions take as long in both cases.
+    """
     tasks = window.held
     if tasks > LONGEST:
         return 0

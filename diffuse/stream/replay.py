@@ -17,14 +17,13 @@ from diffuse.kernels.body import abi
 from diffuse.stream.blocking import pieces
 from diffuse.stream.plan import Plan
 
-
 CACHED = 16 << 20
-"""Bytes of operands from which on they come from memory: most caches that threads share are not much larger."""
+"""Bytes of operands from which on they come from memory: few caches that threads share are much larger."""
 
 
 def traffic(views: Sequence[View]) -> int:
-    """What reading and writing operands adds to the work of a launch, in operations times elements: the time in
-    which one thread moves three bytes of memory is that of two operations."""
+    """Return what reading and writing operands adds to the work of a launch, in operations times elements:
+    one thread moves three bytes of memory in the time of two operations."""
     nbytes = sum([ITEMSIZE[view.dtype] * prod([n for n, s in zip(view.shape, view.strides, strict=True) if s])
                   for view in views])
     return 2 * nbytes // 3 if nbytes >= CACHED else 0

@@ -181,13 +181,14 @@ def laid_out(operator: str, *arrays: Array) -> tuple[int, bytes, int, int, int, 
     """Lay out the reduction of whole vectors for the extension (numpy/small/folds.c); None where there is no
     compiled code.
 
-    Returns the address of the code, its block of arguments, the positions of the arrays' addresses and that of the
+    Returns the address of the code, its block of arguments, the positions of the arrays' addresses and of the
     result's among the words of 8 bytes of that block, and the object that keeps the code.
     """
     if fold(operator, (0,), *arrays) is None:
         return None
     first = arrays[0]
-    known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *[array.strides for array in arrays]))
+    strides = [array.strides for array in arrays]
+    known = _laid_out.get((operator, (0,), first.dtype.char, first.shape, *strides))
     if known is None:  # copies were reduced
         return None
     address = known.kernel.native.address
