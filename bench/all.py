@@ -13,7 +13,7 @@ import report
 from case import ROOT
 
 BENCHES = ("black_scholes", "channel_flow", "shallow_water", "stencil", "conjugate_gradient", "cg", "cgs",
-           "bicgstab", "gmg", "jacobi", "mandelbrot", "overheads", "calls", "compile", "cold",
+           "bicgstab", "gmg", "jacobi", "mandelbrot", "overheads", "calls", "sorting", "compile", "cold",
            "everyday", "ocean")
 
 

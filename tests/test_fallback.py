@@ -35,13 +35,13 @@ def test_one_warning_per_call_site_naming_the_function_and_the_line() -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for _ in range(3):
-            np.median(x)
+            np.polydiv(x, [2.0])
         line = inspect.currentframe().f_lineno - 1  # type: ignore[union-attr]
-        np.median(x)
+        np.polydiv(x, [2.0])
     assert len(caught) == 2
     assert caught[0].category is RuntimeWarning
     assert (caught[0].filename, caught[0].lineno) == (__file__, line)
-    assert "numpy.median runs by NumPy here" in str(caught[0].message)
+    assert "numpy.polydiv runs by NumPy here" in str(caught[0].message)
     assert "DIFFUSE_FALLBACK=silent" in str(caught[0].message)
 
 
@@ -60,10 +60,10 @@ def test_silent_and_error() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with using(fallback="silent"):
-            assert np.median(large()) == 49.5
-    refused = pytest.raises(NotImplementedError, match="numpy.median .*DIFFUSE_FALLBACK=error")
+            assert len(np.polydiv(large(), [1.0])[0]) == 100
+    refused = pytest.raises(NotImplementedError, match="numpy.polydiv .*DIFFUSE_FALLBACK=error")
     with using(fallback="error"), refused:
-        np.median(large())
+        np.polydiv(large(), [2.0])
 
 
 @pytest.mark.skipif(native is None, reason="the extension was not built")
@@ -79,7 +79,7 @@ def test_lines_that_were_told_call_numpy_without_python_code(monkeypatch: pytest
     monkeypatch.setattr(fallback, "call", noted)
     x, y = np.array(numpy.arange(100.0)[::-1]), np.array(numpy.arange(300).reshape(100, 3))
     engine.fence()
-    calls: list[Any] = [lambda m, a, b: m.sort(a), lambda m, a, b: m.percentile(a, 30.0),
+    calls: list[Any] = [lambda m, a, b: m.polydiv(a, [2.0, 1.0])[0], lambda m, a, b: m.poly(a[:4]),
                         lambda m, a, b: m.add.reduceat(a, [0, 40])]
     before = trace.snapshot()["fallbacks"]
     for function in calls:
@@ -92,7 +92,7 @@ def test_lines_that_were_told_call_numpy_without_python_code(monkeypatch: pytest
         for each in found:
             assert type(each) is type(found[0]) and numpy.asarray(each).tobytes() == wanted.tobytes()
     assert len(called) == len(calls) and trace.snapshot()["fallbacks"] == before + 4 * len(calls)
-    with using(fallback="error"), pytest.raises(NotImplementedError, match="numpy.sort"):
+    with using(fallback="error"), pytest.raises(NotImplementedError, match="numpy.polydiv"):
         calls[0](np, x, y)
 
 
@@ -113,8 +113,8 @@ def test_lines_that_were_told_wait_for_pending_arrays_and_write_to_outputs() -> 
 def test_calls_are_counted() -> None:
     before = trace.snapshot()["fallbacks"]
     with using(fallback="silent"):
-        np.median(large())
-        np.sort(large())
+        np.polydiv(large(), [2.0])
+        np.polydiv(large(), [3.0])
     assert trace.snapshot()["fallbacks"] == before + 2
 
 

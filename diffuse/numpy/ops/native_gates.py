@@ -117,7 +117,7 @@ def compiled(name: str, plain: Any, ours: Callable[..., Any], flags: int, functi
     gate.__name__ = gate.__qualname__ = name
     if name in EXACT:
         gate.watched = function
-    gate.told = getattr(ours, "told", None)
+    gate.told, gate.few = getattr(ours, "told", None), getattr(ours, "few", 0)
     text = getattr(function, "__text_signature__", None)
     if text is not None:
         gate.__text_signature__ = text

@@ -21,9 +21,10 @@ from diffuse.numpy.order import radix
 Array = numpy.ndarray[Any, Any]
 
 
-def own(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def own(real: Callable[..., Any], *large: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function of NumPy's out of one that takes the same arguments, all of them in their order, and
-    returns None where NumPy's shall run."""
+    returns None where NumPy's shall run.  `large` are the positions of arguments of which one has to be a
+    large array, where there are such positions: a call on few elements shall cost little."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
@@ -31,6 +32,8 @@ def own(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[...
         def run(*args: Any, **kwargs: Any) -> Any:
             if not library.current().host_sees:
                 return fallback.call(real, args, kwargs, name)
+            if large and len(args) > large[-1] and all(_few(args[k]) for k in large):
+                return fallback.call(real, args, kwargs, name, "order")
             try:
                 bound = form.bind(*args, **kwargs)
             except TypeError:  # NumPy says it in its words
@@ -39,11 +42,21 @@ def own(real: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[...
             found = function(*bound.arguments.values())
             return fallback.call(real, args, kwargs, name, "order") if found is None else found
 
+        if large:  # a gate of the extension calls NumPy where these arguments have few elements
+            vars(run).update(told={None}, few=sum(1 << k for k in large))
         run.__name__ = run.__qualname__ = function.__name__
         run.__module__, run.__doc__ = function.__module__, function.__doc__
         return run
 
     return decorate
+
+
+def _few(x: Any) -> bool:
+    """Is this no array, or one of few elements?"""
+    kind = type(x)
+    if kind is core.array_class:
+        return bool(x.meta.size < radix.FEWEST)
+    return kind is not numpy.ndarray or bool(x.size < radix.FEWEST)
 
 
 def at_hand(x: Any, fewest: int | None = None) -> Array | None:

@@ -32,15 +32,14 @@ def _ends(array: Array) -> tuple[Any, Any]:
     return low.reduce([pair[0] for pair in found]), high.reduce([pair[1] for pair in found])
 
 
-@own(numpy.histogram)
+@own(numpy.histogram, 0)
 def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     array = at_hand(a)
     if array is None or not radix.sortable(array) or array.dtype.kind == "b":
         return None
-    flat, ends = array.reshape(-1), range
-    if ends is None or array.dtype.itemsize == 8:
-        lowest = _ends(flat)
-        ends = lowest if range is None else range
+    flat = array.reshape(-1)
+    lowest = _ends(flat) if range is None or array.dtype.itemsize == 8 and array.dtype.kind in "iu" else None
+    ends = lowest if range is None else range
     if type(bins) is str:
         if weights is not None:
             return None
@@ -57,7 +56,7 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     elif numpy.ndim(bins):
         counts = _between(flat, plain)
     else:
-        counts = _even(flat, plain, ends)
+        counts = _even(flat, plain, ends, lowest)
     if counts is None:
         return None
     if density:
@@ -65,13 +64,13 @@ def histogram(a: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     return given(counts), edges
 
 
-def _even(flat: Array, edges: Array, ends: tuple[Any, Any]) -> Array | None:
-    """Counts in bins of one width."""
+def _even(flat: Array, edges: Array, ends: Any, lowest: Any) -> Array | None:
+    """Counts in bins of one width; `lowest` has the smallest and the largest element, if it was needed."""
     if flat.dtype.name not in COUNTED or edges.dtype != numpy.float64:
         return _by_blocks(flat, edges.size - 1, ends, None) if flat.dtype == edges.dtype else None
     first, last, width = edges[0], edges[-1], edges[-1] - edges[0]
-    if flat.dtype.itemsize == 8 and flat.dtype.kind in "iu" and max(map(abs, map(int, _ends(flat)))) > EXACT:
-        return None
+    if flat.dtype.itemsize == 8 and flat.dtype.kind in "iu" and max(map(abs, map(int, lowest))) > EXACT:
+        return _by_blocks(flat, edges.size - 1, ends, None)
     routine = radix.routines(flat.size, ("histogram", flat.dtype.name))
     if routine is None or not numpy.isfinite(width):
         return None
@@ -157,7 +156,7 @@ def histogramdd(sample: Any, bins: Any, range: Any, density: Any, weights: Any) 
     return None if columns is None else _in_cells(columns, bins, range, density)
 
 
-@own(numpy.histogram2d)
+@own(numpy.histogram2d, 0, 1)
 def histogram2d(x: Any, y: Any, bins: Any, range: Any, density: Any, weights: Any) -> Any:
     columns = _columns([x, y]) if weights is None else None
     if columns is None:

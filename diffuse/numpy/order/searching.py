@@ -63,7 +63,7 @@ def positions(found: Table, elements: Array) -> Array:
     return out.reshape(elements.shape)
 
 
-@own(numpy.searchsorted)
+@own(numpy.searchsorted, 1)
 def searchsorted(a: Any, v: Any, side: Any, sorter: Any) -> Any:
     elements, array = at_hand(v), table(a)
     if elements is None or array is None or sorter is not None or side not in ("left", "right"):
@@ -72,7 +72,7 @@ def searchsorted(a: Any, v: Any, side: Any, sorter: Any) -> Any:
     return None if found is None else given(positions(found, elements))
 
 
-@own(numpy.digitize)
+@own(numpy.digitize, 0)
 def digitize(x: Any, bins: Any, right: Any) -> Any:
     elements, edges = at_hand(x), table(bins)
     if elements is None or edges is None or type(right) is not bool or edges.ndim != 1:
@@ -100,7 +100,7 @@ def _points(x: Any) -> Array | None:
     return numpy.ascontiguousarray(found, numpy.float64) if found.dtype.itemsize <= 8 else None
 
 
-@own(numpy.interp)
+@own(numpy.interp, 0)
 def interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any:
     elements, points, values = at_hand(x), _points(xp), _points(fp)
     if elements is None or points is None or values is None or period is not None:

@@ -23,10 +23,10 @@ from diffuse.numpy.order.team import on_parts, slabs
 
 SAMPLE = 1 << 14
 """Elements of a sample."""
-SPREAD = 6.0
+SPREAD = 4.0
 """Standard deviations of the rank of an element of the sample that a bracket is wide to each side."""
 MOST = 8
-"""Elements that are looked for, at most: each takes a turn through the array."""
+"""Places at which elements are looked for, at most: each takes a turn through the array."""
 
 
 class Unknown(Exception):
@@ -82,11 +82,17 @@ class Selection(numpy.ndarray[Any, Any]):
 def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
     """The elements of a one-dimensional array that have these ranks in its order.  Raises `Unknown` where
     NumPy's bits may be others, or where many elements are equal."""
-    if len(ranks) > MOST + 2:
-        raise Unknown
     last = array.size - 1
-    ends = {rank: _extreme(array, rank) for rank in sorted({0, last}.intersection(ranks), reverse=True)}
-    return [ends[rank] if rank in ends else _ranked(array, rank) for rank in ranks]
+    found = {rank: _extreme(array, rank) for rank in sorted({0, last}.intersection(ranks), reverse=True)}
+    groups: list[list[int]] = []
+    for rank in sorted(set(ranks) - found.keys()):
+        near = groups and rank - groups[-1][0] <= array.size >> 10
+        groups[-1].append(rank) if near else groups.append([rank])
+    if len(groups) > MOST:
+        raise Unknown
+    for group in groups:
+        found.update(zip(group, _ranked(array, group), strict=True))
+    return [found[rank] for rank in ranks]
 
 
 def _extreme(array: Array, rank: int) -> Any:
@@ -94,27 +100,20 @@ def _extreme(array: Array, rank: int) -> Any:
     ufunc: Any = numpy.maximum if rank else numpy.minimum
     value = ufunc.reduce(on_parts(array.size, lambda low, high: ufunc.reduce(array[low:high])))
     if array.dtype.kind == "f" and not value:
-        return _ranked(array, rank)
+        return _ranked(array, [rank])[0]
     if value != value:
         raise Unknown
     return value
 
 
-def _ranked(array: Array, rank: int) -> Any:
-    """The element of one rank, among the elements between two of a sample."""
+def _ranked(array: Array, ranks: list[int]) -> list[Any]:
+    """The elements of ranks that are near each other, among the elements between two of a sample."""
     size, dtype = array.size, array.dtype
     found = radix.routines(size, ("between", dtype.name), ("encode", dtype.name))
     if found is None:
         raise Unknown
     between, encode = found
-    sample = numpy.sort(_sample(array))
-    share = rank / size
-    middle, width = share * sample.size, SPREAD * sqrt(sample.size * share * (1 - share)) + 4
-    ends = int(max(0, middle - width)), int(min(sample.size - 1, middle + width))
-    keys = numpy.empty(sample.size, radix.wide(array))
-    encode(sample, sample.size, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
-    low = 0 if not ends[0] else int(keys[ends[0]])
-    high = (1 << 8 * keys.itemsize) - 1 if ends[1] == sample.size - 1 else int(keys[ends[1]])
+    low, high = _bracket(_sample(array), [rank / size for rank in (ranks[0], ranks[-1])], encode)
 
     def one(start: int, end: int) -> tuple[int, int, Array]:
         room = (end - start) // 4
@@ -125,13 +124,28 @@ def _ranked(array: Array, rank: int) -> Any:
     pieces = on_parts(size, one)
     below = sum(piece[0] for piece in pieces)
     kept = numpy.concatenate([piece[2] for piece in pieces])
-    if kept.size != sum(piece[1] for piece in pieces) or not below <= rank < below + kept.size:
+    places = [rank - below for rank in ranks]
+    if kept.size != sum(piece[1] for piece in pieces) or not 0 <= places[0] <= places[-1] < kept.size:
         raise Unknown
-    value = numpy.partition(kept, rank - below)[rank - below]
+    values = list(numpy.partition(kept, places)[places])
     if dtype.kind == "f":
-        if value != value or not value and numpy.unique(numpy.signbit(kept[kept == 0])).size > 1:
+        mixed = not all(values) and numpy.unique(numpy.signbit(kept[kept == 0])).size > 1
+        if mixed or any(value != value for value in values):
             raise Unknown
-    return value
+    return values
+
+
+def _bracket(sample: Array, shares: list[float], encode: Any) -> tuple[int, int]:
+    """Keys between which the elements are, very likely, that have these shares of all elements before
+    them."""
+    sample.sort()
+    width = [SPREAD * sqrt(sample.size * share * (1 - share)) + 4 for share in shares]
+    first = int(max(0, shares[0] * sample.size - width[0]))
+    last = int(min(sample.size - 1, shares[1] * sample.size + width[1]))
+    keys = numpy.empty(sample.size, radix.wide(sample))
+    encode(sample, sample.size, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
+    highest = int(numpy.iinfo(keys.dtype).max)
+    return int(keys[first]) if first else 0, int(keys[last]) if last < sample.size - 1 else highest
 
 
 def _sample(array: Array) -> Array:
@@ -199,12 +213,12 @@ def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
     return _without_nan(array.reshape(-1))
 
 
-@own(numpy.median)
+@own(numpy.median, 0)
 def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
 
 
-@own(numpy.nanmedian)
+@own(numpy.nanmedian, 0)
 def nanmedian(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.nanmedian, a, axis, out, overwrite_input, keepdims)
 
@@ -222,7 +236,7 @@ def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__ = real.__name__
     run.__module__ = __name__
-    return own(real)(run)
+    return own(real, 0)(run)
 
 
 quantile, percentile = _quantile(numpy.quantile), _quantile(numpy.percentile)

@@ -112,7 +112,7 @@ def _unique(ar: Any, index: Any, inverse: Any, counts: Any, each_nan: bool) -> t
     return tuple(results)
 
 
-@own(numpy.unique)
+@own(numpy.unique, 0)
 def unique(ar: Any, return_index: Any, return_inverse: Any, return_counts: Any, axis: Any, equal_nan: Any,
            sorted: Any = True) -> Any:
     if not sorted or axis is not None and not (axis in (0, -1) and getattr(ar, "ndim", 0) == 1):
@@ -127,17 +127,17 @@ def _record(function: Any, ar: Any, index: bool, inverse: bool, counts: bool) ->
     return None if found is None else type(function(numpy.empty(0)))(*found)
 
 
-@own(numpy.unique_all)
+@own(numpy.unique_all, 0)
 def unique_all(x: Any) -> Any:
     return _record(numpy.unique_all, x, True, True, True)
 
 
-@own(numpy.unique_counts)
+@own(numpy.unique_counts, 0)
 def unique_counts(x: Any) -> Any:
     return _record(numpy.unique_counts, x, False, False, True)
 
 
-@own(numpy.unique_inverse)
+@own(numpy.unique_inverse, 0)
 def unique_inverse(x: Any) -> Any:
     return _record(numpy.unique_inverse, x, False, True, False)
 
@@ -169,7 +169,7 @@ def _sorted(one: Array, other: Array) -> Array:
     return both if found is None else found
 
 
-@own(numpy.intersect1d)
+@own(numpy.intersect1d, 0, 1)
 def intersect1d(ar1: Any, ar2: Any, assume_unique: Any, return_indices: Any) -> Any:
     found = None if return_indices else _sets(ar1, ar2, assume_unique)
     if found is None:
@@ -178,7 +178,7 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: Any, return_indices: Any) -> 
     return given(both[:-1][both[1:] == both[:-1]])
 
 
-@own(numpy.setxor1d)
+@own(numpy.setxor1d, 0, 1)
 def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     found = _sets(ar1, ar2, assume_unique)
     if found is None:
@@ -188,7 +188,7 @@ def setxor1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     return given(both[differs[1:] & differs[:-1]])
 
 
-@own(numpy.union1d)
+@own(numpy.union1d, 0, 1)
 def union1d(ar1: Any, ar2: Any) -> Any:
     one, other = table(ar1), table(ar2)
     if one is None or other is None or one.dtype != other.dtype or not radix.sortable(one):
@@ -198,7 +198,7 @@ def union1d(ar1: Any, ar2: Any) -> Any:
     return None if found is None else given(found)
 
 
-@own(numpy.setdiff1d)
+@own(numpy.setdiff1d, 0, 1)
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: Any) -> Any:
     found = _sets(ar1, ar2, assume_unique)
     if found is None:
@@ -229,7 +229,7 @@ def _members(elements: Array, tested: Array, invert: bool) -> Array | None:
     return out
 
 
-@own(numpy.isin)
+@own(numpy.isin, 0, 1)
 def isin(element: Any, test_elements: Any, assume_unique: Any, invert: Any, kind: Any) -> Any:
     array, tested = at_hand(element), table(test_elements)
     if (array is None or tested is None or not tested.size or assume_unique or kind not in (None, "sort")

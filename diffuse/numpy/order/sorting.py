@@ -88,7 +88,7 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
     return out
 
 
-@own(numpy.sort)
+@own(numpy.sort, 0)
 def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     array, wanted = at_hand(a), _kind(kind, order, stable)
     if array is None or wanted is None:
@@ -102,7 +102,7 @@ def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
 
 def sort_in_place(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The method `sort` of arrays."""
-    if core.ENGINE.host_sees and _replaced(x, args, kwargs):
+    if x.meta.size >= radix.FEWEST and core.ENGINE.host_sees and _replaced(x, args, kwargs):
         return
     silent = "order" if core.ENGINE.host_sees else None
     fallback.call(numpy.ndarray.sort, (x, *args), kwargs, "numpy.ndarray.sort", silent)
@@ -117,7 +117,7 @@ def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         axis, kind = _method(*args, **kwargs)
     except TypeError:
         return False
-    if kind is None or at_hand(x) is None:
+    if kind is None:
         return False
     memory = base.writable(x)
     along = _axis(axis, memory)
@@ -134,7 +134,7 @@ def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any 
     return axis, _kind(kind, order, stable)
 
 
-@own(numpy.argsort)
+@own(numpy.argsort, 0)
 def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     array, wanted = at_hand(a), _kind(kind, order, stable)
     if array is None or wanted is None:
@@ -208,7 +208,7 @@ def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, i
     return (array, along) if all(-length <= k < length for k in numbers) else None
 
 
-@own(numpy.partition)
+@own(numpy.partition, 0)
 def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
     found = _lines(a, kth, axis, kind, order)
     return None if found is None else given(partitioned(*found, kth))
@@ -226,7 +226,7 @@ def partitioned(array: Array, axis: int, kth: Any) -> Array:
     return out
 
 
-@own(numpy.argpartition)
+@own(numpy.argpartition, 0)
 def argpartition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
     found = _lines(a, kth, axis, kind, order)
     if found is None:

@@ -202,6 +202,7 @@ static PyMemberDef gate_members[] = {
     {"ours", T_OBJECT_EX, offsetof(Gate, ours), 0, NULL},
     {"watched", T_OBJECT_EX, offsetof(Gate, watched), 0, NULL},
     {"told", T_OBJECT_EX, offsetof(Gate, told), 0, NULL},
+    {"few", T_INT, offsetof(Gate, few), 0, NULL},
     {NULL}};
 
 static PyGetSetDef gate_getset[] = {

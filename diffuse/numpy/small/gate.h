@@ -37,6 +37,7 @@ typedef struct {
     PyObject *function; /* NumPy's as the program knows it, or how many arguments come before the output array */
     PyObject *watched;  /* the same function, if NumPy does it where the program waits for each call; else NULL */
     PyObject *told;     /* of a function that is NumPy's in any case: the program's lines that know it; else NULL */
+    int few;            /* a bit for each argument that has to have few elements for that */
     struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
     int looked;
     int need, flags;

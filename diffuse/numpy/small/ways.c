@@ -148,6 +148,22 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     return found;
 }
 
+/* Have these arguments of a call few elements, or are no arrays?  Diffuse computes with many itself. */
+static int are_few(Gate *gate, PyObject *const *args, Py_ssize_t n)
+{
+    for (int k = 0; gate->few >> k; k++) {
+        PyObject *x = k < n ? args[k] : NULL;
+        if (!(gate->few >> k & 1))
+            continue;
+        if (x == NULL)
+            return 0;
+        PyObject *array = Py_TYPE(x) == state.array_class ? ((Array *)x)->meta : x;
+        if (absent(array) || (PyArray_Check(array) && size_of(array) >= state.small))
+            return 0;
+    }
+    return 1;
+}
+
 /* What a function that only NumPy has, and that only reads, gives of arrays at hand, at a line of the program that
  * knows that NumPy computes it (fallback.wrapped). */
 PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
@@ -161,7 +177,7 @@ PyObject *small_borrowed(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObje
         told = line == NULL ? -1 : PySet_Contains(gate->told, line);
         Py_XDECREF(line);
     }
-    if (!state.small || told <= 0 || small_keyword(kwnames, "overwrite_input") >= 0 || small_may_write(gate, n, kwnames)
+    if (!state.small || told <= 0 || !are_few(gate, args, n) || small_keyword(kwnames, "overwrite_input") >= 0 || small_may_write(gate, n, kwnames)
             || !small_lower_all(args, all, -1, low, &found))
         return NULL;
     if (found.wrapped && (silent || found.product <= state.small || small_counts(state.fallbacks))) {

@@ -2,33 +2,72 @@
 
 from __future__ import annotations
 
-from diffuse.kernels.llvm.code import Code, carrying
+from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, guarded, with_lanes
 from diffuse.kernels.llvm.sorting.keys import encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
 
 
+LANES = 8
+
+
 def between(code: Code, dtype: str) -> None:
-    """Words: elements, count, two keys, target, capacity, and two results: how many elements have keys below
-    the first, and how many are between the two, both included.  Copies the latter to the target, in their
-    order; those that it has no room for are counted only.  The target has room for one element more."""
-    elements, target = pointer(code, 0), pointer(code, 4)
-    count, low, high, capacity = (word(code, k) for k in (1, 2, 3, 5))
+    """Words: elements, count, two keys, target, capacity, and two results, zero at first: how many elements
+    have keys below the first, and how many are between the two, both included.  Copies the latter to the
+    target, in their order; those that it has no room for are counted only.  The target has room for one
+    element more.
+
+    Few elements are expected between the keys: LANES are compared at a time, and looked at one by one where
+    some are.
+    """
+    elements, count, wide, raw = pointer(code, 0), word(code, 1), key_type(dtype), raw_type(dtype)
+    keys = [word(code, k) for k in (2, 3)]
+    if wide == "uint32":
+        keys = [code.let(f"trunc i64 {key} to i32") for key in keys]
+    whole = code.let(f"and i64 {count}, -{LANES}")
+    with with_lanes(code, LANES):
+        low, high = (code.splat(wide, key) for key in keys)
+        kind, truth = code.type(wide), code.type("bool")
+        with carrying(code, "0", whole, LANES, [(kind, code.const(wide, 0))]) as (i, seen):
+            key = encoded(code, dtype, load(code, raw, place(code, raw, elements, i)))[0]
+            less = code.let(f"icmp ult {kind} {key}, {low}")
+            seen[0] = code.let(f"sub {kind} {seen[0]}, {code.let(f'sext {truth} {less} to {kind}')}")
+            more = code.let(f"icmp ugt {kind} {key}, {high}")
+            outside = code.let(f"bitcast {truth} {code.let(f'or {truth} {less}, {more}')} to i{LANES}")
+            with guarded(code, code.let(f"icmp ne i{LANES} {outside}, -1")), with_lanes(code, 1):
+                _keep(code, dtype, elements, i, code.let(f"add i64 {i}, {LANES}"), keys)
+        below = _added(code, wide, seen[0])
+    with carrying(code, whole, count, 1, [("i64", below)]) as (i, sums):
+        key = encoded(code, dtype, load(code, raw, place(code, raw, elements, i)))[0]
+        less = code.let(f"icmp ult {code.type(wide)} {key}, {keys[0]}")
+        sums[0] = code.let(f"add i64 {sums[0]}, {code.let(f'zext i1 {less} to i64')}")
+    _keep(code, dtype, elements, whole, count, keys)
+    put(code, 6, sums[0])
+
+
+def _keep(code: Code, dtype: str, elements: str, first: str, end: str, keys: list[str]) -> None:
+    """Copy the elements of a range that are between the keys."""
+    target, capacity = pointer(code, 4), word(code, 5)
     wide, raw = key_type(dtype), raw_type(dtype)
-    with carrying(code, "0", count, 1, [("i64", "0"), ("i64", "0")]) as (i, seen):
+    with carrying(code, first, end, 1, [("i64", word(code, 7))]) as (i, kept):
         value = load(code, raw, place(code, raw, elements, i))
         key = encoded(code, dtype, value)[0]
-        if wide == "uint32":
-            key = code.let(f"zext i32 {key} to i64")
-        less = code.let(f"zext i1 {code.let(f'icmp ult i64 {key}, {low}')} to i64")
-        more = code.let(f"zext i1 {code.let(f'icmp ugt i64 {key}, {high}')} to i64")
-        room = code.let(f"icmp ult i64 {seen[1]}, {capacity}")
-        to = code.let(f"select i1 {room}, i64 {seen[1]}, i64 {capacity}")
+        room = code.let(f"icmp ult i64 {kept[0]}, {capacity}")
+        to = code.let(f"select i1 {room}, i64 {kept[0]}, i64 {capacity}")
         store(code, raw, value, place(code, raw, target, to))
-        inside = code.let(f"xor i64 {code.let(f'or i64 {less}, {more}')}, 1")
-        seen[0] = code.let(f"add i64 {seen[0]}, {less}")
-        seen[1] = code.let(f"add i64 {seen[1]}, {inside}")
-    put(code, 6, seen[0])
-    put(code, 7, seen[1])
+        above = code.let(f"icmp uge {code.type(wide)} {key}, {keys[0]}")
+        under = code.let(f"icmp ule {code.type(wide)} {key}, {keys[1]}")
+        inside = code.let(f"zext i1 {code.let(f'and i1 {above}, {under}')} to i64")
+        kept[0] = code.let(f"add i64 {kept[0]}, {inside}")
+    put(code, 7, kept[0])
+
+
+def _added(code: Code, wide: str, lanes: str) -> str:
+    """The sum of the lanes of a vector of counts, an i64."""
+    kind, one = code.type(wide), ELEMENT[wide]
+    name = f"llvm.vector.reduce.add.v{LANES}{one}"
+    code.declare(f"declare {one} @{name}({kind})")
+    total = code.let(f"call {one} @{name}({kind} {lanes})")
+    return total if one == "i64" else code.let(f"zext {one} {total} to i64")
 
 
 CONVERSION = {"i": "sitofp", "u": "uitofp", "b": "uitofp"}

@@ -1,0 +1,284 @@
+"""Sorts, searches and counts on all threads: NumPy's results, bit for bit, whatever the elements are."""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.bridge import fallback
+from diffuse.numpy.order import histograms, radix, selection, sets, sorting, team
+from diffuse.observe import trace
+from diffuse.settings import using
+
+pytestmark = pytest.mark.local_only("functions run on memory that the host sees")
+
+TYPES = "?bBhHiIlLefdFD"
+Call = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Everything but a few elements goes through the routines, in several threads."""
+    monkeypatch.setattr(radix, "FEWEST", 64)
+    monkeypatch.setattr(team, "SHARE", 50)
+    monkeypatch.setattr(team, "threads", lambda: 3)
+    monkeypatch.setattr(sorting, "threads", lambda: 3)
+    with using(small=64, compile="wait", fallback="error"):
+        yield
+
+
+def elements(seed: int, kind: str, n: int) -> Any:
+    """Random elements; of floats, by the seed, with NaNs, zeros of both signs, NaNs of several kinds."""
+    rng = numpy.random.default_rng(seed)
+    if kind in "FD":
+        x = (rng.standard_normal(n) + 1j * rng.integers(0, 3, n)).astype(kind)
+    else:
+        x = (rng.standard_normal(n) * (50, 1e4)[seed % 2]).astype(kind)
+    special = seed % 6
+    if kind in "efdFD" and special >= 2:
+        x[rng.integers(0, n, 5)] = numpy.nan
+    if kind in "efd" and special >= 3:
+        x[rng.integers(0, n, 9)], x[rng.integers(0, n, 9)] = -0.0, 0.0
+    if kind in "fd" and special == 4:
+        x[rng.integers(0, n, 3)] = -numpy.nan
+    return numpy.sort(x) if special == 5 else x
+
+
+def seeds(kind: str) -> tuple[int, ...]:
+    """Seeds for which elements of a type have all that is special about it."""
+    return (0, 1, 2, 3, 4, 5) if kind in "efd" else (1, 2) if kind in "FD" else (0, 5)
+
+
+def flat(value: Any) -> list[Any]:
+    return [part for item in value for part in flat(item)] if isinstance(value, tuple | list) else [value]
+
+
+def steps(x: Any) -> list[int]:
+    """The strides of an array along which it has elements."""
+    return [stride for n, stride in zip(x.shape, x.strides, strict=True) if n > 1]
+
+
+def alike(call: Call, *arrays: Any) -> None:
+    """Check a call on our arrays against NumPy's: results, warnings, errors."""
+    outcomes = []
+    for module in (np, numpy):
+        given = [module.array(x) if module is np else x.copy(order="K") for x in arrays]
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                result = call(module, *given)
+            except Exception as error:
+                result = (str(type(error)), str(error))
+        outcomes.append((flat(result), [str(warning.message) for warning in caught]))
+    (ours, said), (theirs, wanted) = outcomes
+    assert said == wanted and len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        if not isinstance(other, numpy.ndarray | numpy.generic):
+            assert one == other
+            continue
+        one = numpy.asarray(one)
+        assert one.dtype == other.dtype and one.shape == other.shape and steps(one) == steps(other)
+        assert one.tobytes() == other.tobytes(), (one, other)
+
+
+def in_place(kind: Any) -> Call:
+    def run(m: Any, x: Any) -> Any:
+        x.sort(kind=kind)
+        return x
+
+    return run
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_sorts(kind: str) -> None:
+    for seed in seeds(kind):
+        x = elements(seed, kind, 700)
+        for how in (None, "stable", "heapsort"):
+            alike(lambda m, x, how=how: (m.sort(x, kind=how), m.argsort(x, kind=how)), x)
+            alike(in_place(how), x)
+        alike(lambda m, x: m.lexsort((x, x[::-1])), x)
+        alike(lambda m, x: (m.sort(x[::3]), m.sort(x[::-1]), x[1:].argsort(stable=True)), x)
+        table = numpy.asfortranarray(x.reshape(35, 20)) if seed % 2 else x.reshape(35, 20)
+        for axis in (0, 1, -1, None):
+            alike(lambda m, x, axis=axis: (m.sort(x, axis), m.argsort(x, axis, "stable")), table)
+        for axis in (0, 1):
+            alike(lambda m, x, axis=axis: (m.partition(x, [3, 5], axis), m.argpartition(x, 3, axis)), table)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_selections(kind: str) -> None:
+    for seed in seeds(kind):
+        x = elements(seed, kind, 900 + seed % 2)
+        alike(lambda m, x: (m.median(x), m.median(x, keepdims=True), m.median(x, axis=0)), x)
+        alike(lambda m, x: m.nanmedian(x), x)
+        for q in (0.5, [0.05, 0.5, 0.95], 0, 1, numpy.array([0.25, 0.75])):
+            alike(lambda m, x, q=q: m.quantile(x, q), x)
+            alike(lambda m, x, q=q: m.nanquantile(x, q), x)
+        for method in ("lower", "nearest", "midpoint", "median_unbiased", "inverted_cdf"):
+            alike(lambda m, x, method=method: m.percentile(x, [3, 70], method=method), x)
+        table = numpy.asfortranarray(x[:900].reshape(30, 30)) if seed % 2 else x[:900].reshape(45, 20)
+        for axis in (0, 1, None, (0, 1)):
+            alike(lambda m, x, axis=axis: (m.median(x, axis), m.nanmedian(x, axis)), table)
+            alike(lambda m, x, axis=axis: m.quantile(x, [0.2, 0.4], axis, keepdims=True), table)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_searches(kind: str) -> None:
+    for seed in seeds(kind):
+        x = elements(seed, kind, 600)
+        for other in (kind, "d", "l"):
+            table = numpy.sort(elements(seed + 1, other, 90))[::(1, -1)[seed % 2]]
+            for side in ("left", "right"):
+                alike(lambda m, x, t, side=side: m.searchsorted(t, x.reshape(20, 30).T, side), x, table)
+            alike(lambda m, x, t: (m.digitize(x, t), m.digitize(x, t.tolist(), right=True)), x, table)
+            alike(lambda m, x, t: m.interp(x, t, m.array(numpy.arange(90.0) % 7)), x, table)
+            alike(lambda m, x, t: m.interp(x, t, [1.0, numpy.inf, numpy.inf] * 30, -1, numpy.nan), x, table)
+        shuffled = elements(seed, kind, 91)
+        alike(lambda m, x, t: (m.searchsorted(t, x), m.digitize(x, t)), x, shuffled)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in seeds(kind):
+        x, y = elements(seed, kind, 140_000 if seed < 2 else 900), elements(seed % 2, kind, 900)
+        limits = (None, (-10, 10), (0, 3.5))[seed % 3]
+        weights = elements(0, "dlfD"[seed % 4], x.size)
+        alike(lambda m, x, limits=limits: m.histogram(x, 17, limits), x)
+        alike(lambda m, x, limits=limits: m.histogram(x, 10, limits, density=True), x)
+        alike(lambda m, x, w, limits=limits: m.histogram(x, 20, limits, weights=w), x, weights)
+        alike(lambda m, x: m.histogram(x, "sqrt"), x[:900])
+        for edges in ([0, 1, 1, 3, 3], [0.0, 1.5, 4.0], [0, 2, 1]):
+            alike(lambda m, x, edges=edges: m.histogram(x, m.array(edges)), x)
+        if x.size == 900:
+            alike(lambda m, x, y: m.histogram2d(x, y, 6), x, y)
+            alike(lambda m, x, y: m.histogram2d(x, y, [4, [0, 1, 2]], density=True), x, y)
+            alike(lambda m, x, y: m.histogramdd(m.stack([x, y, x], 1), 3), x, y)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_sets(kind: str) -> None:
+    for seed in seeds(kind):
+        x, y = elements(seed, kind, 600), elements(seed + 1, kind, (9, 300)[seed % 2])
+        for bits in (0, 1, 2, 4, 7):
+            wanted = bool(bits & 1), bool(bits & 2), bool(bits & 4)
+            alike(lambda m, x, wanted=wanted: m.unique(x, *wanted), x)
+            alike(lambda m, x, wanted=wanted: m.unique(x.reshape(20, 30).T, *wanted, equal_nan=False), x)
+        alike(lambda m, x: (*m.unique_all(x), *m.unique_counts(x), *m.unique_inverse(x)), x)
+        for name in ("intersect1d", "union1d", "setdiff1d", "setxor1d", "isin"):
+            alike(lambda m, x, y, name=name: (getattr(m, name)(x, y), getattr(m, name)(y, x)), x, y)
+        alike(lambda m, x, y: m.isin(x.reshape(-1, 1), y, invert=True, kind="sort"), x, y)
+
+
+@pytest.mark.parametrize("call", [
+    lambda m, x: m.sort(x, axis=2), lambda m, x: m.sort(x, kind="foo"), lambda m, x: m.sort(x, foo=1),
+    lambda m, x: m.argsort(x, order="a"), lambda m, x: m.sort(x, stable=True, kind="stable"),
+    lambda m, x: m.sort(), lambda m, x: m.partition(x.reshape(50, -1), 300), lambda m, x: x.sort(axis=1),
+    lambda m, x: m.quantile(x, 1.5), lambda m, x: m.quantile(x, 0.5, method="foo"),
+    lambda m, x: m.median(x, axis=3), lambda m, x: m.searchsorted([1.0, 2], x, "up"),
+    lambda m, x: m.digitize(x, [1, 3, 2]), lambda m, x: m.interp(x, [1, 2], [1, 2, 3]),
+    lambda m, x: m.interp(x, [], []), lambda m, x: m.histogram(x, 0), lambda m, x: m.histogram(x, 5, (3, 1)),
+    lambda m, x: m.histogram(x * m.inf), lambda m, x: m.histogram(x, 10, weights=x[1:]),
+    lambda m, x: m.unique(x, axis=4), lambda m, x: m.isin(x, x, kind="foo"),
+    lambda m, x: m.bincount(x.astype(int) - 5), lambda m, x: m.lexsort((x, x[1:])),
+])
+def test_errors_are_numpys_at_the_call(call: Call) -> None:
+    alike(call, numpy.ones(100))
+
+
+def test_pending_tasks_come_first_and_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = trace.snapshot()["fallbacks"]
+    x = np.array(numpy.arange(200.0))
+    y = 100.0 - x
+    assert float(np.sort(y)[0]) == -99.0 and float(np.median(y + 1.0)) == 1.5
+    y *= -1.0
+    y[::2].sort()
+    assert np.asarray(np.searchsorted(y[::2], x)).tolist()[:3] == [50, 51, 51]
+    half = y[100:]
+    half.sort(kind="stable")
+    assert float(y[100]) == float(half.min())
+    assert trace.snapshot()["fallbacks"] == before
+
+
+def test_a_sort_of_a_read_only_array_or_by_a_view_is_numpys() -> None:
+    x = np.array(numpy.arange(200.0)[::-1])
+    x.flags.writeable = False
+    with pytest.raises(ValueError, match="read-only"):
+        x.sort()
+    seen = numpy.asarray(y := np.array(numpy.arange(200.0)[::-1]))
+    y.sort()
+    assert seen[0] == 0.0
+
+
+def test_equal_elements_have_numpys_positions() -> None:
+    x = elements(0, "l", 5000) % 50
+    x[::7] = 1 << 40
+    alike(lambda m, x: m.argsort(x), x)
+    alike(lambda m, x: m.argsort(x, kind="heapsort"), x)
+    assert radix.repeats(numpy.array([1, 2, 2])) and not radix.repeats(numpy.array([1, 2, 3]))
+
+
+def test_what_is_selected_comes_from_a_few_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "SAMPLE", 1024)
+    x = elements(0, "d", 4000)
+    found = selection.selected(x, [0, 1000, 1001, 3999])
+    assert found == [x.min(), *numpy.sort(x)[1000:1002], x.max()]
+    with pytest.raises(selection.Unknown):
+        selection.selected(numpy.ones(4000), [1000])
+    alike(lambda m, x: m.median(x), numpy.ones(4000))
+
+
+def test_threads_take_parts_and_errors_wait_for_all() -> None:
+    assert team.parts(100) == [(0, 50), (50, 100)] and team.parts(0) == [(0, 0)]
+    assert team.parts(100, 10, 8) == [(0, 32), (32, 64), (64, 100)]
+    done = threading.Event()
+
+    def fails() -> None:
+        raise KeyError("first")
+
+    def ends() -> int:
+        done.set()
+        return 2
+
+    with pytest.raises(KeyError, match="first"):
+        team.together([fails, ends])
+    assert done.is_set() and team.together([ends, ends]) == [2, 2] and team.together([]) == []
+
+
+def test_without_a_compiler_numpy_sorts() -> None:
+    with using(compile="off"):
+        alike(lambda m, x: (m.sort(x), m.unique(x), m.median(x), m.searchsorted(m.sort(x), x)),
+              elements(0, "d", 500))
+
+
+def test_a_fork_sorts() -> None:
+    x = np.array(elements(0, "d", 5000))
+    np.sort(x)
+    if (child := os.fork()) == 0:
+        os._exit(0 if float(np.sort(x)[0]) == float(x.min()) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls that matter do not end in NumPy's function without anybody noticing."""
+    called: list[Any] = []
+    real = fallback.call
+
+    def noted(function: Any, args: Any, *rest: Any) -> Any:
+        called.append((function, args))
+        return real(function, args, *rest)
+
+    monkeypatch.setattr(fallback, "call", noted)
+    x, table = np.array(elements(0, "d", 5000)), np.array(numpy.linspace(-50, 50, 70))
+    np.sort(x), np.argsort(x), np.lexsort((x, x)), np.median(x), np.percentile(x, [10, 20]), np.unique(x)
+    np.searchsorted(table, x), np.digitize(x, table), np.interp(x, table, table), np.isin(x, table)
+    x.sort(), np.nanmedian(x), np.intersect1d(x, table), np.unique(x, return_inverse=True)
+    assert not called
+    assert sets.values(elements(0, "l", 5000)) is not None
+    assert histograms._even(elements(0, "d", 500), numpy.linspace(-9, 9, 5), (-9.0, 9.0), None) is not None
