@@ -2,7 +2,7 @@
 
 Each point owns a part of the target.  It goes through all indices, in their order, and writes where they lie
 in its part: so the last of several equal indices wins, and sums are those of one thread, whatever the number
-of points.  Single elements are written without a branch: what belongs to another point goes to a spare place.
+of points.
 """
 
 from __future__ import annotations
@@ -11,19 +11,17 @@ from collections.abc import Mapping
 
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import memory
-from diffuse.kernels.llvm.code import Value, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import Value, carrying, counted, guarded, with_lanes
 from diffuse.kernels.llvm.iteration import Iteration
 from diffuse.kernels.llvm.memory import Place, Step, element, load_one, store_one
 from diffuse.kernels.llvm.ops.instructions import anywhere
 from diffuse.kernels.llvm.ops.rules import RULES, cast
-from diffuse.kernels.llvm.reduce import const, select
+
+SOME = 256
+"""Indices that are looked at together, before any is written at."""
 
 SPARE = 16
-"""Spare places, used in turn: a write does not wait for the one before it."""
-SOME = 64
-"""Indices that are looked at together, before any is written at."""
-ONES = ("multiply", "divide", "floor_divide", "remainder", "power")
-"""Operators that raise no flag for ones; all others raise none for zeros."""
+"""Places for what belongs to other points, used in turn: a write does not wait for the one before it."""
 
 Bounds = Mapping[int, tuple[str, str]]
 
@@ -37,12 +35,10 @@ class Scatter:
         self.count, self.pitch = (str(iteration.values[a]) for a in op.args)
         arguments = iteration.body.arguments
         self.dtype, self.source = arguments[self.target].dtype, arguments[self.values].dtype
+        self.queue = iteration.block.room("int64", SOME)
         self.spare = iteration.block.room(self.dtype, SPARE)
-        self.neutral = const(self.code, self.dtype, 1 if self.operator in ONES else 0)
 
     def write(self) -> None:
-        for k in range(SPARE):
-            store_one(self.code, self.dtype, element(self.code, self.dtype, self.spare, str(k)), self.neutral)
         self._outside(0, self.it.bases())
 
     def _outside(self, dimension: int, bases: Mapping[int, str]) -> None:
@@ -59,7 +55,7 @@ class Scatter:
             self._outside(dimension + 1, self.it.along(dimension, bases))
 
     def _elements(self, bases: Mapping[int, str]) -> None:
-        """All indices, each of one element: some together, if all lie in the point's part, or none."""
+        """All indices, each of one element; none is written at before it is known which of some are to be."""
         code = self.code
         whole = code.let(f"and i64 {self.count}, {-SOME}")
         with counted(code, "0", whole, SOME) as start:
@@ -67,11 +63,39 @@ class Scatter:
             some, every = self._together(start, bases)
             with guarded(code, some):
                 with guarded(code, every), counted(code, start, end) as k:
-                    self._element(k, bases, known=True)
-                with guarded(code, code.let(f"xor i1 {every}, true")), counted(code, start, end) as k:
-                    self._element(k, bases, known=False)
-        with counted(code, whole, self.count) as k:
-            self._element(k, bases, known=False)
+                    self._element(k, bases)
+                with guarded(code, code.let(f"xor i1 {every}, true")):
+                    self._some(start, end, bases)
+        with guarded(code, code.let(f"icmp slt i64 {whole}, {self.count}")):
+            self._some(whole, self.count, bases)
+
+    def _some(self, start: str, end: str, bases: Mapping[int, str]) -> None:
+        """Those of a few indices that lie in the point's part, without a branch for each."""
+        if self.operator:
+            self._picked(start, end, bases)
+            return
+        code = self.code
+        with counted(code, start, end) as k:
+            at, there, source = self._places(k, bases)
+            spare = element(code, self.dtype, self.spare, code.let(f"and i64 {k}, {SPARE - 1}"))
+            to = code.let(f"select i1 {self._inside(at)}, ptr {there}, ptr {spare}")
+            value = load_one(code, self.source, source)
+            store_one(code, self.dtype, to, cast(code, self.source, self.dtype, value))
+
+    def _picked(self, start: str, end: str, bases: Mapping[int, str]) -> None:
+        """The same where the target is read, too: first all of them are found, while the caches fetch their
+        places."""
+        code = self.code
+        code.declare("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        with carrying(code, start, end, 1, [("i64", "0")]) as (k, found):
+            store_one(code, "int64", element(code, "int64", self.queue, found[0]), k)
+            at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
+            inside = self._inside(at)
+            there = code.let(f"select i1 {inside}, ptr {self._there(at, bases)}, ptr {self.queue}")
+            code.do(f"call void @llvm.prefetch.p0(ptr {there}, i32 1, i32 3, i32 1)")
+            found[0] = code.let(f"add i64 {found[0]}, {code.let(f'zext i1 {inside} to i64')}")
+        with counted(code, "0", found[0]) as number:
+            self._element(str(load_one(code, "int64", element(code, "int64", self.queue, number))), bases)
 
     def _together(self, start: str, bases: Mapping[int, str]) -> tuple[str, str]:
         """Does any of the indices from this one on lie in the point's part, and do all?"""
@@ -98,10 +122,15 @@ class Scatter:
         """An index, where it lies, and where the value for it is."""
         code = self.code
         at = str(load_one(code, "int64", element(code, "int64", bases[self.index], k)))
-        far = code.let(f"mul i64 {at}, {self.it.block.stride(self.target, self.axis)}")
-        there = code.let(f"getelementptr i8, ptr {bases[self.target]}, i64 {far}")
+        there = self._there(at, bases)
         distance = code.let(f"mul i64 {k}, {self.pitch}")
         return at, there, element(code, self.source, bases[self.values], distance)
+
+    def _there(self, at: str, bases: Mapping[int, str]) -> str:
+        """Where in the target an index lies."""
+        code = self.code
+        far = code.let(f"mul i64 {at}, {self.it.block.stride(self.target, self.axis)}")
+        return code.let(f"getelementptr i8, ptr {bases[self.target]}, i64 {far}")
 
     def _inside(self, at: str) -> str:
         """Does an index lie in the point's part?"""
@@ -109,15 +138,10 @@ class Scatter:
         first, length = code.let(f"sub i64 {at}, {low}"), code.let(f"sub i64 {high}, {low}")
         return code.let(f"icmp ult i64 {first}, {length}")
 
-    def _element(self, k: str, bases: Mapping[int, str], known: bool) -> None:
+    def _element(self, k: str, bases: Mapping[int, str]) -> None:
         code = self.code
-        at, to, source = self._places(k, bases)
+        _, to, source = self._places(k, bases)
         found = cast(code, self.source, self.dtype, load_one(code, self.source, source))
-        if not known:
-            turn, inside = code.let(f"and i64 {k}, {SPARE - 1}"), self._inside(at)
-            to = code.let(f"select i1 {inside}, ptr {to}, ptr {element(code, self.dtype, self.spare, turn)}")
-            if self.operator:
-                found = select(code, self.dtype, inside, found, self.neutral, uniform=True)
         if self.operator:
             found = self._folded(load_one(code, self.dtype, to), found)
         store_one(code, self.dtype, to, found)

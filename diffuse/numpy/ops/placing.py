@@ -170,12 +170,14 @@ def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
 
 def _fill_diagonal(a: Any, val: Any, wrap: Any) -> bool:
     target = _target(a)
-    if target is None or a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1 or a.size < core.SMALL:
+    if target is None or a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1 or not a.size:
         return False
     step, end = 1 + int(numpy.cumprod(a.shape[:0:-1]).sum()), None
     if a.ndim == 2:
         step, end = a.shape[1] + 1, None if wrap else a.shape[1] * a.shape[1]
     part = viewing(target, target.meta[:end:step])
+    if indices.sooner(part.form.size, a):
+        return False
     values = _values(val, a.form.dtype)
     values = None if values is None else _repeated(values, part.form.size)
     if values is None:

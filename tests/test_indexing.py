@@ -1,0 +1,270 @@
+"""Reads and writes through arrays of indices and masks, as tasks: NumPy's values, layouts and errors."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.numpy.arrays import indices
+from diffuse.observe import trace
+from diffuse.settings import using
+from diffuse.stream import engine
+from tests.test_fuzz_stream import stream
+
+TYPES = ("float64", "float32", "int64", "int32", "uint8", "bool", "complex128", "float16")
+INTEGERS = ("int64", "int64", "int32", "int16", "int8", "uint8", "uint32", "uint64")
+
+
+@pytest.fixture(autouse=True)
+def several() -> Iterator[None]:
+    """Small arrays are recorded and shared by several points."""
+    with stream(3, small=0, min_chunk=4):
+        yield
+
+
+class Pick(random.Random):
+    """Random arrays and indices, as NumPy's and as Diffuse's."""
+
+    def array(self, shape: tuple[int, ...], dtype: str = "") -> tuple[Any, Any]:
+        """An array that lies in memory in some order, backwards or in steps."""
+        rank = len(shape)
+        plain = numpy.arange(numpy.prod(shape) * 2**rank).reshape([2 * n for n in shape])
+        plain = (plain * 7 % 101).astype(dtype or self.choice(TYPES))
+        axes = self.sample(range(rank), rank)
+        cut = tuple([self.choice([slice(None, None, 2), slice(None, None, -2), slice(None, n)])
+                     for n in plain.transpose(axes).shape])
+        return plain.transpose(axes)[cut], np.array(plain).transpose(axes)[cut]
+
+    def integers(self, extent: int, shape: tuple[int, ...]) -> Any:
+        dtype = self.choice(INTEGERS)
+        low = 0 if dtype[0] == "u" else -extent
+        found = numpy.array([self.randrange(low, extent) for _ in range(numpy.prod(shape))], dtype)
+        order: Any = self.choice("CCF")
+        found = numpy.array(found.reshape(shape), order=order)
+        return found + found.dtype.type(extent) if self.random() < 0.02 else found
+
+    def index(self, shape: tuple[int, ...]) -> tuple[Any, Any]:
+        """An index with arrays in it, for NumPy's array and for Diffuse's."""
+        spread = tuple(self.randint(1, 4) for _ in range(self.randint(1, 3)))
+        plain: list[Any] = []
+        ours: list[Any] = []
+        axis = 0
+        while axis < len(shape):
+            kind, part = self.random(), None
+            if kind < 0.45:
+                tail = spread[self.randrange(len(spread)):]
+                part = self.integers(shape[axis], tuple(n if self.random() < 0.8 else 1 for n in tail))
+            elif kind < 0.55:
+                width = self.randint(1, len(shape) - axis)
+                part = numpy.random.default_rng(self.randrange(99)).random(shape[axis:axis + width]) < 0.5
+                axis += width - 1
+            elif kind < 0.7:
+                part = slice(self.choice([None, 1, -2]), None, self.choice([None, 2, -1]))
+            elif kind < 0.8:
+                part = self.randrange(-shape[axis], shape[axis])
+            elif kind < 0.9:
+                axis -= 1  # a new dimension
+            else:
+                break
+            axis += 1
+            plain.append(part)
+            ours.append(np.array(part) if isinstance(part, numpy.ndarray) and self.random() < 0.8 else part)
+        if len(plain) == 1 and self.random() < 0.7:
+            return plain[0], ours[0]
+        return tuple(plain), tuple(ours)
+
+
+def outcome(function: Any, *args: Any) -> Any:
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def launches(run: Any) -> int:
+    engine.fence()
+    before = trace.counters["launched"]
+    kept = run()
+    engine.fence()
+    del kept
+    return trace.counters["launched"] - before
+
+
+@pytest.mark.parametrize("mode, count", [("off", 300), ("wait", 40)])
+def test_reads_are_numpys(mode: str, count: int) -> None:
+    pick = Pick(mode)
+    with using(compile=mode):
+        for _ in range(count):
+            theirs, ours = pick.array(tuple(pick.randint(1, 6) for _ in range(pick.randint(1, 4))))
+            plain, index = pick.index(theirs.shape)
+            expected = outcome(lambda x, k: x[k], theirs, plain)
+            found = outcome(lambda x, k: x[k], ours, index)
+            if isinstance(expected, numpy.ndarray):
+                assert (found.shape, found.dtype) == (expected.shape, expected.dtype), plain
+                assert not expected.size or all(
+                    s == t or n == 1 for s, t, n in zip(found.strides, expected.strides, found.shape))
+                assert numpy.array_equal(found.__array__(), expected), plain
+            else:
+                assert found == expected, plain
+
+
+@pytest.mark.parametrize("mode, count", [("off", 300), ("wait", 50)])
+def test_writes_are_numpys(mode: str, count: int) -> None:
+    pick = Pick(mode)
+
+    def write(x: Any, k: Any, v: Any) -> Any:
+        x[k] = v
+
+    with using(compile=mode):
+        for _ in range(count):
+            theirs, ours = pick.array(tuple(pick.randint(1, 6) for _ in range(pick.randint(1, 3))))
+            plain, index = pick.index(theirs.shape)
+            chosen = outcome(lambda x, k: x[k], theirs, plain)
+            shape = chosen.shape if isinstance(chosen, numpy.ndarray) else (2,)
+            shape = tuple(n if pick.random() < 0.8 else 1 for n in shape[pick.choice([0, 0, 0, 1]):])
+            value, other = pick.array(shape, pick.choice(["int64", "uint8", str(theirs.dtype)]))
+            if pick.random() < 0.2 or theirs.dtype.kind != "c" == value.dtype.kind:
+                value = other = pick.choice([1, 2.5, True])
+            assert outcome(write, ours, index, other) == outcome(write, theirs, plain, value), plain
+            assert numpy.array_equal(ours.__array__(), theirs), (plain, value)
+
+
+@pytest.mark.parametrize("mode", ["off", "wait"])
+@pytest.mark.parametrize("shape, axis", [((50,), 0), ((40, 9), 0), ((9, 40), 1), ((5, 30, 4), 1)])
+def test_of_equal_indices_the_last_one_wins_and_sums_are_in_order(mode: str, shape: tuple[int, ...],
+                                                                  axis: int) -> None:
+    draw = numpy.random.default_rng(axis)
+    for count in (1, 63, 64, 65, 1000):
+        i = draw.integers(-shape[axis], shape[axis], count)
+        at: Any = (slice(None),) * axis
+        value = draw.random((*shape[:axis], count, *shape[axis + 1:]))
+        theirs, ours = numpy.zeros(shape), np.zeros(shape)
+        with using(compile=mode):
+            theirs[(*at, i)] = value
+            ours[(*at, np.array(i))] = np.array(value)
+            assert numpy.array_equal(ours.__array__(), theirs)
+            for name in ("add", "multiply", "maximum", "subtract"):
+                getattr(numpy, name).at(theirs, (*at, i), value)
+                getattr(np, name).at(ours, (*at, np.array(i)), np.array(value))
+            assert ours.__array__().tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("mode", ["off", "wait"])
+def test_masks_of_many_blocks(mode: str) -> None:
+    draw = numpy.random.default_rng(0)
+    with using(compile=mode):
+        for size in (1, 9, 511, 40_000, 100_001):
+            for share in (0.0, 0.001, 0.5, 1.0):
+                mask = draw.random(size) < share
+                mask[:size // 3] &= share > 0.5
+                values = draw.random(size)
+                ours, x = np.array(mask), np.array(values)
+                assert numpy.array_equal((x[ours] * 2.0).__array__(), values[mask] * 2.0)
+                assert numpy.array_equal(np.flatnonzero(~ours).__array__(), numpy.flatnonzero(~mask))
+                assert float(x[ours].sum()) == float(np.array(values[mask]).sum())
+                theirs = values.copy()
+                theirs[mask] = values[::-1][mask]
+                x[ours] = x[::-1][ours]
+                assert numpy.array_equal(x.__array__(), theirs)
+
+
+@pytest.mark.parametrize("runtime", ["reference", "simt"])
+@pytest.mark.local_only("other runtimes are asked for here")
+def test_other_runtimes_have_the_same_bits(runtime: str) -> None:
+    draw = numpy.random.default_rng(1)
+    values, i, mask = draw.random((60, 7)), draw.integers(-60, 60, 90), draw.random(60) < 0.4
+
+    def run(m: Any) -> Any:
+        x, k, chosen = m.array(values), m.array(i), m.array(mask)
+        y = x[k] * 2.0 + x[k, ::-1]
+        x[k] = y
+        x[chosen] += 1.0
+        m.add.at(x[:, 2], k, y[:, 0])
+        return [numpy.asarray(r) for r in (x, y, x[chosen], m.take(x, k % 7, 1), *m.nonzero(x > 2.0))]
+
+    with using(runtime=runtime):
+        found = run(np)
+    assert all(numpy.array_equal(a, b) for a, b in zip(found, run(numpy)))
+
+
+@pytest.mark.local_only("small masks are counted by the host")
+def test_reads_fuse_with_what_uses_them() -> None:
+    x, i = np.array(numpy.arange(500.0)), np.array(numpy.arange(400) % 7 - 3)
+    assert launches(lambda: x[i]) == 1 + 1  # the first time all indices are looked at
+    assert launches(lambda: x[i] * 2.0 + x[i - 1 + 1 - 0]) == 1 + 1
+    assert launches(lambda: x[i] * 2.0 + 1.0) == 1
+    assert launches(lambda: (x[i] * 2.0 + np.take(x, i)).sum()) == 1
+    i += 1
+    assert launches(lambda: x[i]) == 1 + 1  # they are others now
+
+
+@pytest.mark.local_only("small masks are counted by the host")
+def test_positions_of_a_masks_elements_are_known_to_lie_within_it() -> None:
+    x, mask = np.array(numpy.arange(500.0)), np.array(numpy.arange(500) % 3 == 0)
+    engine.fence()
+    assert launches(lambda: x[mask] * 2.0) == 1
+    where, = np.nonzero(mask)
+    assert launches(lambda: x[where]) == 1
+    assert numpy.array_equal(x[where].__array__(), numpy.arange(0.0, 500.0, 3.0))
+
+
+def test_one_value_where_a_mask_is_true_is_written_to_all_elements_in_one_task() -> None:
+    x, rows = np.array(numpy.ones((30, 20))), np.array(numpy.arange(30) % 2 == 0)
+    engine.fence()
+
+    def steps() -> Any:
+        y = x * 3.0
+        y[y > 2.0] = 0.5
+        y[rows] = 7
+        return y
+
+    kept: list[Any] = []
+    assert launches(lambda: kept.append(steps())) == 1
+    assert numpy.array_equal(kept[0].__array__()[:2], [[7.0] * 20, [0.5] * 20])
+
+
+def test_an_index_out_of_bounds_is_an_error_of_the_call_and_changes_nothing() -> None:
+    x, i = np.array(numpy.arange(6.0)), np.array([1, 2, 9])
+    later = i * 2 - 3
+    for index in (i, later, -i):
+        plain = index.__array__().copy()
+        for call in (lambda a, k: a[k], lambda a, k: a.__setitem__(k, 0.0), lambda a, k: a.take(k)):
+            expected = outcome(call, numpy.arange(6.0), plain)
+            assert expected[0] is IndexError and outcome(call, x, index) == expected
+    assert numpy.array_equal(x.__array__(), numpy.arange(6.0))
+
+
+def test_operands_that_are_also_the_target_are_read_before_it_is_written() -> None:
+    plain = numpy.arange(8)
+    writes: list[Any] = [lambda m, x: x.__setitem__(x, x[::-1]), lambda m, x: x.__setitem__(x[::-1], x),
+                         lambda m, x: x.__setitem__(x[1:], x[:-1]), lambda m, x: m.put(x, x[::-1], x)]
+    for write in writes:
+        theirs, ours = plain.copy(), np.array(plain)
+        write(numpy, theirs)
+        write(np, ours)
+        assert numpy.array_equal(ours.__array__(), theirs)
+
+
+def test_a_target_that_is_read_only_stays_as_it_is() -> None:
+    x = np.array(numpy.arange(6.0))
+    x.flags.writeable = False
+    writes: list[Any] = [lambda: x.__setitem__(np.array([1, 2]), 0.0), lambda: np.put(x, [1], 5.0),
+                         lambda: np.putmask(x, x > 1.0, 5.0)]
+    for write in writes:
+        with pytest.raises(ValueError, match="read-only"):
+            write()
+    assert numpy.array_equal(x.__array__(), numpy.arange(6.0))
+
+
+def test_arrays_of_integers_that_nobody_wrote_to_are_looked_at_once() -> None:
+    i = np.array(numpy.arange(5))
+    assert indices.within(i, 5) and not indices.within(i, 4)
+    i[2] = 7
+    assert not indices.within(i, 5) and indices.within(i, 8)
+    indices.know(i, 0, 99)
+    assert indices.within(i, 8), "what is known is no more than bounds"

@@ -1,0 +1,128 @@
+"""NumPy's functions that read and write through indices and masks, recorded: the same values and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.observe import trace
+from diffuse.settings import using
+from tests.test_fuzz_stream import stream
+
+DRAW = numpy.random.default_rng(0)
+X, Y = DRAW.integers(0, 4, (6, 7)) * 1.0, DRAW.random((6, 7))
+F = numpy.asfortranarray(X)
+AT, ROWS, MASK = DRAW.integers(-6, 6, 20), DRAW.integers(-7, 7, (6, 3)), DRAW.random((6, 7)) < 0.5
+MANY = DRAW.integers(0, 3, 300)
+
+READS: list[Callable[..., Any]] = [
+    lambda m, a: m.take(a(X), a(AT)), lambda m, a: m.take(a(X), a(AT), 0),
+    lambda m, a: m.take(a(F), a(ROWS), 1), lambda m, a: m.take(a(X), a(AT * 9), 1, mode="wrap"),
+    lambda m, a: m.take(a(X), a(AT * 9), -1, mode="clip"), lambda m, a: a(X).take(a(MASK)),
+    lambda m, a: m.take(a(X), [[1, 2], [3, 4]], 0), lambda m, a: m.take_along_axis(a(X), a(ROWS), 1),
+    lambda m, a: m.take_along_axis(a(F), a(ROWS[:1]), 1),
+    lambda m, a: m.take_along_axis(a(X), m.argsort(a(X), 0), 0),
+    lambda m, a: m.take_along_axis(a(X), a(AT), None), lambda m, a: m.compress(a(MASK[0]), a(X), 1),
+    lambda m, a: a(X).compress(a(MASK[:, 0]), 0), lambda m, a: m.compress(a(X[0]), a(Y)),
+    lambda m, a: m.extract(a(MASK), a(X)), lambda m, a: m.nonzero(a(X)), lambda m, a: a(F).nonzero(),
+    lambda m, a: m.where(a(X) > 1.0), lambda m, a: m.argwhere(a(X) > 1.0),
+    lambda m, a: m.flatnonzero(a(F)), lambda m, a: m.argwhere(a(AT)),
+    lambda m, a: m.count_nonzero(a(X) * 2.0), lambda m, a: m.count_nonzero(a(X), axis=1),
+    lambda m, a: m.count_nonzero(a(MASK), 0, keepdims=True),
+    lambda m, a: m.choose(a(X).astype(int) % 3, [a(Y), 7, a(X)[:, :1]]),
+    lambda m, a: m.choose(a(AT), [a(AT), a(AT) * 2], mode="wrap"),
+    lambda m, a: m.select([a(MASK), a(X) > 2.0], [a(X), a(Y)], 5.0),
+    lambda m, a: m.piecewise(a(Y), [a(MASK), a(X) > 2.0], [lambda x: x * 2.0, -1.0, lambda x: x + 1.0]),
+    lambda m, a: m.delete(a(X), a(AT), 0), lambda m, a: m.delete(a(X), slice(1, 5, 2), 1),
+    lambda m, a: m.delete(a(X), a(MASK[0]), 1), lambda m, a: m.insert(a(X), 2, a(Y[0]), 0),
+    lambda m, a: m.insert(a(AT), [1, 5, 5], a(AT[:3])), lambda m, a: m.diag(a(Y[0]), 2),
+    lambda m, a: m.diag(a(Y[0]), -1),
+]
+WRITES: list[Callable[..., Any]] = [
+    lambda m, a, x: m.put(x, a(AT), a(Y[0])), lambda m, a, x: x.put(a(AT * 9), 3, mode="wrap"),
+    lambda m, a, x: m.put(x, a(ROWS * 99), a(Y), mode="clip"),
+    lambda m, a, x: m.place(x, a(MASK), a(Y[0, :3])), lambda m, a, x: m.place(x, a(MASK), 4.0),
+    lambda m, a, x: m.putmask(x, a(MASK), a(Y)), lambda m, a, x: m.putmask(x, a(MASK), a(Y[0, :4])),
+    lambda m, a, x: m.putmask(x, x > 1.0, 2.5),
+    lambda m, a, x: m.put_along_axis(x, a(ROWS), a(Y[:, :3]), 1),
+    lambda m, a, x: m.copyto(x, a(Y), where=a(MASK)),
+    lambda m, a, x: m.put_along_axis(x, m.argmax(x, 0)[None], 9.0, 0),
+    lambda m, a, x: m.fill_diagonal(x, 5), lambda m, a, x: m.fill_diagonal(x, a(Y[0, :4]), wrap=True),
+    lambda m, a, x: m.add.at(x, a(MANY), 1.5),
+    lambda m, a, x: m.add.at(x, (a(MANY), a(MANY * 2)), a(Y[0, 0] / (MANY + 3))),
+    lambda m, a, x: m.subtract.at(x, (slice(None), a(MANY)), a(Y[:, :1])),
+    lambda m, a, x: m.maximum.at(x.ravel(), a(MANY), a(MANY)),
+    lambda m, a, x: m.multiply.at(x[::-1, 1], a(MANY), 1.01),
+]
+WRONG: list[Callable[..., Any]] = [
+    lambda m, a, x: m.take(x, a(AT * 9), 0), lambda m, a, x: m.take(x, a(AT), 5),
+    lambda m, a, x: m.take(x, a(AT * 1.0)), lambda m, a, x: m.compress(a(MASK), x),
+    lambda m, a, x: m.compress(a(X.ravel()), x, 0), lambda m, a, x: m.put(x, a(AT * 99), 1.0),
+    lambda m, a, x: m.place(x, a(MASK[0]), 1.0), lambda m, a, x: m.place(x, a(MASK), a(AT[:0])),
+    lambda m, a, x: m.putmask(x, a(MASK), a(Y * 1j)), lambda m, a, x: m.choose(a(AT), [x]),
+    lambda m, a, x: m.select([a(AT)], [x]), lambda m, a, x: m.delete(x, a(AT + 9), 0),
+    lambda m, a, x: m.take_along_axis(x, a(ROWS * 9), 1), lambda m, a, x: m.take_along_axis(x, a(AT), 1),
+    lambda m, a, x: m.add.at(x, a(MANY + 9), 1.0), lambda m, a, x: m.fill_diagonal(a(AT), 1),
+    lambda m, a, x: m.insert(x, a(AT + 30), 1.0, 0), lambda m, a, x: m.nonzero(m.array(3.0)),
+]
+
+
+@pytest.fixture(autouse=True, params=["off", "wait"])
+def several(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Small arrays are recorded and shared by several points, interpreted and compiled."""
+    with stream(3, small=0, min_chunk=4), using(compile=request.param):
+        yield
+
+
+def agree(found: Any, expected: Any) -> None:
+    if isinstance(expected, tuple):
+        assert type(found) is tuple and len(found) == len(expected)
+        for one, other in zip(found, expected):
+            agree(one, other)
+        return
+    if isinstance(expected, numpy.ndarray):
+        assert (found.shape, found.dtype, found.strides) == (expected.shape, expected.dtype, expected.strides)
+    assert numpy.array_equal(numpy.asarray(found), expected)
+
+
+def outcome(function: Any, *args: Any) -> Any:
+    try:
+        return function(*args)
+    except Exception as error:
+        return type(error), str(error)
+
+
+def recorded() -> int:
+    return trace.snapshot()["recorded"]
+
+
+@pytest.mark.parametrize("number", range(len(READS)))
+@pytest.mark.local_only("some are NumPy's")
+def test_reads(number: int) -> None:
+    call, before = READS[number], recorded()
+    agree(call(np, np.array), call(numpy, numpy.array))
+    assert recorded() > before, "nothing was recorded"
+
+
+@pytest.mark.parametrize("number", range(len(WRITES)))
+@pytest.mark.local_only("some are NumPy's")
+def test_writes(number: int) -> None:
+    ours, theirs = np.array(X), X.copy()
+    before = recorded()
+    WRITES[number](np, np.array, ours)
+    WRITES[number](numpy, numpy.array, theirs)
+    assert recorded() > before, "nothing was recorded"
+    assert ours.__array__().tobytes() == theirs.tobytes()
+
+
+@pytest.mark.parametrize("number", range(len(WRONG)))
+def test_errors_are_numpys(number: int) -> None:
+    ours, theirs = np.array(X), X.copy()
+    expected = outcome(WRONG[number], numpy, numpy.array, theirs)
+    assert isinstance(expected, tuple) and issubclass(expected[0], Exception)
+    assert outcome(WRONG[number], np, np.array, ours) == expected
+    assert numpy.array_equal(ours.__array__(), theirs)
