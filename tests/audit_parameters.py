@@ -23,6 +23,8 @@ class Draft:
     def __init__(self, pick: Random, mode: str) -> None:
         self.pick, self.mode = pick, mode
         self.lines: list[str] = []
+        self.tame = False
+        """Are there no NaN and infinities, which LAPACK may search for eigenvalues for ever?"""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.dtypes: dict[str, str] = {}
 
@@ -34,7 +36,10 @@ class Draft:
         if dtype is None:
             dtype = pick.choice(operands.SELDOM if pick.random() < 0.06 else operands.DTYPES)
         layout = layout or pick.choice(operands.LAYOUTS)
-        self.lines.append(f"{name} = array({shape}, {dtype!r}, {layout!r}, {pick.randrange(800)})")
+        seed = pick.randrange(800)
+        if self.tame and seed % 8 in (0, 7):
+            seed += 2
+        self.lines.append(f"{name} = array({shape}, {dtype!r}, {layout!r}, {seed})")
         self.shapes[name], self.dtypes[name] = shape, dtype
         return name
 
@@ -108,7 +113,7 @@ class Draft:
         kind = self.pick.randrange(8)
         if kind < 5 and len(self.shapes) < 6:
             return self.new(operands.shape_like(self.pick, self.shape), "?")
-        return self.pick.choice(("True", "False", "[True]", "np.True_", self.operand()))
+        return self.pick.choice(("True", "False", "[True]", self.operand()))
 
     def indices(self) -> str:
         """Positions along the first axis, or of the whole, mostly in range."""

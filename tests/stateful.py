@@ -175,8 +175,8 @@ class Family:
     def lent(self) -> str:
         """NumPy's array of the same memory: kept, written, or both."""
         pick, name = self.pick, self.one(True)
-        return pick.choice((f"w = numpy.asarray({name}); w[...] = {pick.choice(NUMBERS)}", f"w = numpy.asarray({name}); w += 1",
-                            f"w = {name}.__array__(); w *= 2; del w", f"w = numpy.asarray({name})[::2]; w[...] = 9",
+        return pick.choice((f"w = numpy.asarray({name})[...]; w[...] = {pick.choice(NUMBERS)}", f"w = numpy.asarray({name})[...]; w += 1",
+                            f"w = {name}.__array__()[...]; w *= 2; del w", f"w = numpy.asarray({name})[::2]; w[...] = 9",
                             "w[...] = 6", "w += 1", "del w", f"{pick.choice(NAMES)} = np.asarray(numpy.asarray({name})[...])",
                             f"{name}[...] = w", f"numpy.add({name}, 1, out={name})", f"numpy.copyto({name}, 3)",
                             f"memoryview({name}).cast('B')[0] = 1"))

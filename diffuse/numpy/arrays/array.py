@@ -101,6 +101,10 @@ class ndarray(Methods, metaclass=Kind):
             return creation.empty(shape, dtype, order or "C")
         return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
 
+    def __dir__(self) -> list[str]:
+        """List the names of NumPy's array, as the class does."""
+        return dir(type(self))
+
     def __class_getitem__(cls, item: Any) -> GenericAlias:
         numpy.ndarray[item]  # raises unless there are one or two
         return GenericAlias(cls, item)
@@ -197,6 +201,11 @@ class ndarray(Methods, metaclass=Kind):
     @property
     def __array_interface__(self) -> Any:
         return Interface(self)
+
+    @property
+    def __array_struct__(self) -> Any:
+        """A capsule for C code, which holds NumPy's array on the same memory."""
+        return exported(self).__array_struct__
 
     def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
         numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not

@@ -104,7 +104,7 @@ def fitted(meta: Mirror, shape: tuple[int, ...]) -> Mirror:
         return meta
     source = meta
     while source.ndim > len(shape) and source.shape[0] == 1:
-        source = source[0]
+        source = source[0, ...]
     lead = len(shape) - source.ndim
     if lead < 0 or any(n not in (1, m) for n, m in zip(source.shape, shape[lead:], strict=True)):
         text = "could not broadcast input array from shape {} into shape {}"

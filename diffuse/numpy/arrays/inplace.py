@@ -50,6 +50,7 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
         raise ValueError("cannot resize an array that has views or other names, or whose memory is seen from "
                          "outside; expected the only reference to it (np.resize makes a new array, and "
                          "refcheck=False leaves the old memory to them)")
+    memory.flags.writeable = x.meta.flags.writeable
     before = _twin(x)
     for view in views:
         view.owner = before

@@ -20,6 +20,7 @@ from diffuse.numpy.arrays.forms import (
     Form,
     Mirror,
     column_major,
+    memory_order,
     replica,
     resized,
     row_major,
@@ -155,11 +156,12 @@ def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
 
 def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
     """The form of a fresh array like another; None for types without kernels and other libraries' arrays."""
-    elsewhere(device, None)
     if foreign(prototype):
         return None
     source = asanyarray(prototype)
     kind = source.dtype if dtype is None else element_type(dtype)
+    memory_order(order)
+    elsewhere(device, None)
     if not isinstance(source, Array) or kind not in NATIVE:
         return None
     if shape is None:

@@ -6,6 +6,7 @@ What depends only on types, shapes and strides is decided once (rules.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any
 
 import numpy
@@ -281,14 +282,6 @@ def warn_complex(source: numpy.dtype[Any], target: numpy.dtype[Any]) -> None:
                          numpy.exceptions.ComplexWarning, provenance.where(1))
 
 
-def _addressed(x: Array, shape: Point) -> base.Operand:
-    """An array as an input of a task; of one that no view describes, a copy."""
-    try:
-        return base.operand(x, shape)
-    except base.Unaddressable:
-        return base.operand(wrap(host(x).copy()), shape)
-
-
 def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...], keep: bool = False) -> Any:
     """Record an operation that is no ufunc (`where`, `clip`, `real`) on arrays and scalars; a fresh array.
 
@@ -301,8 +294,11 @@ def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...],
     if out.form.size:
         casts = [None if isinstance(x, Array) else cast_for(numpy.dtype(name), type(x))
                  for x, name in zip(operands, signature, strict=False)]
-        inputs = tuple([_addressed(x, shape) if cast is None else Scalar(k, signature[k], cast(x))
-                        for k, (x, cast) in enumerate(zip(operands, casts, strict=True))])
+        there = [x if cast is not None or base.locate(x) else hosted(host(x).copy())  # no view describes it
+                 for x, cast in zip(operands, casts, strict=True)]
+        inputs = tuple([base.operand(x, shape) if cast is None else Scalar(k, signature[k], cast(x))
+                        for k, (x, cast) in enumerate(zip(there, casts, strict=True))])
+        keep = keep and all(map(is_, there, operands))
         template = record(operation, signature, shape, inputs, ((out.storage, out.part),))
         if keep and out.form.size >= core.SMALL:
             KNOWN[(operation, *map(name_of, operands))] = Known(template, out.form, casts)

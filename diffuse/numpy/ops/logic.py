@@ -85,10 +85,12 @@ def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     a = asanyarray(x)
     if type(out) is tuple:
         raise TypeError("return arrays must be of ArrayType")
-    if a.dtype.kind not in "biuf":
+    infinite = UFUNCS["isinf"](a)
+    try:
+        sign = UFUNCS["signbit"](a)
+    except TypeError as error:
         raise TypeError(f"This operation is not supported for {a.dtype} values "
-                        "because it would be ambiguous.")
-    infinite, sign = UFUNCS["isinf"](a), UFUNCS["signbit"](a)
+                        "because it would be ambiguous.") from error
     options = {} if out is None else {"out": out}
     wanted = sign if negative else UFUNCS["logical_not"](sign)
     return UFUNCS["logical_and"](infinite, wanted, **options)

@@ -87,7 +87,7 @@ def with_gates(ufunc: Any, real: Any) -> None:
             if name == "reduceat":  # is NumPy's in any case
                 gate.told = ufunc.told
             gate.__name__ = gate.__qualname__ = name
-            gate.__doc__ = plain.__doc__
+            gate.__doc__, gate.__wrapped__ = plain.__doc__, plain  # for `inspect.signature`
             setattr(ufunc, name, gate)
 
 

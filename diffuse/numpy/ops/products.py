@@ -190,6 +190,8 @@ def inner(a: Any, b: Any, /) -> Any:
 @asking(numpy.outer)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     x, y = asarray(a).ravel(), asarray(b).ravel()
+    if type(out) is tuple:
+        raise TypeError("return arrays must be of ArrayType")
     options = {} if out is None else {"out": out}
     return UFUNCS["multiply"](x[:, None], y[None, :], **options)
 

@@ -228,7 +228,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             shape = rules.shape_of(operands, targets, None if mask is True else mask)
             return self._record(operands, targets, outs, types, mask, options.get("order", "K"), not options,
                                 shape)
-        except (OverflowError, ValueError, base.Unaddressable):
+        except (OverflowError, TypeError, ValueError, base.Unaddressable):
             return self.at_once(operands, targets, outs, options)
 
     def check(self, operands: tuple[Any, ...], targets: tuple[Any, ...], options: dict[str, Any]) -> None:
@@ -251,7 +251,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
         if order in ("A", "a"):
-            order = "F" if all([x.flags.f_contiguous for x in mirrors]) else "C"
+            converted = any([x.dtype != t for x, t in zip(mirrors, types, strict=False)])
+            both = not converted and all([x.flags.c_contiguous for x in mirrors])
+            order = "F" if all([x.flags.f_contiguous for x in mirrors]) and not both else "C"
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:

@@ -1,0 +1,130 @@
+"""A sample of the audit of calls (audit.py) and of the stateful fuzzer (stateful.py), and what these found."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse
+import diffuse.numpy as dnp
+from diffuse.settings import config
+from tests import audit, stateful
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Without warnings about functions that NumPy computes, and without compiling: kernels would differ each
+    time."""
+    before = config.small, config.fallback, config.compile
+    config.fallback, config.compile = "silent", "off"
+    yield
+    config.small, config.fallback, config.compile = before
+
+
+@pytest.mark.local_only("arrays are in memory of their own there, and NumPy's view of them a copy")
+@pytest.mark.parametrize(("mode", "count"), [("small", 900), ("recorded", 900), ("large", 120)])
+def test_generated_calls(mode: str, count: int) -> None:
+    for number in range(count):
+        text, differences = audit.checked(mode, number)
+        assert not differences, text + "\n" + "\n".join(differences)
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+@pytest.mark.parametrize("mode", [*stateful.MODES])
+def test_families_of_views(mode: str) -> None:
+    for number in range(8):
+        text, differences = stateful.checked(mode, number)
+        assert not differences, text + "\n" + "\n".join(differences)
+
+
+def told(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [told(v) for v in value]
+    if isinstance(value, (dnp.ndarray, numpy.ndarray)):
+        return str(value.dtype), value.shape, value.strides, repr(value.tolist())
+    return (type(value).__name__, repr(value)) if not isinstance(value, numpy.generic) else (str(value.dtype), repr(value))
+
+
+def outcome(np: Any, code: str) -> Any:
+    """The result of the expression behind the last semicolon, or the error; and the warnings."""
+    scope: dict[str, Any] = {"np": np, "numpy": numpy}
+    before, _, last = code.rpartition(";")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            exec(before, scope)
+            found = told(eval(last.strip(), scope))
+        except Exception as error:
+            found = type(error).__name__, str(error)
+        diffuse.fence()
+    return found, sorted({(w.category.__name__, str(w.message)) for w in caught})
+
+
+FOUND = """
+np.unstack(np.arange(3))
+np.unstack(np.arange(20000))[19999]
+np.multiply.outer(np.arange(3,dtype="f4"), 2.5)
+np.add.outer(numpy.arange(2,dtype=">f8"), numpy.arange(3,dtype=">f8"))
+np.sqrt.outer(np.arange(3.), 1)
+np.sin.outer(np.arange(3.))
+x=np.arange(3.)+1; np.add(x, 1, where=x>1).shape
+x=np.arange(3.)+1; np.add(x, 1, where=x>1, out=None).shape
+x=np.arange(3.)+1; o=np.zeros(3); np.add(x, 1, where=x>1, out=o)
+np.add(np.arange(3.)+1, 1, subok=None)
+np.add(np.arange(3.)+1, np.ones((2,2)), order="Q")
+np.add(np.arange(3)+1j, 1, dtype="f8", casting="unsafe")
+np.add(np.arange(3,dtype="u1")+1, 1, casting="equiv")
+x=np.arange(6.).reshape(2,3).T+1; m=np.arange(6).reshape(3,2)>1; np.negative(x, where=m, out=None).strides
+x=np.ones((5,1))+1; np.add(x, np.asfortranarray(x), order="A").strides
+x=np.arange(4.)+1; np.power(x, 2.0, out=(x,))
+np.arctanh(np.array([1.0, 0.5, 0.0]))
+np.arctanh(np.array([2.0, numpy.nan]))
+np.squeeze(numpy.float32(1.5))
+np.iscomplex(np.asfortranarray(np.ones((2,3)))+0).strides
+(np.asfortranarray(np.ones((2,3))+1j)+0).dot(True).strides
+np.dot(np.ones((2,3))+0, np.ones((2,3)))
+np.linalg.outer(np.ones((2,3))+0, np.ones(3))
+(np.arange(4)+1).mean(dtype=">f8")
+(np.arange(4.)+1).all(keepdims=None)
+(np.arange(4.)+1).argmax(keepdims=None)
+np.ones_like(np.arange(4)+1, subok=None)
+(np.arange(4.)+1).astype("f4", casting="x")
+(np.arange(4)+1).view(None).dtype
+(np.arange(4)+1).view("i4", None)
+(np.arange(4)+1).view(type=np.ndarray)
+x=np.arange(4)+1; x.T=3; x
+x=np.arange(4)+1; x.size=3; x
+x=np.arange(4)+1; x.ndim=3; x
+x=(np.arange(4)+1)[::2]; x.resize(-1); x
+x=np.arange(4)+1; x.resize((2,-1)); x
+x=np.arange(4)+1; x.resize((2,2.5)); x
+x=(np.ones((2,3))+1).T; x.resize((2,3)); x.strides
+np.append(np.ones((2,2))+0, np.ones((2,2)), axis=(0,1))
+x=np.ones(4,"u1")+1; x.real=-3; x
+x=np.ones(4)+1; y=x.view(); x.setflags(write=False); y[:]-=1; (x, y, x.flags.writeable)
+x=np.zeros(4); y=x.reshape(-1); y.tolist(); x.setflags(write=False); y[:]-=1; y
+np.copyto(np.ones((2,3))+1, [1,2])
+x=np.zeros((1,0),"u1"); np.copyto(x, -3, where=x>1, casting="unsafe")
+x=np.ones(4)+1; np.putmask(x, x>1, np.ones(4)+1j); x
+x=np.ones(4,"i4")+1; np.putmask(x, x>1, np.ones(4)); x
+x=np.ones(4,"i4")+1; np.putmask(x, x>1, 2.5); x
+x=np.zeros(17,"u1")[1:].view("f8"); np.nan_to_num(x)
+x=np.zeros(17,"u1")[1:].view("f8"); (x.any(where=np.ones(2,bool)), x.sum(where=np.ones(2,bool)))
+x=np.zeros(17,"u1")[1:].view("i8"); y=np.ones(2,"i8")+1; np.putmask(y, y>1, x); y
+np.isneginf(None)
+x=np.arange(3.); np.isneginf(x+1, out=(x>1,))
+np.triu(1.5)
+np.apply_over_axes(np.sum, np.ones((2,3))+1, (0,1))
+np.trace(np.ones((2,2),"i2")+1, out=np.zeros((),object))
+"""
+"""What the two found, as it was mended: a line each."""
+
+
+@pytest.mark.parametrize("small", [0, 16384])
+@pytest.mark.parametrize("code", FOUND.strip().splitlines())
+def test_what_was_found(code: str, small: int) -> None:
+    config.small = small
+    assert outcome(dnp, code) == outcome(numpy, code)
