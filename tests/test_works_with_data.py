@@ -41,6 +41,9 @@ def test_pandas(x: Any) -> None:
     assert frame["c"][x > 30].min() == 33 and frame.index[x > 30][0] == 16
     frame.loc[x < 4, "b"] = x[:2] + 0.5
     assert frame["b"][1] == 2.5 and frame.iloc[(x < 6).nonzero()[0]].shape == (3, 3)
+    assert frame.groupby(x % 4)["c"].count().sum() == x.size and frame.set_index(x).index[3] == 6
+    assert pandas.unique(x % 4).size == 2 and pandas.factorize(x % 4)[0].max() == 1
+    same((frame[["a"]] + x[:, None])["a"], frame["a"] + x)
     back = np.asarray(frame["c"]) * 2
     assert is_ours(back + np.zeros(x.size)) and back[3] == 14
     same(np.sqrt(frame["c"].to_numpy()), numpy.sqrt(numpy.asarray(x) + 1))
@@ -130,7 +133,8 @@ def test_netcdf4_as_a_module_that_sees_numpy(tmp_path: Path) -> None:
     assert found.stdout == "MaskedArray 210.0\n", found.stderr
 
 
-def test_dask(x: Any) -> None:
+def test_dask(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)  # a file of these tests has its name
     dask = pytest.importorskip("dask.array")
     threads = {"scheduler": "threads"}
     parts = dask.from_array(x, chunks=x.size // 5)
