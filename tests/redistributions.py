@@ -11,7 +11,7 @@ import argparse
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import lcm, prod
 
@@ -43,29 +43,30 @@ class Problem:
     text: str
 
 
-def types_problem(rng: random.Random, sizes: Sequence[int], rank: int,
-                  multiples: Sequence[int] = (1, 1, 2)) -> tuple[Mesh, DistributedType, DistributedType]:
-    """Two types over a mesh, every axis of which cuts a dimension of each or none."""
-    mesh = Mesh(tuple((chr(ord("a") + n), size) for n, size in enumerate(sizes)))
-    cuts: list[list[list[str]]] = []
-    for _ in range(2):
-        axes: list[list[str]] = [[] for _ in range(rank)]
+def random_types(rng: random.Random, mesh: Mesh, rank: int,
+                 size: Callable[[int], int]) -> tuple[DistributedType, DistributedType]:
+    """Two types of one array over a mesh, every axis of which cuts one dimension of each or none.
+
+    `size` gives the size of a dimension, a multiple of what it is called with.
+    """
+    cuts: list[list[list[str]]] = [[[] for _ in range(rank)] for _ in range(2)]
+    for cut in cuts:
         for name, _ in rng.sample(mesh.axes, len(mesh.axes)):
             if (d := rng.randrange(-1, rank)) >= 0:
-                axes[d].append(name)
-        cuts.append(axes)
-    parts = [[prod(mesh.sizes[a] for a in axes) for axes in cut] for cut in cuts]
-    shape = [lcm(a, b) * rng.choice(multiples) for a, b in zip(*parts, strict=True)]
-    have, want = (DistributedType(tuple(Dimension(n // p, tuple(axes), n)
-                                        for n, p, axes in zip(shape, part, cut, strict=True)))
+                cut[d].append(name)
+    parts = [[prod(mesh.sizes[axis] for axis in names) for names in cut] for cut in cuts]
+    shape = [size(lcm(a, b)) for a, b in zip(*parts, strict=True)]
+    have, want = (DistributedType(tuple(Dimension(n // m, tuple(names), n)
+                                        for n, m, names in zip(shape, part, cut, strict=True)))
                   for part, cut in zip(parts, cuts, strict=True))
-    return mesh, have, want
+    return have, want
 
 
 def typed(rng: random.Random) -> Problem:
     """A problem between two distributed types."""
+    mesh = Mesh(tuple(zip("abc", rng.choice(MESHES), strict=False)))
     while True:
-        mesh, have, want = types_problem(rng, rng.choice(MESHES), rng.randint(1, 4))
+        have, want = random_types(rng, mesh, rng.randint(1, 4), lambda step: step * rng.choice((1, 1, 2)))
         if prod(have.shape) <= MOST:
             return Problem(have.shape, placed(offsets(have, mesh), have.tile),
                            placed(offsets(want, mesh), want.tile), f"{have} -> {want} on {mesh}")

@@ -159,7 +159,8 @@ def test_weak_types_are_tile_shapes(sizes: tuple[int, ...]) -> None:
 # Weak sequences and the search
 
 def weak_problem(rng: random.Random) -> tuple[Space, tuple[int, ...], tuple[int, ...]]:
-    mesh, have, want = redistributions.types_problem(rng, rng.choice(SMALL), rng.randint(1, 3))
+    mesh = Mesh(tuple(zip("abc", rng.choice(SMALL))))
+    have, want = redistributions.random_types(rng, mesh, rng.randint(1, 3), lambda n: n * rng.choice((1, 2)))
     have_parts, want_parts = (tuple(d.size // d.tile for d in each.dimensions) for each in (have, want))
     return Space(have.shape, mesh.count), have_parts, want_parts
 
@@ -274,7 +275,8 @@ def test_near_optimality() -> None:
     """Theorem 6.7, against the least cost of all typed sequences with permutations: never above it."""
     rng = random.Random(5)
     for _ in range(120):
-        mesh, have, want = redistributions.types_problem(rng, rng.choice(SMALL), rng.randint(1, 2), (1,))
+        mesh = Mesh(tuple(zip("abc", rng.choice(SMALL))))
+        have, want = redistributions.random_types(rng, mesh, rng.randint(1, 2), lambda n: n)
         fine, names = mesh.refined()
         bound = max(have.localsize, want.localsize)
         least = exhaustive.typed(have.refined(names), want.refined(names), fine, bound)
@@ -435,7 +437,7 @@ def test_random_problems() -> None:
 
 
 @pytest.mark.parametrize("change", [lambda pieces: pieces[1:],
-                                    lambda pieces: ((5 - pieces[0][0], pieces[0][1]), *pieces[1:])])
+                                    lambda pieces: ((4 - pieces[0][0], pieces[0][1]), *pieces[1:])])
 def test_the_check_finds_a_wrong_route(change: Callable[[Pieces], Pieces]) -> None:
     """A message less, and one from a rank that does not hold what it sends."""
     shape = (8, 8)
