@@ -92,6 +92,14 @@ def test_vectorize() -> None:
     assert len(re.findall(r"^    (?:numba|diffuse).vectorize +[0-9.]+ ns +\S+ x$", done.stdout, re.M)) == 4
 
 
+def test_redistribution(tmp_path: Path) -> None:
+    result, table = bench("redistribution", tmp_path)
+    assert all(max(found["searched"]) > 0 and found["optimal"] == 20 for found in result["synthesis"].values())
+    assert table.count(" 0 of 20") == 2 and len(re.findall(r"^P\d: ", table, re.M)) == 4
+    for rows in result["costs"].values():
+        assert len(rows) == 20 and max(row["height"] for row in rows) <= 1 < max(row["whole"] for row in rows)
+
+
 def test_calls(tmp_path: Path) -> None:
     result, table = bench("calls", tmp_path)
     assert set(result["warm"]) == {"100", "10000"}

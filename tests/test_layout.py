@@ -20,7 +20,7 @@ HEAVY = {"numpy", "llvmlite", "numba", "scipy", "jax"}
 FLOORS = [
     ["diffuse.settings", "diffuse.interrupts", "diffuse.worker"],
     ["diffuse.ir"],
-    ["diffuse.fusion"],
+    ["diffuse.fusion", "diffuse.movement"],
     ["diffuse.observe", "diffuse.memory"],
     ["diffuse.service"],
     ["diffuse.kernels", "diffuse.runtime"],

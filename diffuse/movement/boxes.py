@@ -47,8 +47,13 @@ def common(a: range, b: range) -> range:
 
 def intersection(a: Box, b: Box) -> Box | None:
     """Return the elements that are in both boxes; None if there are none."""
-    found = tuple(common(x, y) for x, y in zip(a, b, strict=True))
-    return found if all(found) else None
+    found = []
+    for x, y in zip(a, b, strict=True):
+        both = x if x == y else common(x, y)
+        if not both:
+            return None
+        found.append(both)
+    return tuple(found)
 
 
 def _without(a: range, inner: range) -> Iterable[range]:
@@ -84,8 +89,8 @@ def tile(partition: Partition, point: Point, shape: Point) -> Box:
     starts = (c * t + o for c, t, o in zip(partition.projection(point), partition.tile, partition.offset,
                                           strict=True))
     found = []
-    for start, stride, extent, (low, high) in zip(starts, partition.stride, partition.extent, partition.bounds,
-                                                  strict=True):
+    for start, stride, extent, (low, high) in zip(starts, partition.stride, partition.extent,
+                                                  partition.bounds, strict=True):
         first = start + max(0, -((start - low) // stride)) * stride
         found.append(range(first, max(first, min(start + extent, high)), stride))
     return tuple(found)

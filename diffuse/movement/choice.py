@@ -1,20 +1,25 @@
-"""Which way an array goes from one layout to another: the cheapest that a machine's memory allows.
+"""The choice of a route: the one that takes the least time in the memory that there is.
 
-The candidates are the direct exchange of boxes, the synthesised sequence of collectives where both layouts are
-even, and where memory allows it the gathering of the whole array.
+The candidates are the direct exchange of boxes; where both layouts are even, the synthesised sequence of
+collectives; and where memory allows it, gathering the whole array on every rank.
 """
 
 from __future__ import annotations
 
+from math import prod
+
+from diffuse.ir import Point
 from diffuse.movement.boxes import Layout, even, total
 from diffuse.movement.direct import exchange
 from diffuse.movement.lowering import lower
-from diffuse.movement.mesh import Point
 from diffuse.movement.route import Machine, Route
 from diffuse.movement.search import cheapest
 from diffuse.movement.weak import Space, WeakStep
 
 DEFAULT = Machine()
+TIES, TILES = 8, 512
+"""Of the sequences of equal cost at most `TIES` are lowered, fewer where that is more than `TILES` ranks in
+all, and the one that receives least is taken: they differ in the permutation that they need."""
 
 
 def redistribute(shape: Point, itemsize: int, have: Layout, want: Layout, machine: Machine = DEFAULT,
@@ -30,8 +35,8 @@ def redistribute(shape: Point, itemsize: int, have: Layout, want: Layout, machin
     bound = 2 * itemsize * max(total(have), total(want)) if limit is None else limit
     routes = [direct(shape, itemsize, have, want)]
     if routes[0].steps:
-        others = (synthesised(shape, itemsize, have, want), gathered(shape, itemsize, have, want))
-        routes += [route for route in others if route is not None]
+        makes = [synthesised, gathered] if itemsize * prod(shape) <= bound else [synthesised]
+        routes += [route for make in makes if (route := make(shape, itemsize, have, want)) is not None]
     fitting = [route for route in routes if route.peak <= bound]
     if not fitting:
         least = min(route.peak for route in routes)
@@ -51,9 +56,11 @@ def synthesised(shape: Point, itemsize: int, have: Layout, want: Layout) -> Rout
     first, last = even(have, shape), even(want, shape)
     if first is None or last is None:
         return None
-    steps = cheapest(Space(shape, len(have)), first[0], last[0]).steps
-    groups = lower(shape, steps, first[1], first[0], last[1])
-    return Route(shape, itemsize, have, want, groups, "synthesised")
+    ties = max(1, min(TIES, TILES // len(have)))
+    found = cheapest(Space(shape, len(have)), first[0], last[0], ties)
+    lowered = (lower(shape, steps, first[1], first[0], last[1]) for steps in found.sequences)
+    routes = [Route(shape, itemsize, have, want, groups, "synthesised") for groups in lowered]
+    return min(routes, key=lambda route: (route.received, route.moved))
 
 
 def gathered(shape: Point, itemsize: int, have: Layout, want: Layout) -> Route | None:
@@ -67,8 +74,10 @@ def gathered(shape: Point, itemsize: int, have: Layout, want: Layout) -> Route |
 
 
 def gather_and_slice(have: Point, want: Point) -> tuple[WeakStep, ...]:
-    """Return the sequence that gathers the whole array and slices it, equation 2 of the paper; gathers go from
-    the smallest factor to the largest, which costs least."""
+    """Return the sequence that gathers the whole array and slices it, equation 2 of the paper.
+
+    Gathers go from the smallest factor to the largest, which costs least.
+    """
     gathers = sorted((n, i) for i, n in enumerate(have) if n > 1)
     return (*(WeakStep(i, None, n) for n, i in gathers),
             *(WeakStep(None, j, m) for j, m in enumerate(want) if m > 1))

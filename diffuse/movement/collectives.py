@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import prod
 
 from diffuse.movement.mesh import Dimension, DistributedType, Mesh, check
@@ -120,7 +121,7 @@ def cost(sequence: Sequence[Collective], found: Sequence[DistributedType]) -> in
     It counts what a device sends to itself, too: see `weak.received` for what is received from others.
     """
     total = 0
-    for collective, before, after in zip(sequence, found, found[1:], strict=True):
+    for collective, (before, after) in zip(sequence, pairwise(found), strict=True):
         if isinstance(collective, AllGather):
             total += after.localsize
         elif not isinstance(collective, DynSlice):

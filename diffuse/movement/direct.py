@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise, product
+from math import prod
 
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size, volume
-from diffuse.movement.route import Exchange, Pieces
+from diffuse.movement.route import Exchange
 
 
 def lacking(have: Layout, want: Layout) -> tuple[int, ...]:
     """Return how many elements each rank wants and does not hold: the least that it must receive."""
-    return tuple(size(tuple(remove(_distinct(wanted), held))) for held, wanted in zip(have, want, strict=True))
+    return tuple(size(tuple(remove(_distinct(wanted), held)))
+                 for held, wanted in zip(have, want, strict=True))
 
 
 def exchange(have: Layout, want: Layout) -> Exchange:
@@ -26,10 +29,21 @@ def exchange(have: Layout, want: Layout) -> Exchange:
     """
     holders = _Holders(have)
     sent = [0] * len(have)
-    arrivals = []
+    result, arrivals = [], []
     for rank, (held, wanted) in enumerate(zip(have, want, strict=True)):
-        arrivals.append(_arrivals(rank, remove(_distinct(wanted), held), holders, sent))
-    return Exchange(have, tuple(tuple(_distinct(wanted)) for wanted in want), tuple(arrivals))
+        boxes = _distinct(wanted)
+        pieces = [(_sender(ranks, rank, sent, volume(piece)), piece)
+                  for piece, ranks in holders.missing(rank, held, boxes)]
+        result.append(tuple(boxes))
+        arrivals.append(tuple(pieces))
+    return Exchange(have, tuple(result), tuple(arrivals))
+
+
+def _sender(ranks: list[int], receiver: int, sent: list[int], elements: int) -> int:
+    """Choose one of several ranks to send so many elements, and count them."""
+    found = min(ranks, key=lambda rank: (sent[rank], (rank - receiver) % len(sent)))
+    sent[found] += elements
+    return found
 
 
 def _distinct(holding: Holding) -> list[Box]:
@@ -40,42 +54,45 @@ def _distinct(holding: Holding) -> list[Box]:
     return found
 
 
-def _arrivals(rank: int, missing: list[Box], holders: _Holders, sent: list[int]) -> Pieces:
-    """The pieces that a rank receives; adds to what their senders send."""
-    found = []
-    for box in missing:
-        near = sorted(holders.near(box), key=lambda entry: (sent[entry[0]], (entry[0] - rank) % len(sent)))
-        rest = [box]
-        for sender, held in near:
-            if not rest:
-                break
-            pieces = [piece for part in rest if (piece := intersection(part, held)) is not None]
-            if pieces:
-                found += [(sender, piece) for piece in pieces]
-                sent[sender] += sum(map(volume, pieces))
-                rest = remove(rest, [held])
-        if rest:
-            raise ValueError(f"no rank holds the elements {rest[0]} that rank {rank} wants")
-    return tuple(found)
-
-
 class _Holders:
-    """All boxes that ranks hold, sorted along the dimension in which they begin at the most places."""
+    """The boxes that ranks hold: those that overlap a box are found dimension by dimension."""
 
     def __init__(self, have: Layout) -> None:
-        boxes = [(rank, box) for rank, holding in enumerate(have) for box in holding]
-        rank = len(boxes[0][1]) if boxes else 0
-        self._dimension = max(range(rank), default=None,
-                              key=lambda d: len({box[d].start for _, box in boxes}))
-        d = self._dimension
-        self._boxes = boxes if d is None else sorted(boxes, key=lambda entry: entry[1][d].start)
-        self._starts = [] if d is None else [box[d].start for _, box in self._boxes]
-        self._longest = 0 if d is None else max(box[d].stop - box[d].start for _, box in boxes)
+        self.ranks: dict[Box, list[int]] = {}
+        for rank, holding in enumerate(have):
+            for box in holding:
+                if volume(box):
+                    self.ranks.setdefault(box, []).append(rank)
+        dimensions = zip(*self.ranks, strict=True)
+        self.ranges = [sorted(set(ranges), key=lambda r: (r.start, r.stop)) for ranges in dimensions]
+        self.starts = [[r.start for r in ranges] for ranges in self.ranges]
+        self.longest = [max(r.stop - r.start for r in ranges) for ranges in self.ranges]
+        self.disjoint = all(a.stop <= b.start for ranges in self.ranges for a, b in pairwise(ranges))
+        """Are all boxes cells of one grid, so that two of them have nothing in common?"""
 
-    def near(self, box: Box) -> Iterator[tuple[int, Box]]:
-        """The boxes that may have elements in common with this one, with their ranks."""
-        d = self._dimension
-        if d is None:
-            return iter(self._boxes)
-        low = bisect_left(self._starts, box[d].start - self._longest + 1)
-        return iter(self._boxes[low:bisect_left(self._starts, box[d].stop)])
+    def near(self, box: Box) -> Iterator[tuple[Box, list[int]]]:
+        """The boxes that may have elements in common with this one, with the ranks that hold each."""
+        if not self.ranges:
+            return iter(self.ranks.items())
+        known = zip(box, self.ranges, self.starts, self.longest, strict=True)
+        found = [ranges[bisect_left(starts, r.start - longest + 1):bisect_left(starts, r.stop)]
+                 for r, ranges, starts, longest in known]
+        if prod(map(len, found)) > len(self.ranks):
+            return iter(self.ranks.items())
+        return ((each, self.ranks[each]) for each in product(*found) if each in self.ranks)
+
+    def missing(self, rank: int, held: Holding, wanted: list[Box]) -> Iterator[tuple[Box, list[int]]]:
+        """The pieces of boxes that a rank wants and does not hold, with the ranks that hold each piece."""
+        for box in wanted if self.disjoint else remove(wanted, held):
+            rest, count = [box], volume(box)
+            for each, ranks in self.near(box):
+                pieces = [piece for part in rest if (piece := intersection(part, each)) is not None]
+                count -= sum(map(volume, pieces))
+                if rank not in ranks:
+                    yield from ((piece, ranks) for piece in pieces)
+                if not count:
+                    break
+                if not self.disjoint:
+                    rest = remove(rest, [each])
+            if count:
+                raise ValueError(f"no rank holds all of {box}, which rank {rank} wants")

@@ -12,8 +12,9 @@ from itertools import count
 from math import prod
 from typing import TypeVar
 
+from diffuse.ir import Point
 from diffuse.movement import collectives, meaning
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, Point
+from diffuse.movement.mesh import Dimension, DistributedType, Mesh
 from diffuse.movement.weak import Space, WeakStep
 
 Node = TypeVar("Node", bound=Hashable)

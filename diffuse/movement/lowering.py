@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from diffuse.ir import Point
 from diffuse.movement.boxes import placed
-from diffuse.movement.mesh import Point
 from diffuse.movement.route import Group
 from diffuse.movement.weak import WeakStep
 
@@ -89,7 +89,8 @@ class _Lowering:
         taken = [prod(s.factor for s in later if s.source == d) for d in range(len(tile))]
         reach = [n * t for n, t in zip(tile, taken, strict=True)]
         """How long a tile will be along each dimension when later steps have taken parts from it."""
-        place, sources = list(self.place), [(rank,) for rank in range(len(self.place))]
+        place = list(self.place)
+        sources: list[tuple[int, ...]] = [(rank,) for rank in range(len(place))]
         for key, ranks in self._shared(step).items():
             scores = [self._scores(rank, key, j, tile[j], reach, factor) for rank in ranks]
             chosen = assign(scores, factor)
@@ -105,7 +106,8 @@ class _Lowering:
 
     def _scores(self, rank: int, key: Point, j: int, width: int, reach: Sequence[int],
                 factor: int) -> list[int]:
-        """How much each part of a tile has in common with what a rank wants, as far as later steps leave it."""
+        """How many elements along one dimension each part of a tile will have in common with what a rank
+        wants, once later steps have lengthened it."""
         want, final = self.want[rank], self.final
         for d, begin in enumerate(key):
             if d != j:

@@ -12,8 +12,9 @@ from itertools import product
 from math import prod
 from typing import TypeVar
 
+from diffuse.ir import Point
 from diffuse.movement.collectives import AllGather, AllPermute, AllToAll, Collective, DynSlice
-from diffuse.movement.mesh import DistributedType, Mesh, Point, offsets
+from diffuse.movement.mesh import DistributedType, Mesh, offsets
 
 Value = TypeVar("Value")
 Tile = dict[Point, Value]

@@ -2,8 +2,8 @@
 
 "Memory-efficient array redistribution through portable collective communication" (Rink et al., 2021),
 figures 6 and 7.  A type prints as in the paper: `[32{x,y}512, 128]` is a matrix of 512 x 128 whose rows are
-cut into tiles of 32 over the axes x (minor) and y (major), and whose columns are whole.  What a mesh axis that
-no dimension names sees is replicated.
+cut into tiles of 32 over the axes x (minor) and y (major), and whose columns are whole.  Along an axis that
+no dimension names the array is replicated.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
 
-Point = tuple[int, ...]
+from diffuse.ir import Point
 
 
 @lru_cache(4096)
 def primes(number: int) -> tuple[int, ...]:
-    """Return the prime factors of a positive number in ascending order, repeated as often as they divide it."""
+    """Return the prime factors of a positive number in ascending order, with repetition."""
     found, factor = [], 2
     while factor * factor <= number:
         while number % factor == 0:
@@ -150,7 +150,7 @@ def check(found: DistributedType, mesh: Mesh) -> None:
 
 
 def offset(dimension: Dimension, mesh: Mesh, coordinates: dict[str, int]) -> int:
-    """Return where a device's tile begins in one dimension: D of figure 7, with the axes' recursion unrolled."""
+    """Return where a device's tile begins in one dimension: D of figure 7."""
     begin, width = 0, dimension.tile
     for axis in dimension.axes:
         begin += width * coordinates[axis]

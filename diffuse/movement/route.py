@@ -11,8 +11,8 @@ from functools import cached_property
 from math import ceil, log2
 from typing import Protocol
 
+from diffuse.ir import Point
 from diffuse.movement.boxes import Box, Holding, Layout, describe, intersection, size, total, volume
-from diffuse.movement.mesh import Point
 
 Pieces = tuple[tuple[int, Box], ...]
 """Boxes with the rank that sends or receives each."""
@@ -185,8 +185,9 @@ class Route:
 
     def rank(self, number: int) -> tuple[Turn, ...]:
         """Return what one rank does, step by step."""
-        return tuple(Turn(step.name, step.leaving(number), step.arriving(number), before[number], after[number])
-                     for step, before, after in zip(self.steps, self.held, self.held[1:], strict=False))
+        return tuple(
+            Turn(step.name, step.leaving(number), step.arriving(number), before[number], step.held[number])
+            for step, before in zip(self.steps, self.held, strict=False))
 
     @cached_property
     def height(self) -> int:

@@ -1,8 +1,8 @@
 """The cheapest sequence of weak collectives between two partitions, found by A*.
 
 The paper's section 7.2, with the cost of its figure 11 and, among sequences of equal cost, the fewest that
-communicate.  Only sequences in normal form are searched: by lemma 6.5 one of them is optimal, and none of them
-ever holds more than the larger of both ends.  `exhaustive.py` searches all sequences under the memory bound.
+communicate.  Only sequences in normal form are searched: by lemma 6.5 one of them is optimal, and none of
+them ever holds more than the larger of both ends.  `exhaustive.py` searches all sequences under that bound.
 
 Slices come first and are free; then come exchanges, which leave the size of tiles as it is; the gathers that
 remain are known in closed form.
@@ -14,9 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heappop, heappush
+from itertools import islice
 from math import gcd, prod
 
-from diffuse.movement.mesh import Point, primes
+from diffuse.ir import Point
+from diffuse.movement.mesh import primes
 from diffuse.movement.weak import Space, WeakStep, merged
 
 STEP = 1
@@ -27,6 +29,9 @@ LIMIT = 20_000
 """States that a search looks at before it settles for the best sequence known; a number of states and not a
 time, so that all ranks find the same."""
 
+FURTHER = 200
+"""States that a search looks at to find sequences of equal cost when it knows one."""
+
 SLICING, MOVING, DONE = range(3)
 State = tuple[int, Point]
 """Whether slices may still follow, and the parts of each dimension."""
@@ -36,23 +41,30 @@ State = tuple[int, Point]
 class Found:
     """The outcome of a search."""
 
-    steps: tuple[WeakStep, ...]
+    sequences: tuple[tuple[WeakStep, ...], ...]
+    """Sequences of the least cost and the fewest steps, at most `ties` of them."""
     optimal: bool
     """False where the search ended at its limit."""
     states: int
     """How many states were looked at."""
 
+    @property
+    def steps(self) -> tuple[WeakStep, ...]:
+        """The first of the sequences."""
+        return self.sequences[0]
 
-def cheapest(space: Space, have: Point, want: Point, limit: int = LIMIT) -> Found:
+
+def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int = LIMIT) -> Found:
     """Return the cheapest sequence of weak steps from one partition into parts to another.
 
-    Raises ValueError if the devices cannot hold the array in these parts.
+    Up to `ties` sequences are returned that are equally cheap: what permutation their lowering needs is not
+    known here.  Raises ValueError if the devices cannot hold the array in these parts.
     """
     for parts in (have, want):
         if len(parts) != len(space.shape) or not space.has(parts):
             raise ValueError(f"{space.devices} devices cannot hold an array of shape {space.shape} "
                              f"in {parts} equal parts, all equally often")
-    return _Search(space, have, want, limit).run()
+    return _Search(space, have, want, ties, limit).run()
 
 
 @lru_cache(1 << 12)
@@ -76,15 +88,15 @@ def _exponent(number: int, prime: int) -> int:
 class _Search:
     """One search: what is known of the states that were seen."""
 
-    def __init__(self, space: Space, have: Point, want: Point, limit: int) -> None:
-        self.space, self.have, self.want, self.limit = space, have, want, limit
+    def __init__(self, space: Space, have: Point, want: Point, ties: int, limit: int) -> None:
+        self.space, self.have, self.want, self.ties, self.limit = space, have, want, ties, limit
         self.volume = prod(space.shape)
         self.last = prod(want)
         self.final = self._price(self.last)
         self.least = self._price(space.devices)
         self.primes = sorted(set(primes(space.devices)))
         self.best: dict[State, int] = {}
-        self.came: dict[State, tuple[State, tuple[WeakStep, ...]]] = {}
+        self.came: dict[State, list[tuple[State, tuple[WeakStep, ...]]]] = {}
         self.open: list[tuple[int, int, int, Point]] = []
 
     def _price(self, parts: int) -> int:
@@ -95,38 +107,49 @@ class _Search:
         start, goal = (SLICING, self.have), (DONE, self.want)
         self.best[start] = 0
         heappush(self.open, (0, 0, *start))
-        states = 0
+        states, limit, optimal = 0, self.limit, False
         while self.open:
             total, rest, phase, parts = heappop(self.open)
             state = (phase, parts)
+            if optimal and (total > self.best[goal] or states >= limit):
+                break
             if total - rest > self.best[state]:
                 continue
             if state == goal:
-                return Found(self._path(goal), True, states)
+                optimal = True
+                if self.ties == 1:
+                    break
+                limit = states + FURTHER
+                continue
+            if states >= limit and goal in self.best:
+                break
             states += 1
-            if states > self.limit and goal in self.best:
-                return Found(self._path(goal), False, states)
             for step, following, price in self._edges(phase, parts):
                 self._reach(state, step, following, self.best[state] + price)
-        raise AssertionError("gathering everything and slicing is always a sequence")
+        found = dict.fromkeys(tuple(merged(path)) for path in islice(self._paths(goal), 2 * self.ties))
+        return Found(tuple(islice(found, self.ties)), optimal, states)
 
     def _reach(self, state: State, step: tuple[WeakStep, ...], following: State, cost: int) -> None:
         known = self.best.get(following)
         if known is not None and known <= cost:
+            if known == cost and following[0] != SLICING:  # slices make one sequence in any order
+                self.came[following].append((state, step))
             return
         rest = self._rest(*following)
         if rest is None:
             return
         self.best[following] = cost
-        self.came[following] = state, step
+        self.came[following] = [(state, step)]
         heappush(self.open, (cost + rest, rest, *following))
 
-    def _path(self, state: State) -> tuple[WeakStep, ...]:
-        found: list[WeakStep] = []
-        while state in self.came:
-            state, steps = self.came[state]
-            found[:0] = steps
-        return tuple(merged(found))
+    def _paths(self, state: State) -> Iterator[tuple[WeakStep, ...]]:
+        """All sequences of steps to a state that were found to cost the least."""
+        if state not in self.came:
+            yield ()
+            return
+        for before, steps in self.came[state]:
+            for path in self._paths(before):
+                yield (*path, *steps)
 
     def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], State, int]]:
         """The steps from a state, with the state and the price that each leads to."""

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from diffuse.movement.mesh import Point, primes
+from diffuse.ir import Point
+from diffuse.movement.mesh import primes
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def is_normal(steps: Iterable[WeakStep]) -> bool:
 
 
 def normal(steps: Iterable[WeakStep]) -> list[WeakStep]:
-    """Rewrite a sequence into normal form with the same ends (theorem 4.8), by the peak lemma and the edges lemma.
+    """Rewrite a sequence into normal form with the same ends, by the lemmas 4.6 and 4.7 (theorem 4.8).
 
     Steps are cut into prime ones, for the lemmas hold for these, and neighbours of one kind are merged again.
     """
@@ -129,14 +130,13 @@ _RANK = {"dynslice": 0, "alltoall": 1, "allgather": 2}
 
 
 def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
-    """Two prime steps in the other order, or the one step, or none, that does the same; None if they are in order.
+    """Two prime steps exchanged, or the one step, or none, that does the same; None if they are in order.
 
-    Steps commute unless the second one takes the very factor that the first one gave (or gives what it took).
+    They commute unless one gives a dimension the very factor that the other takes from it.
     """
     if _RANK[first.kind] <= _RANK[second.kind]:
         return None
     if first.factor == second.factor and first.source == second.target:
-        # what leaves a dimension and comes back to it goes from the second's source to the first's target
         source, target = second.source, first.target
         return [] if source == target else [WeakStep(source, target, first.factor)]
     if first.factor == second.factor and first.target is None and second.source is None:
@@ -145,8 +145,10 @@ def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
 
 
 def merged(steps: Iterable[WeakStep]) -> list[WeakStep]:
-    """Merge steps with the same dimensions within each run of one kind: all of them for dynslice and allgather,
-    which commute among themselves, and neighbours for alltoall."""
+    """Merge steps of one kind that have the same dimensions.
+
+    Slices are merged across slices, and gathers across gathers, for these commute; exchanges with neighbours.
+    """
     found: list[WeakStep] = []
     for step in steps:
         place = _mergeable(found, step)
