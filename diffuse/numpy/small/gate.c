@@ -124,14 +124,17 @@ static const struct { const char *name; Quick quick; int at_hand, function; } QU
     {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes}, {"transpose", small_transpose},
     {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1}};
 
-static int find_quick(Gate *gate)
+static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
     if (gate->need != ARRAYS || gate->flags & OPERATES)
-        return 0;
+        return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
-    if (name == NULL)
-        return -1;
+    if (name == NULL || !PyUnicode_Check(name)) { /* some objects that NumPy has as functions have none */
+        Py_XDECREF(name);
+        PyErr_Clear();
+        return;
+    }
     for (size_t k = 0; k < sizeof QUICK / sizeof *QUICK; k++)
         if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0
                 && (gate->flags & BELONGS || QUICK[k].function)) {
@@ -140,7 +143,6 @@ static int find_quick(Gate *gate)
         }
     gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
     Py_DECREF(name);
-    return 0;
 }
 
 static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
@@ -156,7 +158,8 @@ static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
     gate->need = need;
     gate->flags = flags;
     gate->call = (vectorcallfunc)(need == DRAWING ? small_draw : gate_call);
-    return find_quick(gate);
+    find_quick(gate);
+    return 0;
 }
 
 static int gate_traverse(Gate *gate, visitproc visit, void *arg)
