@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache, wraps
 from operator import attrgetter
 from types import FunctionType, GenericAlias, MethodDescriptorType
@@ -160,11 +160,6 @@ class ndarray(Methods, metaclass=Kind):
         return format(host(self), spec)
 
     # -- elements ----------------------------------------------------------------------------------------
-
-    def __iter__(self) -> Iterator[Any]:
-        if not self.form.shape:
-            raise TypeError("iteration over a 0-d array")
-        return (self[k] for k in range(self.form.shape[0]))
 
     def __contains__(self, value: Any) -> bool:
         return bool((self == value).any())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -223,6 +224,11 @@ class Described(Operators):
 
     def __len__(self) -> int:
         return len(self.meta)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.meta.ndim:
+            raise TypeError("iteration over a 0-d array")
+        return (self[k] for k in range(self.meta.shape[0]))
 
     def __getitem__(self, index: Any) -> Any:
         return subscript(self, index)

@@ -94,6 +94,14 @@ static PyObject *subscript(Array *x, PyObject *index)
     return small_slowly(SUBSCRIPT, (PyObject *)x, index, NULL);
 }
 
+static PyObject *iterate(PyObject *x)
+{
+    if (PyArray_NDIM((PyArrayObject *)((Array *)x)->meta) > 0)
+        return PySeqIter_New(x);
+    PyErr_SetString(PyExc_TypeError, "iteration over a 0-d array");
+    return NULL;
+}
+
 static PyObject *item(Array *x, Py_ssize_t k)
 {
     PyObject *index = PyLong_FromSsize_t(k);
@@ -390,5 +398,6 @@ PyTypeObject Described_Type = {
     .tp_as_sequence = &described_sequence,
     .tp_as_mapping = &described_mapping,
     .tp_as_buffer = &described_buffer,
+    .tp_iter = iterate,
     .tp_getset = described_getset,
 };

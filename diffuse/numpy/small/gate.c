@@ -61,6 +61,17 @@ static int is_kept(PyObject *x)
     return Py_TYPE(x) == state.array_class || (PyArray_CheckExact(x) && size_of(x) < state.tiny);
 }
 
+/* Is it a list of few numbers of Python's? */
+static int few_numbers(PyObject *x)
+{
+    if (!PyList_CheckExact(x) || PyList_GET_SIZE(x) >= state.tiny)
+        return 0;
+    for (Py_ssize_t k = 0; k < PyList_GET_SIZE(x); k++)
+        if (!PyFloat_CheckExact(PyList_GET_ITEM(x, k)) && !PyLong_CheckExact(PyList_GET_ITEM(x, k)))
+            return 0;
+    return 1;
+}
+
 /* Is it a call of a ufunc with an output on numbers and NumPy's arrays of few elements, which is NumPy's? */
 static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
@@ -77,7 +88,7 @@ static int is_numpys(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *
  * as `small_views`. */
 static PyObject *quickly(Gate *gate, Array *x, PyObject *const *args, Py_ssize_t n)
 {
-    if (gate->flags & READS) {
+    if (gate->at_hand) {
         PyObject *memory = small_at_hand(x), *found = memory == NULL ? NULL : gate->quick((PyArrayObject *)memory, args, n);
         Py_XDECREF(memory);
         if (found != NULL)
@@ -100,30 +111,38 @@ static PyObject *gate_call(Gate *gate, PyObject *const *args, size_t nargsf, PyO
         if (view != NULL || PyErr_Occurred())
             return view;
     }
+    if (gate->need == ANYTHING && n == 1 && kwnames == NULL && !(gate->flags & OPERATES) && few_numbers(args[0]))
+        return small_shown(PyObject_Vectorcall(gate->real, args, n, NULL));
     if (is_numpys(gate, args, n, kwnames))
         return PyObject_Vectorcall(gate->real, args, n, kwnames);
     PyObject *result = call_on_small(gate, args, n, kwnames);
     return result != NULL || PyErr_Occurred() ? result : call_on_large(gate, args, n, kwnames);
 }
 
-/* The methods that are done without NumPy. */
-static const struct { const char *name; Quick quick; } QUICK[] = {
+/* The methods, and a function, that are done without NumPy. */
+static const struct { const char *name; Quick quick; int at_hand, function; } QUICK[] = {
     {"ravel", small_ravel}, {"reshape", small_reshape}, {"swapaxes", small_swapaxes}, {"transpose", small_transpose},
-    {"view", small_retyped}, {"item", small_item}};
+    {"view", small_retyped}, {"item", small_item, 1}, {"trace", small_trace, 1, 1}};
 
-static int find_quick(Gate *gate)
+static void find_quick(Gate *gate)
 {
     gate->quick = NULL;
-    if (!(gate->flags & (VIEWS | READS)) || !(gate->flags & BELONGS))
-        return 0;
+    if (gate->need != ARRAYS || gate->flags & OPERATES)
+        return;
     PyObject *name = PyObject_GetAttrString(gate->real, "__name__");
-    if (name == NULL)
-        return -1;
+    if (name == NULL || !PyUnicode_Check(name)) { /* some objects that NumPy has as functions have none */
+        Py_XDECREF(name);
+        PyErr_Clear();
+        return;
+    }
     for (size_t k = 0; k < sizeof QUICK / sizeof *QUICK; k++)
-        if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0)
+        if (PyUnicode_CompareWithASCIIString(name, QUICK[k].name) == 0
+                && (gate->flags & BELONGS || QUICK[k].function)) {
             gate->quick = QUICK[k].quick;
+            gate->at_hand = QUICK[k].at_hand;
+        }
+    gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
     Py_DECREF(name);
-    return 0;
 }
 
 static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
@@ -139,7 +158,8 @@ static int gate_init(Gate *gate, PyObject *args, PyObject *kwargs)
     gate->need = need;
     gate->flags = flags;
     gate->call = (vectorcallfunc)(need == DRAWING ? small_draw : gate_call);
-    return find_quick(gate);
+    find_quick(gate);
+    return 0;
 }
 
 static int gate_traverse(Gate *gate, visitproc visit, void *arg)

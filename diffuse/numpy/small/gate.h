@@ -41,7 +41,9 @@ typedef struct {
     struct Loop *loops; /* of a ufunc, once it was `looked` for them: those that small_call_loop calls */
     int looked;
     int need, flags;
-    Quick quick; /* of a method that gives a view or an element: what does so without NumPy; else NULL */
+    Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
+    int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
+    int searches;  /* `any` or `all` */
     vectorcallfunc call;
 } Gate;
 

@@ -195,6 +195,14 @@ PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
     return PyArray_GETITEM(x, data);
 }
 
+PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
+{
+    if (n != 0 || PyArray_NDIM(x) != 2 || (PyArray_DIM(x, 0) >= state.small && PyArray_DIM(x, 1) >= state.small))
+        return NULL;
+    PyObject *found = PyArray_Trace(x, 0, 0, 1, NPY_NOTYPE, NULL);
+    return found != NULL && PyArray_Check(found) ? PyArray_Return((PyArrayObject *)found) : found;
+}
+
 PyObject *small_retyped(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
 {
     PyArray_Descr *type = NULL;

@@ -22,6 +22,7 @@ PyObject *small_reshape(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_swapaxes(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_transpose(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 PyObject *small_item(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: an element */
+PyObject *small_trace(PyArrayObject *x, PyObject *const *args, Py_ssize_t n); /* no view: the sum of a short diagonal */
 PyObject *small_retyped(PyArrayObject *x, PyObject *const *args, Py_ssize_t n);
 
 #endif

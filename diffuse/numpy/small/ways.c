@@ -137,7 +137,8 @@ PyObject *small_fold(Gate *gate, PyObject *given)
     int type = size == 0 ? NPY_HALF : PyArray_TYPE((PyArrayObject *)x->meta);
     int whole = type >= NPY_BYTE && type <= NPY_ULONGLONG, real = type == NPY_FLOAT || type == NPY_DOUBLE;
     int adds = gate->flags & ADDS && real, fits = whole || adds || (!(gate->flags & ADDS) && (real || type == NPY_BOOL));
-    if (!fits || !small_folds_now(size))
+    int searched = gate->searches && type == NPY_BOOL && size >= state.small && state.small && state.sees && !small_eager();
+    if (!fits || !(searched || small_folds_now(size)))
         return NULL;
     PyObject *memory = small_at_hand(x), *found = NULL;
     if (memory != NULL) {
