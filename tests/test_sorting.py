@@ -251,6 +251,21 @@ def test_threads_take_parts_and_errors_wait_for_all() -> None:
     assert done.is_set() and team.together([ends, ends]) == [2, 2] and team.together([]) == []
 
 
+def test_error_modes_hold_in_all_threads() -> None:
+    x, weights = elements(0, "d", 300_000), numpy.full(300_000, 1 << 60)
+    with numpy.errstate(invalid="raise"):
+        alike(lambda m, x, w: m.histogram(x, 3, weights=w), x, weights)
+    with numpy.errstate(invalid="ignore"):
+        alike(lambda m, x, w: m.histogram(x, 3, weights=w), x, weights)
+
+
+def test_a_sort_that_there_is_no_room_for_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(radix, "ROOM", 0)
+    monkeypatch.setattr(os, "sysconf", lambda name: 1)
+    assert radix.keys_of(elements(0, "d", 500)) is None
+    alike(lambda m, x: m.sort(x), elements(0, "d", 500))
+
+
 def test_without_a_compiler_numpy_sorts() -> None:
     with using(compile="off"):
         alike(lambda m, x: (m.sort(x), m.unique(x), m.median(x), m.searchsorted(m.sort(x), x)),

@@ -7,6 +7,7 @@ both, sorting it by key alone does not give NumPy's bits, and `Keys.plain` says 
 
 from __future__ import annotations
 
+import os
 from functools import cache, partial
 from time import perf_counter
 from typing import Any
@@ -26,6 +27,8 @@ DIGIT = 8
 MASK = (1 << DIGIT) - 1
 PATIENCE = 0.5
 """Seconds that a call waits for routines to be compiled, at most."""
+ROOM = 1 << 28
+"""Bytes that are taken without asking whether the machine has them."""
 FEWEST = 1 << 14
 """Elements of an array from which on compiled routines are used: NumPy sorts fewer as soon."""
 
@@ -59,9 +62,14 @@ class Keys:
         """The bits of the zeros and the NaNs among the elements, if `plain`."""
 
 
+def _room(nbytes: int) -> bool:
+    """Is there memory for keys, and for all else that is made beside an array?  NumPy sorts in place."""
+    return nbytes < ROOM or nbytes < os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def keys_of(array: Array) -> Keys | None:
     """Encode the elements of a one-dimensional array; None if the routine is not there."""
-    found = routines(array.size, ("encode", array.dtype.name))
+    found = routines(array.size, ("encode", array.dtype.name)) if _room(3 * array.nbytes) else None
     if found is None:
         return None
     encode, = found

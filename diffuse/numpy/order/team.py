@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import _thread
 from collections.abc import Callable, Sequence
+from contextvars import copy_context
+from functools import partial
 from typing import Any
 
 from diffuse import library
@@ -35,7 +37,8 @@ def parts(count: int, share: int = 0, step: int = 1) -> list[tuple[int, int]]:
 
 def together(jobs: Sequence[Job]) -> list[Any]:
     """Run functions at the same time, one of them in this thread; returns their results in order.  Raises
-    what the first of them raised that failed, once all have ended."""
+    what the first of them raised that failed, once all have ended.  NumPy's error modes, which are variables
+    of a context, are the caller's in all threads."""
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException | None] = [None] * len(jobs)
     begun = []
@@ -44,7 +47,8 @@ def together(jobs: Sequence[Job]) -> list[Any]:
             done = _thread.allocate_lock()
             done.acquire()
             try:
-                _thread.start_new_thread(_run, (jobs[k], k, results, errors, done))
+                job = partial(copy_context().run, jobs[k])
+                _thread.start_new_thread(_run, (job, k, results, errors, done))
             except RuntimeError:  # the system gives no more threads
                 results[k] = jobs[k]()
             else:

@@ -6,7 +6,6 @@ from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, guarded, with_lan
 from diffuse.kernels.llvm.sorting.keys import encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
 
-
 LANES = 8
 
 
