@@ -131,6 +131,7 @@ def _numbers(chosen: Chosen) -> Any:
             found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
         else:
             found = array
+    found = adopt(found)
     if found.form.shape != chosen.spread:
         found = viewing(found, numpy.broadcast_to(found.meta, chosen.spread))
     return masks.flat(found)
