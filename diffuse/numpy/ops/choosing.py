@@ -68,6 +68,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 @asking(numpy.insert, lambda arr, *_, **__: (arr,))
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    if type(arr) is core.array_class and core.SMALL and access.ready(arr):  # two tasks would take as long
+        return fallback.call(numpy.insert, (arr, obj, values, axis), {}, "numpy.insert", "library")
     return _written(numpy.insert, (arr, obj, values, axis), arr)
 
 
