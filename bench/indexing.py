@@ -31,7 +31,8 @@ def arrays(size: int) -> Arrays:
     rows, width = size // 2000, 2000
     x = random.random(size)
     return {"x": x, "v": random.random(size), "i": random.integers(0, size, size),
-            "order": numpy.arange(size), "mask": x > 0.5, "table": random.random(1000), "few": random.integers(0, 1000, size),
+            "order": numpy.arange(size), "mask": x > 0.5,
+            "table": random.random(1000), "few": random.integers(0, 1000, size),
             "X": random.random((rows, width)), "Y": random.random((rows, width)),
             "r": random.integers(0, rows, rows), "c": random.integers(0, width, width),
             "P": random.random((size // 3, 3)), "p": random.integers(0, size // 3, size // 3)}

@@ -19,6 +19,7 @@ from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import Form, row_major
 from diffuse.numpy.arrays.indices import Chosen
 from diffuse.numpy.ops import elementwise, rules
+from diffuse.numpy.ops.operands import adopt
 
 
 def read(x: Array, index: Any) -> Any:
@@ -48,7 +49,7 @@ def positions(mask: Any) -> Sequence[Any]:
     for extent in mask.form.shape[:0:-1]:
         found.append(base.UFUNCS["remainder"](rest, extent))
         rest = base.UFUNCS["floor_divide"](rest, extent)
-    return [rest, *reversed(found)]
+    return [adopt(part) for part in (rest, *reversed(found))]
 
 
 def masked(x: Array, mask: Any) -> Any:

@@ -18,6 +18,7 @@ from diffuse.numpy.arrays import access, base, core, indices
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, viewing
 from diffuse.numpy.arrays.forms import row_major
 from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops.operands import adopt, lowered
 
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
@@ -62,7 +63,7 @@ def _before(mask: Array, memory: Any) -> Any:
     if memory is None and whole:
         parts = viewing(mask, mask.meta[:whole * BLOCK].reshape(whole, BLOCK)).sum(1)
         rest = viewing(mask, mask.meta[whole * BLOCK:]).sum() if size % BLOCK else 0
-        counts[1:-1], counts[-1] = access.host(parts), int(rest)
+        counts[1:-1], counts[-1] = lowered(parts), int(rest)
     else:
         memory = access.host(mask) if memory is None else memory
         counts[1:] = [numpy.count_nonzero(memory[k * BLOCK:(k + 1) * BLOCK]) for k in range(whole + 1)]
@@ -86,4 +87,4 @@ def truth(x: Array) -> Any:
     """The mask of an array's elements that are not zero."""
     if x.form.name == "bool":
         return x
-    return base.UFUNCS["not_equal"](x, 0)
+    return adopt(base.UFUNCS["not_equal"](x, 0))

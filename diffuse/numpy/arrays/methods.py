@@ -213,11 +213,18 @@ class Methods(Protocols, elements.Described):
         """Choices follow one by one, or as one sequence; `out`, in NumPy too, has to be named."""
         return resolved("choose")(self, choices[0] if len(choices) == 1 else choices, out, mode)
 
+    def put(self, indices: Any, values: Any, mode: Any = "raise") -> None:
+        if self.meta.size < core.SMALL and access.ready(self):
+            call = self, indices, values, mode
+            fallback.call(numpy.ndarray.put, call, {}, "numpy.ndarray.put", "library")
+        else:
+            resolved("put")(self, indices, values, mode)
+
     dot, repeat = by_function("dot"), by_function("repeat")
     round, take = by_function("round"), by_function("take")
     argsort, argpartition = by_function("argsort"), by_function("argpartition")
     nonzero, searchsorted = by_function("nonzero"), by_function("searchsorted")
-    put, partition = by_function("put"), by_numpy("partition", "order")
+    partition = by_numpy("partition", "order")
     tofile, dump, dumps = by_numpy("tofile", "text"), by_numpy("dump", "text"), by_numpy("dumps", "text")
     byteswap, getfield, setfield = by_numpy("byteswap"), by_numpy("getfield"), by_numpy("setfield")
 

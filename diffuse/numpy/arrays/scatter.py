@@ -131,6 +131,7 @@ def _numbers(chosen: Chosen) -> Any:
             found = base.UFUNCS["add"](base.UFUNCS["multiply"](found, extent), array)
         else:
             found = array
+    found = adopt(found)
     if found.form.shape != chosen.spread:
         found = viewing(found, numpy.broadcast_to(found.meta, chosen.spread))
     return masks.flat(found)
@@ -156,6 +157,9 @@ def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:
     given = adopt(numpy.asarray(value) if type(value) in (*rules.WEAK, *rules.STRONG) else value)
     if type(given) is not core.array_class or given.storage is not None and given.storage is array.storage:
         return False
+    here = [access.at_hand(a) is not None for a in (array, given)]
+    if array.form.size < core.SMALL and all(here):
+        return False  # one point would have all of it, and NumPy takes no longer
     try:
         types = function.numpy.resolve_dtypes((array.form.dtype, given.form.dtype, None))
     except TypeError:

@@ -68,6 +68,8 @@ def delete(arr: Any, obj: Any, axis: Any = None) -> Any:
 
 @asking(numpy.insert, lambda arr, *_, **__: (arr,))
 def insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
+    if type(arr) is core.array_class and core.SMALL and access.ready(arr):  # two tasks would take as long
+        return fallback.call(numpy.insert, (arr, obj, values, axis), {}, "numpy.insert", "library")
     return _written(numpy.insert, (arr, obj, values, axis), arr)
 
 
@@ -130,7 +132,7 @@ def _chosen(a: Any, choices: Any, mode: Any) -> Any:
             return None
     else:
         count = len(options)
-        which = UFUNCS["remainder"](which, count) if mode == "wrap" else which.clip(0, count - 1)
+        which = adopt(UFUNCS["remainder"](which, count) if mode == "wrap" else which.clip(0, count - 1))
     return _merged(which, options, dtype, shape)
 
 
@@ -139,7 +141,8 @@ def _merged(which: Any, options: list[Any], dtype: numpy.dtype[Any], shape: tupl
     name, signature = NATIVE[dtype], ("bool", *[NATIVE[dtype]] * 3)
     found = options[-1]
     for k in range(len(options) - 2, -1, -1):
-        found = elementwise.issue("where", signature, (UFUNCS["equal"](which, k), options[k], found))
+        chosen = adopt(UFUNCS["equal"](which, k))
+        found = elementwise.issue("where", signature, (chosen, options[k], found))
     if len(options) == 1 or found.form.shape != shape or not found.meta.flags.c_contiguous:
         fresh = zeros(shape, name)
         fresh[...] = found

@@ -12,10 +12,9 @@ import numpy
 
 from diffuse.numpy.arrays import access, core, gather, indices, masks
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import model, outermost_first, packed
+from diffuse.numpy.arrays.forms import model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
-from diffuse.numpy.ops.creation import empty
 from diffuse.numpy.ops.manipulation import asking
 from diffuse.numpy.ops.operands import adopt
 from diffuse.numpy.ops.ufuncs import UFUNCS
@@ -56,9 +55,9 @@ def _taken(a: Any, chosen: Any, axis: Any, mode: Any) -> Any:
         array = masks.as_indices(array)
     extent = x.form.shape[axis]
     if mode == "wrap":
-        array = UFUNCS["remainder"](array, extent)
+        array = adopt(UFUNCS["remainder"](array, extent))
     elif mode == "clip":
-        array = array.clip(0, extent - 1)
+        array = adopt(array.clip(0, extent - 1))
     return gather.along(x, array, axis)
 
 
@@ -112,7 +111,7 @@ def _compressed(condition: Any, a: Any, axis: Any) -> Any:
     x, axis = (masks.flat(x), 0) if axis is None else (x, _axis(axis, x.form.ndim))
     if axis is None:
         return None
-    return gather.along(x, flatnonzero(chosen), axis)
+    return gather.along(x, adopt(flatnonzero(chosen)), axis)
 
 
 @asking(numpy.extract)
@@ -120,7 +119,7 @@ def extract(condition: Any, arr: Any) -> Any:
     x, chosen = _array(arr), _array(condition)
     found = None
     if x is not None and chosen is not None and not _at_hand(x, chosen):
-        found = gather.along(masks.flat(x), flatnonzero(chosen), 0)
+        found = gather.along(masks.flat(x), adopt(flatnonzero(chosen)), 0)
     return _by_numpy(numpy.extract, condition, arr) if found is None else found
 
 
@@ -157,9 +156,11 @@ def _places(a: Any, columns: bool) -> Any:
     if x.form.ndim == 1:
         return viewing(rest, rest.meta.reshape(-1, 1) if columns else rest.meta.reshape(1, -1))
     count, rank = rest.form.size, x.form.ndim
-    out = empty((count, rank) if columns else (rank, count), masks.INDEX)
+    if not count:
+        return None
+    out = core.recorded(row_major((count, rank) if columns else (rank, count), masks.INDEX))
     for k in range(rank - 1, -1, -1):
-        part = out[:, k] if columns else out[k]
+        part = viewing(out, out.meta[:, k] if columns else out.meta[k])
         if k:
             UFUNCS["remainder"](rest, x.form.shape[k], out=part)
             rest = UFUNCS["floor_divide"](rest, x.form.shape[k])

@@ -49,9 +49,13 @@ def _values(x: Any, dtype: numpy.dtype[Any], casting: Any = "unsafe") -> Any:
     return masks.flat(found)
 
 
-def _little(*arrays: Any) -> bool:
-    """Are all arrays small and at hand, so that NumPy is sooner?"""
-    return all([a.form.size < core.SMALL and access.ready(a) for a in arrays])
+def _little(*values: Any) -> bool:
+    """Are all arrays among these small and at hand, so that NumPy is sooner?"""
+    for x in values:
+        size: Any = x.meta.size if type(x) in core.ARRAYS else x.size if type(x) is numpy.ndarray else 0
+        if size >= core.SMALL or type(x) in core.ARRAYS and not access.ready(x):
+            return False
+    return True
 
 
 def _repeated(values: Any, count: int) -> Any:
@@ -61,11 +65,11 @@ def _repeated(values: Any, count: int) -> Any:
         return viewing(values, values.meta[:count])
     if size == 1:
         return values
-    return gather.along(values, UFUNCS["remainder"](arange(count), size), 0)
+    return gather.along(values, adopt(UFUNCS["remainder"](arange(count), size)), 0)
 
 
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
-    if not _put(a, ind, v, mode):
+    if _little(a, ind, v) or not _put(a, ind, v, mode):
         _by_numpy(numpy.put, a, ind, v, mode)
 
 
@@ -77,18 +81,16 @@ def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
     values = _values(v, target.form.dtype)
     if values is None or array.form.name in ("bool", "uint64") or not target.form.size:
         return False
-    if _little(target, array):
-        return False
     array = masks.flat(array)
     if mode != "raise":
         array, extent = masks.as_indices(array), target.form.size
-        array = UFUNCS["remainder"](array, extent) if mode == "wrap" else array.clip(0, extent - 1)
+        array = adopt(UFUNCS["remainder"](array, extent) if mode == "wrap" else array.clip(0, extent - 1))
     values = _repeated(values, array.form.size)
     return values is not None and scatter.write(target, array, values)
 
 
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
-    if not _put_along_axis(arr, indices, values, axis):
+    if _little(arr, indices, values) or not _put_along_axis(arr, indices, values, axis):
         _by_numpy(numpy.put_along_axis, arr, indices, values, axis)
 
 
@@ -96,7 +98,7 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     target: Any = _target(arr)
     array: Any = indices.integers(chosen)
     if (target is None or not isinstance(array, Array) or array.form.name == "bool" or type(axis) is not int
-            or array.form.ndim != arr.ndim or not -arr.ndim <= axis < arr.ndim or _little(target, array)
+            or array.form.ndim != arr.ndim or not -arr.ndim <= axis < arr.ndim
             or not array.meta.flags.c_contiguous or not target.form.size or not array.form.size):
         return False
     axis %= arr.ndim
@@ -117,18 +119,18 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
             places = UFUNCS["add"](places, steps.reshape((-1, *[1] * (arr.ndim - 1 - k))))
         pitch *= arr.shape[k]
     spread = masks.flat(viewing(given, numpy.broadcast_to(given.meta, shape)))
-    return scatter.write(target, masks.flat(places), spread)
+    return scatter.write(target, masks.flat(adopt(places)), spread)
 
 
 def place(arr: Any, mask: Any, vals: Any) -> None:
-    if not _place(arr, mask, vals):
+    if _little(arr, mask, vals) or not _place(arr, mask, vals):
         _by_numpy(numpy.place, arr, mask, vals)
 
 
 def _place(arr: Any, mask: Any, vals: Any) -> bool:
     target, chosen = _target(arr), adopt(asanyarray(mask))
     if (target is None or type(chosen) is not core.array_class or chosen.form.size != target.form.size
-            or not masks.recordable(chosen) or _little(target, chosen)):
+            or not masks.recordable(chosen)):
         return False
     values = _values(vals, target.form.dtype, "safe")
     if values is None:
@@ -141,7 +143,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> bool:
 
 
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
-    if not _putmask(a, mask, values):
+    if _little(a, mask, values) or not _putmask(a, mask, values):
         _by_numpy(numpy.putmask, a, mask, values)
 
 
@@ -149,7 +151,7 @@ def _putmask(a: Any, mask: Any, given: Any) -> bool:
     chosen = adopt(asanyarray(mask))
     if type(a) is not core.array_class or not isinstance(chosen, Array) or chosen.form.shape != a.shape:
         return False
-    if not a.meta.flags.writeable or not a.form.size or _little(a, chosen) or elementwise.eager_errors:
+    if not a.meta.flags.writeable or not a.form.size or elementwise.eager_errors:
         return False
     truth = masks.truth(chosen)
     values = _values(given, a.form.dtype, "safe")
@@ -158,13 +160,15 @@ def _putmask(a: Any, mask: Any, given: Any) -> bool:
         return False
     if values.form.size != 1:
         values = viewing(values, values.meta.reshape(a.shape))
-    name, cast = a.form.name, values.astype(a.form.dtype, copy=False)
-    a[...] = elementwise.issue("where", ("bool", name, name, name), (truth, cast, a))
+    if values.form.dtype != a.form.dtype:
+        values = elementwise.duplicate(values, a.form.dtype)
+    name = a.form.name
+    a[...] = elementwise.issue("where", ("bool", name, name, name), (truth, values, a))
     return True
 
 
 def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
-    if not _fill_diagonal(a, val, wrap):
+    if _little(a, val) or not _fill_diagonal(a, val, wrap):
         _by_numpy(numpy.fill_diagonal, a, val, wrap)
 
 

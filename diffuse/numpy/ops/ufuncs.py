@@ -343,6 +343,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         if len(args) == 2 and type(array) is core.array_class and not overrides.answer(args):
             if scatter.fold_at(self, array, *args):
                 return None
+            if self.__name__ in operations.SCATTERED:
+                name = f"{self.library}.{self.__name__}.at"
+                return fallback.call(self.numpy.at, (array, *args), {}, name, "library")
         return self._method("at", (array, *args))
 
     def reduceat(self, array: Any, indices: Any, axis: Any = _NoValue, dtype: Any = _NoValue,
