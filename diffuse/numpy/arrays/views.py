@@ -128,8 +128,19 @@ def ravel(x: Array, order: Any = "C") -> Any:
 
 
 def _in_memory_order(x: Array) -> Any:
-    """The array with its dimensions in the order of memory."""
-    ranked = sorted(range(x.form.ndim), key=lambda d: (-abs(x.form.strides[d]), d))
+    """The array with its dimensions in the order of memory, as NumPy's iterator goes through them: dimensions
+    whose elements repeat have no place in memory, and keep theirs."""
+    steps, innermost = x.form.strides, [*reversed(range(x.form.ndim))]
+    for i in range(1, x.form.ndim):
+        place, mine = i, abs(steps[innermost[i]])
+        for j in reversed(range(i)):
+            other = abs(steps[innermost[j]])
+            if mine and other:
+                if mine >= other:
+                    break
+                place = j
+        innermost.insert(place, innermost.pop(i))
+    ranked = innermost[::-1]
     return x if ranked == list(range(x.form.ndim)) else viewing(x, x.meta.transpose(ranked))
 
 

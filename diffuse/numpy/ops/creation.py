@@ -166,7 +166,7 @@ def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> An
         return None
     if shape is None:
         return replica(source.meta, kind, order)
-    return resized(source.meta, _shape(shape), kind, order.upper())
+    return resized(source.meta, _shape(shape), kind, memory_order(order))
 
 
 def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,

@@ -51,7 +51,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     options = {} if out is None else {"out": out}
     if out is not None and not isinstance(out, (Array, numpy.ndarray)):
         raise TypeError("output must be an array")
-    if out is not None and out.shape != x.shape:
+    if out is not None and out.size != x.size:
         raise ValueError("invalid output shape")
     if isinstance(x, Array) and x.form.dtype.kind == "f":
         if decimals == 0:
@@ -63,8 +63,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
             options["order"] = "C"
         return UFUNCS[last](scaled, factor, **options)
     if isinstance(x, Array) and x.form.dtype.kind in "iu" and decimals >= 0 and out is None:
-        copied = elementwise.duplicate(x)
-        return copied if type(a) is core.array_class else base.unboxed(copied)
+        return base.unboxed(elementwise.duplicate(x))
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
 
@@ -278,4 +277,4 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         grids[0] = grids[0].reshape((1, -1) + (1,) * (rank - 2))
         grids[1] = grids[1].reshape((-1, 1) + (1,) * (rank - 2))
     found = grids if sparse else broadcast_arrays(*grids)
-    return tuple([x.copy() if copy else x for x in found])
+    return tuple([x.copy() for x in found]) if copy else found

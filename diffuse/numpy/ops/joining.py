@@ -158,7 +158,8 @@ def _joined(part: Any, depth: int, rank: int) -> Any:
 def block(arrays: Any) -> Any:
     leaves = _leaves(arrays)
     depth = max(level for _, level in leaves)
-    if any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):  # NumPy says why
+    whole = any(isinstance(leaf, base.Array) for leaf, _ in leaves)
+    if not whole or any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):
         return _fallback(numpy.block, arrays)
     found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))
     return found.copy() if depth == 0 else found

@@ -36,6 +36,8 @@ EXTREMA_OF_TWO = (
     "more than 2 inputs, combine them into a single array and get the extrema for the relevant axis.")
 """What NumPy says to an output array for extrema that is not named."""
 
+HARMLESS = {"arctanh": 0.5}
+"""What takes the place of inputs where a mask is off, if that is not 1."""
 UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, use "
                  "out=None.")
 """What NumPy says to a mask without an output, spelled as there."""
@@ -290,7 +292,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             ]
         if mask is not None:
             mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
-            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape)
+            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape, self.operation)
                       for x, name in zip(inputs, signature, strict=False)]
         for n, (name, place) in enumerate(
             zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
@@ -312,7 +314,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
     def reduce(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None,
                keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
         operator, target = FOLDS.get(self.__name__), alone(out)
-        if operator is None or foreign(array) or type(target) is tuple:
+        if operator is None or foreign(array) or type(target) is tuple or out is Ellipsis:
             return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
                                 initial=initial, where=where)
         axis, where = (0 if axis is _NoValue else axis), (True if where is _NoValue else where)
@@ -377,10 +379,12 @@ def alone(out: Any) -> Any:
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
 
 
-def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...]) -> base.Operand:
-    """Replace an input by 1 where the mask is off, so that masked lanes raise no floating-point errors."""
+def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...], operation: str
+            ) -> base.Operand:
+    """Replace an input by 1, or 0.5, where the mask is off, so that masked lanes raise no floating-point
+    errors."""
     place = elementwise.scratch(shape, name)
-    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else 1.0)
+    one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
     elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
     return place
 
