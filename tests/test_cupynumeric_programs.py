@@ -112,14 +112,15 @@ def test_every_form_of_import(tmp_path: Path) -> None:
         import scipy.sparse
         assert sp is sparse is legate.sparse is legate_sparse is other is scipy.sparse, sp
         assert solvers is scipy.sparse.linalg and csr_array is scipy.sparse.csr_array
-        for wrong in ("import cupynumeric.settings", "from legate.core import LogicalArray", "import numpy.no"):
+        for wrong in ("import cupynumeric.settings", "from legate.core import LogicalArray",
+                      "import numpy.no"):
             try: exec(wrong)
             except ImportError as error: print(error)
         """))
     assert found.returncode == 0, found.stderr
     lines = found.stdout.splitlines()
-    assert lines[0].startswith("No module named 'cupynumeric.settings': under `diffuse run` cupynumeric means "
-                               "diffuse.numpy") and "--real cupynumeric" in lines[0]
+    assert lines[0].startswith("No module named 'cupynumeric.settings': under `diffuse run` cupynumeric "
+                               "means diffuse.numpy") and "--real cupynumeric" in lines[0]
     assert lines[1].startswith("cannot import name 'LogicalArray'")
     assert lines[2] == "No module named 'numpy.no'"
 

@@ -151,7 +151,8 @@ print("done")
 
 
 def test_what_it_imports_first_sees_numpy_too_and_else_is_named(folder: Path) -> None:
-    text = "import {}\nimport {}\nprint(helper.NAME, *solver.names(), type(helper.double(np.ones(500))) is ours)"
+    text = ("import {}\nimport {}\n"
+            "print(helper.NAME, *solver.names(), type(helper.double(np.ones(500))) is ours)")
     assert program(folder, text.format("solver", "helper"), "--real", "solver") == "numpy numpy numpy True\n"
     path = written(folder, "other.py", text.format("helper", "solver").replace(", type(", ", len(").replace(
         "np.ones(500))) is ours", "[1]))"))

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy
@@ -17,7 +18,7 @@ import pytest
 import diffuse
 import diffuse.numpy as np
 from diffuse import settings
-from diffuse.numpy.bridge import plain
+from diffuse.numpy.arrays import core
 from tests.kinds import is_ours
 
 
@@ -35,25 +36,18 @@ def jitted() -> Any:
     """Functions that Numba compiles: by need, and for types that were given."""
     numba = pytest.importorskip("numba")
 
-    class Jitted:
-        @staticmethod
-        @numba.njit
-        def same(a: Any) -> Any:
-            return a
+    def same(a: Any) -> Any:
+        return a
 
-        @staticmethod
-        @numba.njit
-        def add(a: Any, b: Any) -> Any:
-            for i in range(a.shape[0]):
-                a[i] += b
-            return a.sum()
+    def add(a: Any, b: Any) -> Any:
+        for i in range(a.shape[0]):
+            a[i] += b
+        return a.sum()
 
-        @staticmethod
-        @numba.njit("f8(f8[:])")
-        def total(a: Any) -> Any:
-            return a.sum()
+    def total(a: Any) -> Any:
+        return a.sum()
 
-    return Jitted
+    return SimpleNamespace(same=numba.njit(same), add=numba.njit(add), total=numba.njit("f8(f8[:])")(total))
 
 
 def test_numba(x: Any, jitted: Any) -> None:
@@ -90,7 +84,7 @@ def test_numbas_errors_are_the_callers(x: Any, jitted: Any, monkeypatch: pytest.
         raise MemoryError("nothing is left")
 
     jitted.total(x)
-    monkeypatch.setattr(plain.core.array_class, "__array__", fails)
+    monkeypatch.setattr(core.array_class, "__array__", fails)
     with pytest.raises(MemoryError, match="nothing is left"):
         jitted.total(x)
 
@@ -98,12 +92,9 @@ def test_numbas_errors_are_the_callers(x: Any, jitted: Any, monkeypatch: pytest.
 def test_numbas_vectorized_functions(x: Any) -> None:
     numba = pytest.importorskip("numba")
 
-    @numba.vectorize
-    def twice(a: Any) -> Any:
-        return a * 2
-
+    doubled = numba.vectorize(lambda a: a * 2)
     with settings.using(fallback="silent"):  # as for any function that NumPy calls
-        found = twice(x)
+        found = doubled(x)
     assert is_ours(found) and found[3] == 12
 
 
@@ -196,7 +187,8 @@ def test_cython(tmp_path: Path) -> None:
     (tmp_path / "coded.pyx").write_text(CYTHON)
     code = ("from Cython.Build import cythonize; import numpy; from setuptools import Extension, setup; "
             "setup(script_args=['-q', 'build_ext', '--inplace'], ext_modules=cythonize(Extension('coded', "
-            "['coded.pyx'], include_dirs=[numpy.get_include()], extra_compile_args=['-O0', '-w']), quiet=True))")
+            "['coded.pyx'], include_dirs=[numpy.get_include()], extra_compile_args=['-O0', '-w']), "
+            "quiet=True))")
     built = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     if built.returncode:
         pytest.skip(f"Cython's code cannot be built here: {built.stderr[-200:]}")

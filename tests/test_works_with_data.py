@@ -1,4 +1,4 @@
-"""Libraries of tables, files and labelled arrays take Diffuse arrays (the table "works with" of the README)."""
+"""Tables, files and labelled arrays: libraries that take Diffuse arrays (the README's table "works with")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures, learning and graphs: libraries that take Diffuse arrays (the table "works with" of the README)."""
+"""Pictures, learning and graphs: libraries that take Diffuse arrays (the README's table "works with")."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ def grid(request: pytest.FixtureRequest) -> Any:
 def test_matplotlib(grid: Any, tmp_path: Path) -> None:
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
-    from matplotlib import pyplot
-
+    pyplot = pytest.importorskip("matplotlib.pyplot")
     figure, axes = pyplot.subplots(2, 3)
     line, = axes[0, 0].plot(grid[0], grid[1] * 2)
     assert numpy.array_equal(line.get_ydata(), numpy.asarray(grid[1] * 2))
@@ -41,12 +40,11 @@ def test_matplotlib(grid: Any, tmp_path: Path) -> None:
 
 
 def test_scikit_learn(grid: Any) -> None:
-    pytest.importorskip("sklearn")
-    from sklearn.cluster import KMeans
-    from sklearn.decomposition import PCA
-    from sklearn.ensemble import RandomForestClassifier
-    from sklearn.linear_model import LinearRegression
-    from sklearn.preprocessing import StandardScaler
+    KMeans = pytest.importorskip("sklearn.cluster").KMeans
+    PCA = pytest.importorskip("sklearn.decomposition").PCA
+    Forest = pytest.importorskip("sklearn.ensemble").RandomForestClassifier
+    LinearRegression = pytest.importorskip("sklearn.linear_model").LinearRegression
+    StandardScaler = pytest.importorskip("sklearn.preprocessing").StandardScaler
 
     X, y = grid[:, :10], grid[:, :10] @ np.arange(10.0) + 1
     fitted = LinearRegression().fit(X, y)
@@ -55,15 +53,14 @@ def test_scikit_learn(grid: Any) -> None:
     assert PCA(2).fit_transform(X).shape == (len(grid), 2)
     labels = KMeans(2, n_init=1, random_state=0).fit_predict(X)
     assert set(labels) == {0, 1}
-    forest = RandomForestClassifier(3, random_state=0).fit(X, y > y.mean())
-    expected = RandomForestClassifier(3, random_state=0).fit(numpy.asarray(X), numpy.asarray(y > y.mean()))
+    forest = Forest(3, random_state=0).fit(X, y > y.mean())
+    expected = Forest(3, random_state=0).fit(numpy.asarray(X), numpy.asarray(y > y.mean()))
     assert numpy.array_equal(forest.predict(X), expected.predict(numpy.asarray(X)))
 
 
 def test_scikit_image(grid: Any) -> None:
-    pytest.importorskip("skimage")
-    from skimage import filters, measure, morphology, transform
-
+    filters, measure, morphology, transform = [
+        pytest.importorskip(f"skimage.{name}") for name in ("filters", "measure", "morphology", "transform")]
     plain = numpy.asarray(grid)
     assert numpy.array_equal(numpy.asarray(filters.sobel(grid)), filters.sobel(plain))
     assert filters.threshold_otsu(grid) == filters.threshold_otsu(plain)

@@ -47,6 +47,11 @@ _told: list[set[Any]] = []
 """Those of each function that only reads its arguments, if that is to be said."""
 
 
+listener: Callable[[str, str | None, int], None] | None = None
+"""Is told of each call that goes to NumPy: its name, the reason to say nothing, and how many elements its
+largest array has (`diffuse coverage`)."""
+
+
 class Conversion:
     """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
 
@@ -158,6 +163,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     conversion = Conversion(silent == "description", distant and reads(function, args, kwargs))
     plain_args = tuple([conversion.lowered(value) for value in args])
     plain_kwargs = {key: conversion.lowered(value) for key, value in kwargs.items()}
+    if listener is not None:
+        listener(name or _name(function), silent, conversion.elements)
     if silent is None and conversion.elements > config.small:
         _report(name or _name(function))
     try:

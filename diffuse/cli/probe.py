@@ -1,0 +1,331 @@
+"""How the functions of NumPy's namespace run: each is called, and what the dispatch does is looked at.
+
+A function is first tried with NumPy's arrays, until a list of arguments is accepted; what each argument may
+be its parameter's name tells.  Then Diffuse's function of that name gets the same with its own arrays: was a
+task recorded, was NumPy called, and for what reason?
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy
+
+import diffuse
+import diffuse.numpy as ours
+from diffuse import settings
+from diffuse.library import trace
+from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.bridge import fallback, namespace
+from diffuse.numpy.ops import single
+from diffuse.stream import engine
+
+SIDE = 16
+"""The arrays have SIDE * SIDE elements: the threshold of small ones is lowered for the calls."""
+
+RECORDED, AT_ONCE, NUMPY, GATHERS, OBJECT = "recorded", "at once", "numpy", "gathers", "object"
+WAYS = {
+    RECORDED: "recorded as tasks, which fuse and run in parallel",
+    AT_ONCE: "done by Diffuse without a task: views, descriptions, what is at hand",
+    NUMPY: "run by NumPy, without a warning",
+    GATHERS: "run by NumPy: waits for pending work, with a warning for each line",
+    OBJECT: "constants, classes, modules and functions that take none of Diffuse's arrays",
+}
+"""How a name runs, in words."""
+
+NO_KERNEL = "NumPy's own loops, in order with the rest: no kernel computes it"
+UNCALLED = "no arguments were found"
+UNTRIED = frozenset(fallback.SILENT[reason] for reason in ("text", "source"))
+"""Reasons of functions that write files, or take no array."""
+
+
+class Found(NamedTuple):
+    """How one name runs on arrays that are not small."""
+
+    name: str
+    way: str
+    reason: str = ""
+    small: str = ""
+    """How it runs on small arrays."""
+    types: tuple[str, ...] = ()
+    """Of a ufunc, the element types for which it is recorded."""
+
+
+Make = Callable[[Any], Any]
+"""Makes an argument of the elements of an array."""
+
+
+class Call(NamedTuple):
+    """Arguments that a function may accept, made anew for each call."""
+
+    make: Callable[[Make], tuple[Any, ...]]
+
+    @property
+    def arrays(self) -> bool:
+        """Are there arrays among them?"""
+        seen: list[Any] = []
+        self.make(seen.append)
+        return bool(seen)
+
+
+def _floats(*shape: int) -> Any:
+    return (numpy.arange(float(SIDE * SIDE)) % 7 + 1.25).reshape(*shape or (-1,))
+
+
+def _symmetric() -> Any:
+    found = _floats(SIDE, SIDE)
+    return found + found.T + 200 * numpy.eye(SIDE)
+
+
+def _positions() -> Any:
+    return numpy.arange(SIDE * SIDE) % SIDE
+
+
+FORMS: dict[str, Callable[[], Any]] = {
+    "floats": lambda: _floats(), "square": lambda: _symmetric(),
+    "integers": lambda: numpy.arange(SIDE * SIDE) % 2, "booleans": lambda: numpy.arange(SIDE * SIDE) % 3 == 0,
+    "bytes": lambda: (numpy.arange(SIDE * SIDE) % 5).astype(numpy.uint8),
+    "cube": lambda: _floats(4, 4, SIDE), "triples": lambda: _floats()[:255].reshape(-1, 3),
+}
+"""What an argument that is an array may be."""
+
+INDEX = frozenset("indices ind".split())
+LISTS = frozenset("tup arrays seq choicelist choices keys condlist multi_index".split())
+MASKS = frozenset("condlist condition mask".split())
+RISING = frozenset("bins xp".split())
+OTHERS: dict[str, Any] = {
+    "shape": (SIDE, SIDE), "newshape": (-1,), "axis": 0, "axis1": 0, "axis2": 1, "source": 0,
+    "destination": 1, "stop": 9.0, "num": SIDE * SIDE, "N": SIDE, "M": SIDE, "k": 1, "kth": 5,
+    "dtype": numpy.float64, "reps": 2, "repeats": 2, "indices_or_sections": 2, "shift": 3, "pad_width": 2,
+    "q": 0.3, "func": numpy.sum, "func1d": numpy.sum, "axes": (0, 1), "n": SIDE, "fill_value": 2.0,
+    "values": 1.0, "min": 1.0, "max": 2.0, "a_min": 1.0, "a_max": 2.0, "decimals": 1, "start": 1, "obj": 1,
+    "new_order": "C", "order": "C", "deg": 1, "new_shape": (8, 40), "subscripts": "i,i", "dims": (SIDE, SIDE),
+    "newdtype": numpy.float32, "object": [1.0] * SIDE * SIDE, "start_or_stop": SIDE * SIDE,
+    "dimensions": (SIDE, SIDE), "function": lambda i, j: i + j, "funclist": [0.0, 1.0], "device": "cpu",
+    "offset": 0, "size": SIDE, "value": 1.0,
+}
+"""What other arguments are, by the names of parameters."""
+GIVEN = frozenset("num a_min a_max min max".split())
+"""Those that are given although they need not be: without them there is little to do."""
+EITHER = frozenset("values v n size offset".split())
+"""Those that may be arrays, too."""
+
+
+def calls(real: Callable[..., Any]) -> Iterator[Call]:
+    """Arguments that a function might accept, the likeliest first."""
+    names, variadic = parameters(real)
+    if isinstance(real, numpy.ufunc):
+        names, variadic = ["x"] * real.nin, False
+    for form in FORMS:
+        first = names is not None and "condition" not in names
+        if first:
+            yield from by_names(names, form)
+        if variadic:
+            yield from by_number(form)
+        if not first:
+            yield from by_names(names, form)
+
+
+def by_number(form: str) -> Iterator[Call]:
+    """Arguments for a function that does not name its parameters."""
+    def call(*words: str) -> Call:
+        def arguments(make: Make) -> tuple[Any, ...]:
+            known: dict[str, Callable[[], Any]] = {
+                "array": lambda: make(FORMS[form]()), "positions": lambda: make(_positions()),
+                "list": lambda: [make(FORMS[form]()), make(FORMS[form]())], "subscripts": lambda: "i,i",
+                "number": lambda: 3, "shape": lambda: (-1,)}
+            return tuple([known[word]() for word in words])
+
+        return Call(arguments)
+
+    for words in ("array array array", "array array", "array", "list", "subscripts array array",
+                  "array positions", "array positions array", "array number", "array shape"):
+        yield call(*words.split())
+
+
+def by_names(names: Sequence[str] | None, form: str) -> Iterator[Call]:
+    """Arguments for these parameters, with arrays of one form."""
+    def call(plenty: bool) -> Call:
+        return Call(lambda make: tuple([argument(name, make, form, plenty) for name in names or ()]))
+
+    if names is not None:
+        yield call(False)
+        yield call(True)
+
+
+def parameters(real: Callable[..., Any]) -> tuple[list[str] | None, bool]:
+    """The names of the parameters that have to be given, if they are known, and may there be more?"""
+    try:
+        found = [*inspect.signature(real).parameters.values()]
+    except (ValueError, TypeError):
+        return None, True
+    if [x.kind for x in found] == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return None, False  # it does not say what it takes
+    needed = [x.name for x in found if x.kind in (x.POSITIONAL_ONLY, x.POSITIONAL_OR_KEYWORD)
+              and (x.default is x.empty or x.name in GIVEN)]
+    return needed, any(x.kind is x.VAR_POSITIONAL for x in found) or "condition" in needed
+
+
+def argument(name: str, make: Callable[[Any], Any], form: str, plenty: bool) -> Any:
+    """The argument for a parameter; with `plenty` an array where it might be one."""
+    def one() -> Any:
+        return make(FORMS["booleans" if name in MASKS else form]())
+
+    if name in LISTS:
+        return [one(), one()]
+    if name in INDEX:
+        return make(_positions())
+    if name in RISING:
+        return make(numpy.arange(float(SIDE * SIDE)))
+    return OTHERS[name] if name in OTHERS and not (plenty and name in EITHER) else one()
+
+
+def accepted(real: Callable[..., Any], own: bool) -> Call | None:
+    """The first arguments with which NumPy's function returns.  Without an array only Diffuse's own functions
+    are called: others may do anything."""
+    for call in calls(real):
+        if call.arrays or own:
+            with contextlib.suppress(Exception), quietly():
+                real(*call.make(lambda values: values))
+                return call
+    return None
+
+
+@contextlib.contextmanager
+def quietly() -> Iterator[None]:
+    """Nothing is printed, and nobody is warned."""
+    with (warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()),
+          numpy.errstate(all="ignore")):
+        warnings.simplefilter("ignore")
+        yield
+
+
+def pending(values: Any) -> Any:
+    """Diffuse's array with these elements, which are still to be computed: an operation on what is at hand
+    may be done at once, where it is short."""
+    found = ours.array(values)
+    return found ^ ours.zeros(found.shape, bool) if found.dtype == bool else found * found.dtype.type(1)
+
+
+def forget() -> None:
+    """Let no call be done at once because calls of this line were waited for."""
+    fallback.forget_warnings()
+    single.places.clear()
+    for template in engine.current().templates.known.values():
+        template.alone = 0
+    engine.current().brevity.forget()
+
+
+def observed(function: Callable[..., Any], call: Call) -> tuple[str, str]:
+    """Which way a call takes, and the reason if NumPy computes it."""
+    asked: list[str | None] = []
+
+    def told(_: str, reason: str | None, elements: int) -> None:
+        asked.append(reason or (None if elements else "test"))
+
+    forget()
+    try:
+        with quietly():  # changes filters and error modes, which waits for what is pending
+            arguments = call.make(pending)
+            fallback.listener = told
+            begun = trace.counters["recorded"]
+            function(*arguments)
+            recorded = trace.counters["recorded"] > begun
+    finally:
+        fallback.listener = None
+    diffuse.fence()
+    if None in asked:
+        return GATHERS, ""
+    if recorded:
+        return RECORDED, ""
+    if asked:
+        return NUMPY, fallback.SILENT[str(asked[0])]
+    return (NUMPY, NO_KERNEL) if isinstance(function, numpy.ufunc) else (AT_ONCE, "")
+
+
+def _times(values: Any, n: int, make: Make) -> tuple[Any, ...]:
+    return tuple([make(values) for _ in range(n)])
+
+
+def recorded_types(function: Any) -> tuple[str, ...]:
+    """The element types for which a ufunc is recorded."""
+    found = []
+    for dtype in NATIVE:
+        ones = numpy.ones(SIDE * SIDE, dtype)
+        call = Call(partial(_times, ones, function.nin))
+        with contextlib.suppress(TypeError, ValueError):
+            if observed(function, call)[0] == RECORDED:
+                found.append(dtype.name)
+    return tuple(found)
+
+
+def by_table(path: str, function: Any, own: bool) -> tuple[str, str]:
+    """What the tables of the dispatch say of a function for which no arguments were found."""
+    reason = namespace.SILENT.get(path) or namespace.SILENT_MODULES.get(path.rpartition(".")[0])
+    if reason:
+        return NUMPY, fallback.SILENT[reason]
+    if isinstance(function, numpy.ufunc):
+        return NUMPY, NO_KERNEL
+    return (AT_ONCE, UNCALLED) if own else (OBJECT, UNCALLED)
+
+
+def probe(path: str, real: Any, function: Any, own: bool, types: bool) -> Found:
+    """How one name runs."""
+    if not callable(real) or isinstance(real, (type, ModuleType)):
+        return Found(path, OBJECT)
+    table = by_table(path, function, own)
+    call = accepted(real, own) if own or table[1] not in UNTRIED else None
+    if call is None:
+        return Found(path, *table)
+    try:
+        with settings.using(small=SIDE * SIDE // 2):
+            way, why = observed(function, call)
+            known = recorded_types(function) if types and isinstance(function, numpy.ufunc) else ()
+        small, _ = observed(function, call)
+    except Exception as error:  # a fault of the function's, or of ours: it has to be seen
+        return Found(path, table[0], f"raised {type(error).__name__}: {error}")
+    return Found(path, way, why, small, known)
+
+
+def namespaces() -> Iterator[tuple[str, Any, Any, Sequence[str]]]:
+    """The parts of NumPy that are looked at: a path, NumPy's object, Diffuse's, and the public names."""
+    parts = [(f"numpy.{name}", getattr(numpy, name), getattr(ours, name))
+             for name in ("linalg", "fft", "random")]
+    for path, real, module in (("numpy", numpy, ours), *parts):
+        yield path, real, module, [name for name in namespace.public(real) if not name.startswith("__")]
+    methods = [name for name, kind in vars(numpy.ndarray).items()
+               if callable(kind) and not name.startswith("_")]
+    yield "numpy.ndarray", numpy.ndarray, ours.ndarray, methods
+    yield "numpy.maximum", numpy.maximum, ours.maximum, ["accumulate", "at", "outer", "reduce", "reduceat"]
+
+
+def owns(path: str, name: str, function: Any) -> bool:
+    """Has Diffuse a function of its own there?"""
+    if path == "numpy":
+        return namespace.native(name) is not None
+    return path != "numpy.random" and getattr(function, "__wrapped__", None) is not None and not hasattr(
+        function, "fallback")
+
+
+def findings(names: Sequence[str] = (), types: bool = False) -> list[Found]:
+    """How public names of NumPy run, in this process: all, or these (`numpy.sort`, `numpy.ndarray.sort`).
+
+    With `types` for ufuncs also which element types are recorded.  Raises KeyError for a name that is none.
+    """
+    known = {f"{path}.{name}": (path, name, real, module) for path, real, module, public in namespaces()
+             for name in sorted(public)}
+    engine.current().brevity.listener = None  # values are read after every call
+    found = []
+    with settings.using(compile="off", fallback="silent", window=64):
+        for whole in names or known:
+            path, name, real, module = known[whole]
+            function = getattr(module, name)
+            found.append(probe(whole, getattr(real, name), function, owns(path, name, function), types))
+    return found
