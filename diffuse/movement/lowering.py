@@ -86,9 +86,9 @@ class _Lowering:
         tile[j] //= factor
         if i is not None:
             tile[i] *= factor
+        # how long a tile will be along each dimension when later steps have taken parts from it
         taken = [prod(s.factor for s in later if s.source == d) for d in range(len(tile))]
         reach = [n * t for n, t in zip(tile, taken, strict=True)]
-        """How long a tile will be along each dimension when later steps have taken parts from it."""
         place = list(self.place)
         sources: list[tuple[int, ...]] = [(rank,) for rank in range(len(place))]
         for key, ranks in self._shared(step).items():
