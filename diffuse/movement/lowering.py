@@ -215,9 +215,9 @@ def matchings(edges: Sequence[tuple[int, int]], parts: int) -> list[list[int]]:
     found = []
     for _ in range(len(edges) // parts):
         match: dict[int, int] = {}
+        matched: dict[int, int] = {}
         for left in range(parts):
-            found_one = _augment(left, by_node, edges, match, set())
-            assert found_one, "a regular bipartite graph has a perfect matching"
+            _augment(left, by_node, edges, match, matched)
         for number in match.values():
             by_node[edges[number][0]].remove(number)
         found.append(sorted(match.values(), key=lambda number: edges[number][0]))
@@ -225,15 +225,28 @@ def matchings(edges: Sequence[tuple[int, int]], parts: int) -> list[list[int]]:
 
 
 def _augment(left: int, by_node: list[list[int]], edges: Sequence[tuple[int, int]], match: dict[int, int],
-             seen: set[int]) -> bool:
-    """Extend a matching by one node, rematching others on the way."""
-    for number in by_node[left]:
-        right = edges[number][1]
-        if right in seen:
-            continue
-        seen.add(right)
-        if right not in match or _augment(edges[match[right]][0], by_node, edges, match, seen):
-            match[right] = number
-            return True
-    return False
+             matched: dict[int, int]) -> None:
+    """Extend a matching to one more node, along the shortest path on which others are matched anew.
 
+    `match` has the edge of each new part, and `matched` the new part of each old one.
+    """
+    came: dict[int, int] = {}
+    queue = [left]
+    for node in queue:
+        for number in by_node[node]:
+            right = edges[number][1]
+            if right in came:
+                continue
+            came[right] = number
+            if right in match:
+                queue.append(edges[match[right]][0])
+                continue
+            while True:
+                match[right] = came[right]
+                node = edges[came[right]][0]
+                before = matched.get(node)
+                matched[node] = right
+                if before is None:
+                    return
+                right = before
+    raise AssertionError("a regular bipartite graph has a perfect matching")

@@ -21,9 +21,8 @@ from diffuse.ir import Point
 from diffuse.movement.mesh import primes
 from diffuse.movement.weak import Space, WeakStep, merged
 
-STEP = 1
-"""What a step adds to a cost, in units of `UNIT` to an element: it decides among equal costs."""
 UNIT = 1 << 10
+"""The cost of one element.  A step that communicates adds one, which decides among equal costs."""
 
 LIMIT = 20_000
 """States that a search looks at before it settles for the best sequence known; a number of states and not a
@@ -101,7 +100,7 @@ class _Search:
 
     def _price(self, parts: int) -> int:
         """The cost of a step whose tiles are one of so many parts."""
-        return self.volume // parts * UNIT + STEP
+        return self.volume // parts * UNIT + 1
 
     def run(self) -> Found:
         start, goal = (SLICING, self.have), (DONE, self.want)
