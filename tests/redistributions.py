@@ -124,6 +124,8 @@ def tiling(rng: random.Random, shape: tuple[int, ...], domain: tuple[int, ...], 
 
 def within(inner: range, outer: range) -> slice:
     """Where the numbers of one range stand in another one that has them all."""
+    if inner.step == outer.step == 1:
+        return slice(inner.start - outer.start, inner.stop - outer.start)
     step = inner.step // outer.step if len(inner) > 1 else 1
     first = outer.index(inner[0])
     return slice(first, first + (len(inner) - 1) * step + 1, step)
@@ -131,6 +133,8 @@ def within(inner: range, outer: range) -> slice:
 
 def read(arrays: Held, box: Box) -> Array:
     """The elements of a box from the arrays of one rank, all of which must be there."""
+    if arrays and arrays[0][0] == box:
+        return arrays[0][1]
     found = numpy.full([len(r) for r in box], -1)
     for held, array in arrays:
         both = intersection(box, held)
@@ -177,13 +181,14 @@ def lacks(whole: Array, held: Holding, wanted: Holding) -> int:
     return int(missing.sum())
 
 
-def check(problem: Problem) -> Counter[str]:
-    """Execute all routes of a problem; returns counts of what was seen."""
+def check(problem: Problem, everything: bool) -> Counter[str]:
+    """Execute the routes of a problem, gathering and slicing only for `everything`; counts what was seen."""
     seen: Counter[str] = Counter(problems=1)
     whole = numpy.arange(prod(problem.shape)).reshape(problem.shape)
     bound = max(total(problem.have), total(problem.want))
     least = [lacks(whole, *holdings) for holdings in zip(problem.have, problem.want, strict=True)]
-    routes = [make(problem.shape, 1, problem.have, problem.want) for make in (direct, synthesised, gathered)]
+    makes = (direct, synthesised, gathered) if everything else (direct, synthesised)
+    routes = [make(problem.shape, 1, problem.have, problem.want) for make in makes]
     chosen = redistribute(problem.shape, 1, problem.have, problem.want)
     for route in routes:
         if route is None:
@@ -216,7 +221,7 @@ def run(problems: int, seed: int) -> Counter[str]:
         rng = random.Random(f"{seed}/{number}")
         problem = (typed, tiled)[number % 2](rng)
         try:
-            seen += check(problem)
+            seen += check(problem, everything=number % 20 < 2)
         except Exception as error:
             raise AssertionError(f"problem {number} of seed {seed}: {problem.text}") from error
     return seen

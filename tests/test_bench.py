@@ -94,7 +94,8 @@ def test_vectorize() -> None:
 
 def test_redistribution(tmp_path: Path) -> None:
     result, table = bench("redistribution", tmp_path)
-    assert all(max(found["searched"]) > 0 and found["optimal"] == 20 for found in result["synthesis"].values())
+    for found in result["synthesis"].values():
+        assert min(found["searched"]) > 0 and found["optimal"] == 20
     assert table.count(" 0 of 20") == 2 and len(re.findall(r"^P\d: ", table, re.M)) == 4
     for rows in result["costs"].values():
         assert len(rows) == 20 and max(row["height"] for row in rows) <= 1 < max(row["whole"] for row in rows)

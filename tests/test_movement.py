@@ -33,7 +33,7 @@ from diffuse.movement.boxes import common, difference, even, intersection, place
 from diffuse.movement.boxes import size as elements
 from diffuse.movement.collectives import AllGather, AllPermute, AllToAll, DynSlice, typed
 from diffuse.movement.direct import lacking
-from diffuse.movement.lowering import matchings
+from diffuse.movement.lowering import lower, matchings
 from diffuse.movement.mesh import Mesh, check, distributed, offsets
 from diffuse.movement.route import Exchange, Group, Pieces
 from diffuse.movement.search import cheapest
@@ -362,6 +362,8 @@ def test_empty_and_scalar_arrays() -> None:
 
 
 def test_what_nobody_holds_is_an_error() -> None:
+    with pytest.raises(ValueError, match="lies on 2 ranks and is wanted on 3"):
+        redistribute((8,), 8, rows((8,), 2), rows((8,), 3))
     have = (((range(0, 4),),), ((range(5, 8),),))
     with pytest.raises(ValueError, match="no rank holds all of .* which rank 1 wants"):
         redistribute((8,), 8, have, rows((8,), 2))
@@ -376,8 +378,7 @@ def test_replicas_share_the_sending() -> None:
 
 def test_groups_of_an_exchange_are_matchings() -> None:
     rng = random.Random(8)
-    for _ in range(100):
-        parts, times = rng.randint(2, 6), rng.randint(1, 4)
+    for parts, times in [(1200, 2), *((rng.randint(2, 6), rng.randint(1, 4)) for _ in range(100))]:
         new = [part for part in range(parts) for _ in range(times)]
         rng.shuffle(new)
         edges = list(zip([part for part in range(parts) for _ in range(times)], new))
@@ -427,6 +428,24 @@ def test_ranks_agree() -> None:
             assert 8 * counted == route.moved
             for turn, after in (pair for each in turns for pair in pairwise(each)):
                 assert turn.after == after.before
+
+
+def test_lowered_steps_cost_what_weak_steps_do() -> None:
+    rng = random.Random(11)
+    for _ in range(100):
+        problem = redistributions.typed(rng)
+        space, first, last = Space(problem.shape, len(problem.have)), *(
+            even(each, problem.shape) for each in (problem.have, problem.want))
+        assert first and last
+        steps = cheapest(space, first[0], last[0]).steps
+        groups = lower(problem.shape, steps, first[1], first[0], last[1])
+        moved = [group for group in groups if group.kind != "allpermute"]
+        assert [group.name for group in moved] == [str(step) for step in steps]
+        assert sum(group.load.received for group in moved) == weak.received(steps, first[0], space)
+        for group in groups:
+            for rank in range(len(problem.have)):
+                got = sum(elements((box,)) for _, box in group.arriving(rank))
+                assert got == group.load.received or group.kind == "allpermute" and got == 0
 
 
 def test_random_problems() -> None:

@@ -57,7 +57,7 @@ def intersection(a: Box, b: Box) -> Box | None:
 
 
 def _without(a: range, inner: range) -> Iterable[range]:
-    """What remains of a range without another one that lies within it."""
+    """Yield what remains of a range without another one that lies within it."""
     yield range(a.start, inner[0], a.step)
     if len(inner) > 1:
         for between in range(a.step, inner.step, a.step):

@@ -63,7 +63,7 @@ Collective = AllGather | DynSlice | AllToAll | AllPermute
 
 
 def _gathered(dimension: Dimension, axes: tuple[str, ...], mesh: Mesh, rule: str) -> Dimension:
-    """The dimension without its minor-most axes, which must be these."""
+    """Return the dimension without its minor-most axes, which must be these."""
     if not axes or dimension.axes[:len(axes)] != axes:
         raise ValueError(f"{rule}: {','.join(axes) or 'no axis'} is not minor-most in {dimension}")
     return replace(dimension, tile=dimension.tile * prod(mesh.sizes[axis] for axis in axes),
@@ -71,7 +71,7 @@ def _gathered(dimension: Dimension, axes: tuple[str, ...], mesh: Mesh, rule: str
 
 
 def _sliced(dimension: Dimension, axes: tuple[str, ...], mesh: Mesh, rule: str) -> Dimension:
-    """The dimension with new minor-most axes."""
+    """Return the dimension with new minor-most axes."""
     parts = prod(mesh.sizes[axis] for axis in axes)
     if not axes or dimension.tile % parts:
         raise ValueError(f"{rule}: tiles of {dimension} cannot be cut into {parts} parts")

@@ -47,7 +47,7 @@ def _sender(ranks: list[int], receiver: int, sent: list[int], elements: int) -> 
 
 
 def _distinct(holding: Holding) -> list[Box]:
-    """The elements of a holding as boxes that have none in common."""
+    """Return the elements of a holding as boxes that have none in common."""
     found: list[Box] = []
     for box in holding:
         found += remove([box], found)
@@ -55,7 +55,7 @@ def _distinct(holding: Holding) -> list[Box]:
 
 
 class _Holders:
-    """The boxes that ranks hold: those that overlap a box are found dimension by dimension."""
+    """An index of the boxes that ranks hold, which finds those that overlap a box dimension by dimension."""
 
     def __init__(self, have: Layout) -> None:
         self.ranks: dict[Box, list[int]] = {}
@@ -71,7 +71,7 @@ class _Holders:
         """Are all boxes cells of one grid, so that two of them have nothing in common?"""
 
     def near(self, box: Box) -> Iterator[tuple[Box, list[int]]]:
-        """The boxes that may have elements in common with this one, with the ranks that hold each."""
+        """Return the boxes that may have elements in common with this one, with the ranks that hold each."""
         if not self.ranges:
             return iter(self.ranks.items())
         known = zip(box, self.ranges, self.starts, self.longest, strict=True)
@@ -82,7 +82,7 @@ class _Holders:
         return ((each, self.ranks[each]) for each in product(*found) if each in self.ranks)
 
     def missing(self, rank: int, held: Holding, wanted: list[Box]) -> Iterator[tuple[Box, list[int]]]:
-        """The pieces of boxes that a rank wants and does not hold, with the ranks that hold each piece."""
+        """Yield the pieces of boxes that a rank wants and does not hold, with the ranks that hold each."""
         for box in wanted if self.disjoint else remove(wanted, held):
             rest, count = [box], volume(box)
             for each, ranks in self.near(box):

@@ -30,7 +30,7 @@ def lower(shape: Point, steps: Sequence[WeakStep], have: Sequence[Point], parts:
 
 
 class _Lowering:
-    """The tiles of all ranks while steps are lowered one after the other."""
+    """The state of a lowering: which tile each rank holds after the steps so far."""
 
     def __init__(self, shape: Point, steps: tuple[WeakStep, ...], place: list[Point], parts: Point,
                  want: Sequence[Point]) -> None:
@@ -66,8 +66,10 @@ class _Lowering:
         self.found.append(Group(kind, name, factor, before, self.layout, sources, readers or sources))
 
     def _shared(self, step: WeakStep) -> dict[Point, list[int]]:
-        """The ranks that take part in one slice, exchange or gather together: those whose tiles differ within
-        one tile that is larger by the step's factor along its source."""
+        """Group the ranks that take part in a step together.
+
+        Their tiles lie within one tile that is larger by the step's factor along its source.
+        """
         found: dict[Point, list[int]] = {}
         for rank, begin in enumerate(self.place):
             key = begin if step.source is None else self._coarse(begin, step.source, step.factor)
@@ -79,16 +81,16 @@ class _Lowering:
         return (*begin[:dimension], begin[dimension] // width * width, *begin[dimension + 1:])
 
     def _scatter(self, step: WeakStep, later: Sequence[WeakStep]) -> None:
-        """A slice or an exchange: assign the parts of tiles to the ranks that share them."""
+        """Lower a slice or an exchange: assign the parts of tiles to the ranks that share them."""
         i, j, factor = step.source, step.target, step.factor
         assert j is not None
         tile = list(self.tile)
         tile[j] //= factor
         if i is not None:
             tile[i] *= factor
+        # how long a tile will be along each dimension when later steps have taken parts from it
         taken = [prod(s.factor for s in later if s.source == d) for d in range(len(tile))]
         reach = [n * t for n, t in zip(tile, taken, strict=True)]
-        """How long a tile will be along each dimension when later steps have taken parts from it."""
         place = list(self.place)
         sources: list[tuple[int, ...]] = [(rank,) for rank in range(len(place))]
         for key, ranks in self._shared(step).items():
@@ -106,8 +108,8 @@ class _Lowering:
 
     def _scores(self, rank: int, key: Point, j: int, width: int, reach: Sequence[int],
                 factor: int) -> list[int]:
-        """How many elements along one dimension each part of a tile will have in common with what a rank
-        wants, once later steps have lengthened it."""
+        """Return how many elements of what a rank wants each part of a tile will have along dimension j, once
+        later steps have lengthened the parts; zeros if the tile has nothing of it along other dimensions."""
         want, final = self.want[rank], self.final
         for d, begin in enumerate(key):
             if d != j:
@@ -121,6 +123,7 @@ class _Lowering:
         return scores
 
     def _gather(self, step: WeakStep) -> None:
+        """Lower a gather: each group has one holder of every part."""
         i, factor = step.source, step.factor
         assert i is not None
         place = [self._coarse(begin, i, factor) for begin in self.place]
@@ -157,7 +160,7 @@ class _Lowering:
 
     def _moves(self, place: list[Point | None], room: dict[Point, int], parts: Sequence[range],
                times: int) -> tuple[list[Point], Point, Sources, Sources]:
-        """Tiles for the ranks that do not keep theirs, and who sends to whom."""
+        """Choose tiles for the ranks that do not keep theirs, and who sends to whom."""
         movers = [rank for rank, begin in enumerate(place) if begin is None]
         offers: dict[Point, list[int]] = {}
         for rank in reversed(movers):
@@ -179,7 +182,7 @@ class _Lowering:
 
 
 def _corners(want: Point, parts: Sequence[range]) -> list[Point]:
-    """Where the parts of a tile begin."""
+    """Return where the parts of a tile begin."""
     found: list[Point] = [()]
     for begin, offsets in zip(want, parts, strict=True):
         found = [(*corner, begin + offset) for corner in found for offset in offsets]
@@ -215,9 +218,9 @@ def matchings(edges: Sequence[tuple[int, int]], parts: int) -> list[list[int]]:
     found = []
     for _ in range(len(edges) // parts):
         match: dict[int, int] = {}
+        matched: dict[int, int] = {}
         for left in range(parts):
-            found_one = _augment(left, by_node, edges, match, set())
-            assert found_one, "a regular bipartite graph has a perfect matching"
+            _augment(left, by_node, edges, match, matched)
         for number in match.values():
             by_node[edges[number][0]].remove(number)
         found.append(sorted(match.values(), key=lambda number: edges[number][0]))
@@ -225,15 +228,28 @@ def matchings(edges: Sequence[tuple[int, int]], parts: int) -> list[list[int]]:
 
 
 def _augment(left: int, by_node: list[list[int]], edges: Sequence[tuple[int, int]], match: dict[int, int],
-             seen: set[int]) -> bool:
-    """Extend a matching by one node, rematching others on the way."""
-    for number in by_node[left]:
-        right = edges[number][1]
-        if right in seen:
-            continue
-        seen.add(right)
-        if right not in match or _augment(edges[match[right]][0], by_node, edges, match, seen):
-            match[right] = number
-            return True
-    return False
+             matched: dict[int, int]) -> None:
+    """Extend a matching to one more node, along the shortest path on which others are matched anew.
 
+    `match` has the edge of each new part, and `matched` the new part of each old one.
+    """
+    came: dict[int, int] = {}
+    queue = [left]
+    for node in queue:
+        for number in by_node[node]:
+            right = edges[number][1]
+            if right in came:
+                continue
+            came[right] = number
+            if right in match:
+                queue.append(edges[match[right]][0])
+                continue
+            while True:
+                match[right] = came[right]
+                node = edges[came[right]][0]
+                before = matched.get(node)
+                matched[node] = right
+                if before is None:
+                    return
+                right = before
+    raise AssertionError("a regular bipartite graph has a perfect matching")

@@ -48,7 +48,7 @@ def perform(collective: Collective, tiles: list[Tile[Value]], mesh: Mesh) -> lis
 
 
 def _group(device: int, axes: tuple[str, ...], mesh: Mesh) -> list[int]:
-    """The devices that differ from this one along these axes alone, itself included."""
+    """Return the devices that differ from this one along these axes alone, itself included."""
     here = mesh.coordinates(device)
     places = product(*(range(mesh.sizes[axis]) for axis in axes))
     return [mesh.device(here | dict(zip(axes, place, strict=True))) for place in places]
@@ -56,8 +56,11 @@ def _group(device: int, axes: tuple[str, ...], mesh: Mesh) -> list[int]:
 
 def _part(tile: Mapping[Point, Value], dimension: int, axes: tuple[str, ...], device: int,
           mesh: Mesh) -> Tile[Value]:
-    """The part of a tile that belongs to a device: along one dimension, the coordinates on the axes, minor
-    to major, count the parts."""
+    """Return the part of a tile that belongs to a device.
+
+    The tile is cut along one dimension, and the device's coordinates on the axes, minor to major, number the
+    parts.
+    """
     number, parts = 0, 1
     for axis in axes:
         number += parts * mesh.coordinates(device)[axis]
@@ -69,7 +72,7 @@ def _part(tile: Mapping[Point, Value], dimension: int, axes: tuple[str, ...], de
 
 
 def _union(tiles: Iterator[Tile[Value]]) -> Tile[Value]:
-    """All elements of several tiles, which hold no element twice."""
+    """Return all elements of several tiles, which hold no element twice."""
     found: Tile[Value] = {}
     for tile in tiles:
         assert not found.keys() & tile.keys(), "a collective delivers no element twice"
@@ -78,7 +81,7 @@ def _union(tiles: Iterator[Tile[Value]]) -> Tile[Value]:
 
 
 def _permuted(tiles: list[Tile[Value]], wanted: list[frozenset[Point]]) -> list[Tile[Value]]:
-    """Whole tiles to the devices that want them, each device's tile to one device (lemma 5.1)."""
+    """Give whole tiles to the devices that want them, each device's tile to one device (lemma 5.1)."""
     senders: dict[frozenset[Point], list[Tile[Value]]] = {}
     for tile in tiles:
         senders.setdefault(frozenset(tile), []).append(tile)
@@ -107,7 +110,7 @@ def steps(before: DistributedType, mesh: Mesh) -> Iterator[Collective]:
 
 
 def arrangements(axes: list[str]) -> Iterator[tuple[str, ...]]:
-    """All non-empty arrangements of some of the axes."""
+    """Enumerate the non-empty sequences of different axes."""
     for axis in axes:
         yield (axis,)
         yield from ((axis, *rest) for rest in arrangements([other for other in axes if other != axis]))

@@ -31,6 +31,7 @@ class Machine:
     """Bytes a second that one rank can send and receive."""
 
     def seconds(self, messages: int, moved: int) -> float:
+        """Return the time of so many messages one after the other, with so many bytes in all."""
         return messages * self.latency + moved / self.bandwidth
 
 
@@ -67,10 +68,10 @@ class Step(Protocol):
         """Does the result lie within what was held before?"""
 
     def arriving(self, rank: int) -> Pieces:
-        """The boxes that a rank receives, with their senders."""
+        """Return the boxes that a rank receives, with their senders."""
 
     def leaving(self, rank: int) -> Pieces:
-        """The boxes that a rank sends, with their receivers."""
+        """Return the boxes that a rank sends, with their receivers."""
 
 
 @dataclass(frozen=True)

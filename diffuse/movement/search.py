@@ -21,9 +21,8 @@ from diffuse.ir import Point
 from diffuse.movement.mesh import primes
 from diffuse.movement.weak import Space, WeakStep, merged
 
-STEP = 1
-"""What a step adds to a cost, in units of `UNIT` to an element: it decides among equal costs."""
 UNIT = 1 << 10
+"""The cost of one element.  A step that communicates adds one, which decides among equal costs."""
 
 LIMIT = 20_000
 """States that a search looks at before it settles for the best sequence known; a number of states and not a
@@ -69,7 +68,7 @@ def cheapest(space: Space, have: Point, want: Point, ties: int = 1, limit: int =
 
 @lru_cache(1 << 12)
 def _divisors(number: int) -> tuple[int, ...]:
-    """The divisors of a number that exceed 1, largest first."""
+    """Return the divisors of a number that exceed 1, largest first."""
     found = {1}
     for p in primes(number):
         found |= {p * d for d in found}
@@ -78,6 +77,7 @@ def _divisors(number: int) -> tuple[int, ...]:
 
 @lru_cache(1 << 14)
 def _exponent(number: int, prime: int) -> int:
+    """Return how often a prime divides a number."""
     count = 0
     while number % prime == 0:
         number //= prime
@@ -100,8 +100,8 @@ class _Search:
         self.open: list[tuple[int, int, int, Point]] = []
 
     def _price(self, parts: int) -> int:
-        """The cost of a step whose tiles are one of so many parts."""
-        return self.volume // parts * UNIT + STEP
+        """Return the cost of a step that fills tiles of one of so many parts of the array."""
+        return self.volume // parts * UNIT + 1
 
     def run(self) -> Found:
         start, goal = (SLICING, self.have), (DONE, self.want)
@@ -143,7 +143,7 @@ class _Search:
         heappush(self.open, (cost + rest, rest, *following))
 
     def _paths(self, state: State) -> Iterator[tuple[WeakStep, ...]]:
-        """All sequences of steps to a state that were found to cost the least."""
+        """Enumerate the sequences of steps to a state that were found to cost the least."""
         if state not in self.came:
             yield ()
             return
@@ -152,7 +152,7 @@ class _Search:
                 yield (*path, *steps)
 
     def _edges(self, phase: int, parts: Point) -> Iterator[tuple[tuple[WeakStep, ...], State, int]]:
-        """The steps from a state, with the state and the price that each leads to."""
+        """Enumerate the steps from a state, with the state that each leads to and its price."""
         count, dimensions = prod(parts), range(len(parts))
         spare = [size // n for size, n in zip(self.space.shape, parts, strict=True)]
         if phase == SLICING:
@@ -179,7 +179,10 @@ class _Search:
                         yield (step,), (MOVING, step(parts)), price
 
     def _gathers(self, parts: Point) -> tuple[tuple[WeakStep, ...], int] | None:
-        """The gathers that lead to the goal, small factors first for they cost least so, and their price."""
+        """Return the gathers that lead to the goal, and their price; None if gathers alone do not.
+
+        Small factors come first, which costs least.
+        """
         factors = []
         for i, (n, m) in enumerate(zip(parts, self.want, strict=True)):
             if n % m:
@@ -194,7 +197,7 @@ class _Search:
         return tuple(steps), price
 
     def _rest(self, phase: int, parts: Point) -> int | None:
-        """A lower bound of the cost from a state to the goal; None if there is no way.
+        """Return a lower bound of the cost from a state to the goal; None if there is no way.
 
         An exchange adds parts to one dimension and takes parts from one, so that there are at least as many
         of them as dimensions that lack parts.  A gather takes parts from one, and the last one fills tiles of
@@ -220,7 +223,7 @@ class _Search:
         return min(gathering, exchanging)
 
     def _lacking(self, parts: Point, free: int) -> int:
-        """How many dimensions at least will not get all parts that they lack from free slices."""
+        """Return how many dimensions at least will not get all parts that they lack from free slices."""
         most = 0
         for p in self.primes:
             lacks = sorted(need for n, m in zip(parts, self.want, strict=True)

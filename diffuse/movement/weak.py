@@ -130,7 +130,7 @@ _RANK = {"dynslice": 0, "alltoall": 1, "allgather": 2}
 
 
 def _exchanged(first: WeakStep, second: WeakStep) -> list[WeakStep] | None:
-    """Two prime steps exchanged, or the one step, or none, that does the same; None if they are in order.
+    """Exchange two prime steps, or replace them by one step or none; None if they are in order.
 
     They commute unless one gives a dimension the very factor that the other takes from it.
     """
