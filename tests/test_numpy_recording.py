@@ -37,7 +37,8 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
         return record(operation, signature, shape, inputs, outputs, **options)
 
     monkeypatch.setattr(library, "record", spy)
-    monkeypatch.setattr(library.current(), "walk", Walk(library.current().window))  # the spy's line is that of all tasks
+    current = library.current()
+    monkeypatch.setattr(current, "walk", Walk(current.window))  # the spy's line is that of all tasks
     monkeypatch.setattr(elementwise, "KNOWN", Forgetful())
     return seen
 
