@@ -209,7 +209,7 @@ def test_equal_scalars_are_one_and_share_what_is_computed_with_them() -> None:
 def test_a_plan_holds_as_long_as_its_equal_scalars_are_equal() -> None:
     def plan_of(tasks: list[IndexTask]) -> Plan:
         equal = alike(tasks)
-        return Plan(compose(tasks, (), equal), None, tasks, (), "", "", equal)
+        return Plan(compose(tasks, (), equal), None, tasks, (), "", str, equal)
 
     def window(*values: float) -> list[IndexTask]:
         return scaled(*(("float64", v) for v in values))

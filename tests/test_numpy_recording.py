@@ -37,7 +37,8 @@ def tasks(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
         return record(operation, signature, shape, inputs, outputs, **options)
 
     monkeypatch.setattr(library, "record", spy)
-    monkeypatch.setattr(library.current(), "walk", Walk(library.current().window))  # the spy's line is that of all tasks
+    current = library.current()
+    monkeypatch.setattr(current, "walk", Walk(current.window))  # the spy's line is that of all tasks
     monkeypatch.setattr(elementwise, "KNOWN", Forgetful())
     return seen
 
@@ -278,3 +279,18 @@ def test_small_stores_within_one_launch_share_an_allocation(monkeypatch: pytest.
             engine.fence()
             assert numpy.array_equal(numpy.asarray(y), program(numpy, plain))
             assert len(made) == 2 and max(made) > 3 * plain.nbytes and min(made) == plain.nbytes
+
+
+@pytest.mark.local_only("several ranks wait for each other to read values")
+@pytest.mark.parametrize("weights", [numpy.array([0.3, 0.5, 0.2]), numpy.arange(12.0).reshape(3, 4),
+                                     numpy.asfortranarray(numpy.arange(6.0).reshape(3, 2) / 7)])
+def test_a_product_with_a_small_numpy_array_is_recorded_and_reads_what_that_had_then(weights: Any) -> None:
+    plain = numpy.random.default_rng(21).random((100, 200, 3))
+    x = np.array(plain) * 2.0
+    theirs = weights.copy("K")
+    epoch = engine.current().epoch
+    products = x @ theirs, np.dot(x, theirs) if theirs.ndim == 1 else x @ theirs
+    assert engine.current().epoch == epoch  # nothing was waited for
+    theirs[...] = 7.0
+    for found in products:
+        assert numpy.asarray(found).tobytes() == ((plain * 2.0) @ weights).tobytes()

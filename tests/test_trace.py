@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+import diffuse
+import diffuse.numpy as np
+from diffuse.ir import text
 from diffuse.observe import trace
 from diffuse.settings import using
 
@@ -58,3 +62,23 @@ def test_the_setting_turns_printing_on_and_off(capsys: pytest.CaptureFixture[str
     trace.event("plan", "unseen")
     printed = capsys.readouterr().err
     assert "seen" in printed and "unseen" not in printed
+
+
+def test_a_plan_is_put_into_words_only_when_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace.enable(False)
+    asked, words = 0, text.window_text
+
+    def counted(tasks: Any) -> str:
+        nonlocal asked
+        asked += 1
+        return words(tasks)
+
+    monkeypatch.setattr(text, "window_text", counted)
+    x = np.arange(70_001.0)
+    y = np.sqrt(x + 0.125) - 3.0
+    diffuse.fence()
+    assert not asked
+    *_, plan = diffuse.explain().plans
+    operations = [line.split("[")[0] for line in plan.text.splitlines()]
+    assert asked and operations[-3:] == ["add", "sqrt", "subtract"]
+    assert float(y[0]) < 0.0

@@ -141,8 +141,22 @@ _fallback.dressed(shuffle, _real.shuffle, __name__)
 
 _fill(globals(), _real)
 
-for _name in set(dir(_real.mtrand._rand)).difference(_KEPT) if _native else ():
-    _function: Any = getattr(_real, _name, None)
-    if getattr(_function, "__self__", None) is _real.mtrand._rand:  # draws from NumPy's own generator
-        globals()[_name] = _gate(_native.StaticGate, _function, globals()[_name])
-        globals()[_name].told = _real.mtrand._rand
+_converted: Callable[[str], Any] = globals()["__getattr__"]
+
+
+def _gated(name: str, ours: Any) -> Any:
+    """Put a gate before a function that draws from NumPy's own generator; others as they are."""
+    real = getattr(_real, name)
+    if _native is None or name in _KEPT or getattr(real, "__self__", None) is not _real.mtrand._rand:
+        return ours
+    found = _gate(_native.StaticGate, real, ours)
+    found.told = real.__self__
+    globals()[name] = found
+    return found
+
+
+def __getattr__(name: str) -> Any:
+    return _gated(name, _converted(name))
+
+
+_gated("shuffle", shuffle)

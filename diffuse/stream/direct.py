@@ -46,7 +46,7 @@ class Direct:
         task = chosen.task((chosen, tuple(range(count)), (0,) * len(made.numbers), None))
         composition = compose((task,), ())
         self._kernel = compiler.kernel(composition.body)
-        plan = Plan(composition, self._kernel, (task,), range(count), "", "")
+        plan = Plan(composition, self._kernel, (task,), range(count), "", str)
         self._replay = Replay(plan, (task,), {slot: slot for slot in range(count)})
         self._kinds = [_kind(x) for x in operands]
         """Of each array its type of elements, extents and strides; of each number None."""

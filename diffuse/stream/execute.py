@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Any
 
 from diffuse.fusion.temporaries import temporaries
@@ -20,7 +21,7 @@ from diffuse.service.patience import patience
 from diffuse.settings import config
 from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair, telling
-from diffuse.stream.plan import Plan
+from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
 from diffuse.stream.stores import Stores, nbytes
 from diffuse.stream.window import Group, Window, opaque
@@ -171,8 +172,6 @@ class Forwarder:
 
     def _plan(self, group: Group, bits: bytes, before: Plan | None = None) -> Plan:
         """Make a plan.  `before` is one whose equal scalars differ now: the new kernel keeps those apart."""
-        from diffuse.ir.text import window_text
-
         trace.count("plans")
         live = {store for store, bit in zip(group.slots, bits, strict=True) if bit}
         gone = temporaries(group.tasks, (), live)
@@ -180,8 +179,8 @@ class Forwarder:
         composition = compose(group.tasks, gone, equal)
         body, target = composition.body, self.stores.runtime.target
         kernel = compiler.kernel(body, target) if body.loops else None
-        plan = Plan(composition, kernel, group.tasks, live, str(group.reason), window_text(group.tasks),
-                    equal)
+        plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
+                    partial(described, group.trail.templates, group.recorded), equal)
         self.plans.append(plan)
         if len(self.plans) > MOST_PLANS:
             self._forget()

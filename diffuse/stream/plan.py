@@ -6,7 +6,7 @@ the stores, views, extents and scalars of the tasks at hand and hands their valu
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 from typing import Any
@@ -21,6 +21,7 @@ from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel, compiler
 from diffuse.runtime.base import CodeUse, Layout
 from diffuse.service.patience import patience
+from diffuse.stream.memo import Chain
 
 WHOLE = frozenset(("reduce", "scan", "index", "nth", "scatter"))
 """Kinds of ops that depend on which of all rows are at hand."""
@@ -37,19 +38,19 @@ costs, which go by the size of their code, are lower."""
 class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
-    __slots__ = ("composition", "kernel", "reason", "text", "tasks", "sites", "launches", "where", "loops",
+    __slots__ = ("composition", "kernel", "reason", "_text", "tasks", "sites", "launches", "where", "loops",
                  "vanished", "operations", "rowwise", "stored", "donations", "layouts", "equal", "used",
                  "places", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
-                 live: Container[int], reason: str, text: str,
+                 live: Container[int], reason: str, text: Callable[[], str],
                  equal: Mapping[Source, Source] = MappingProxyType({})) -> None:
         self.composition = composition
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
         self.reason = reason
         """Why the prefix ended here."""
-        self.text = text
+        self._text: Callable[[], str] | str = text
         self.tasks = len(tasks)
         self.operations = tuple(t.operation for t in tasks)
         self.where = tuple(str(t.where) for t in tasks)
@@ -73,6 +74,13 @@ class Plan:
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
         """For runtimes that place memory themselves (layout.py): by the views and extents of the tasks."""
         self._partials: dict[tuple[int, ...], tuple[int, ...]] = Bounded(MOST_LAYOUTS)
+
+    @property
+    def text(self) -> str:
+        """The tasks that it was made of, a line a task; put together when somebody asks, as few do."""
+        if not isinstance(self._text, str):
+            self._text = self._text()
+        return self._text
 
     @property
     def title(self) -> str:
@@ -138,6 +146,19 @@ class Plan:
                           for r in abi.reductions(body))
             self._partials[key] = found
         return found
+
+
+def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
+    """Return the tasks of a group as text, a line a task, given its templates and what it recorded: until
+    somebody asks, these take less memory than its index tasks."""
+    from diffuse.ir.text import window_text
+
+    templates = []
+    while chain is not None:
+        chain, template = chain
+        templates.append(template)
+    return window_text([template.task(one) for template, one
+                        in zip(reversed(templates), recorded, strict=True)])
 
 
 def _rowwise(body: Body) -> bool:

@@ -73,8 +73,9 @@ def _expand(source: str, names: dict[str, str]) -> str:
             lines += [f"  {words[1]}.{name} = getelementptr i8, ptr {words[1]}, i64 {SLOT[name]}"
                       for name in words[2:]]
         else:
-            for name, value in names.items():
-                line = line.replace(name, value)
+            if "@" in line:
+                for name, value in names.items():
+                    line = line.replace(name, value)
             lines.append(line)
     return "\n".join(lines)
 

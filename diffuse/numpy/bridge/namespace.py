@@ -253,22 +253,23 @@ def member(real: ModuleType, name: str) -> Any:
 
 
 def fill(module: dict[str, Any], real: ModuleType) -> None:
-    """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and it does not define itself."""
+    """Give one of our modules (`linalg`, `fft`) the names that NumPy's has and it does not define itself,
+    each when somebody first asks for it: few programs use many."""
     module["__path__"] = []  # its submodules are mirrors
+    names = module["__all__"] = public(real)
 
     def missing(name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}", name=name)
-        return converted(getattr(real, name), f"{real.__name__}.{name}")
+        found = converted(getattr(real, name), f"{real.__name__}.{name}")
+        return module.setdefault(name, found) if name in names else found
 
-    module.setdefault("__getattr__", missing)
-    for name in [*public(real)]:
-        theirs, ours = getattr(real, name), module.get(name)
-        if ours is None:
-            module[name] = converted(theirs, f"{real.__name__}.{name}")
-        elif isinstance(ours, FunctionType):
-            module[name] = gated(ours, theirs, module["__name__"])
-    module["__all__"] = public(real)
+    module["__getattr__"] = missing
+    module["__dir__"] = lambda: sorted({*module, *names})
+    for name in names:
+        ours = module.get(name)
+        if isinstance(ours, FunctionType):
+            module[name] = gated(ours, getattr(real, name), module["__name__"])
 
 
 def public(real: ModuleType) -> list[str]:

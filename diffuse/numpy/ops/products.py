@@ -109,6 +109,15 @@ def _description(x: Any) -> Any:
     return x if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE else None
 
 
+def _operand(x: Any) -> Any:
+    """Return an operand of a product as an array of Diffuse's.  A task reads a snapshot of a small NumPy
+    array: to share its memory would make every product wait.  The snapshot of a packed array is laid out
+    alike, so that BLAS gives the same bits."""
+    if type(x) is numpy.ndarray and x.size < core.SMALL and x.dtype in NATIVE and x.flags.forc:
+        return access.snapshot(x)
+    return asanyarray(x)
+
+
 def _submit(x: Any, y: Any, out: Any) -> None:
     operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
     library.call("matmul", _matmul, operands, ((storage_of(out), view_of(out)),))
@@ -139,7 +148,7 @@ class Matmul(ufunc):
             if not isinstance(x, Array) or not isinstance(y, Array):
                 if foreign(x) or foreign(y):  # it may answer itself
                     return super().general(args)
-                x, y = asanyarray(x), asanyarray(y)
+                x, y = _operand(x), _operand(y)
             if _vectors(x, y) or _plain(x, y):
                 try:
                     found = product(x, y)
@@ -158,7 +167,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
         return UFUNCS["matmul"](a, b)
     if asks(a) or asks(b):
         return fallback.asked(numpy.dot, a, b, out)
-    x, y = asanyarray(a), asanyarray(b)
+    x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
             return UFUNCS["multiply"](x, y, order="C")
