@@ -192,6 +192,18 @@ def test_other_runtimes_have_the_same_bits(runtime: str) -> None:
     assert all(numpy.array_equal(a, b) for a, b in zip(found, run(numpy)))
 
 
+@pytest.mark.local_only("another runtime is asked for here")
+def test_reads_on_a_gpu_whose_machine_code_is_interpreted(gpu: Any) -> None:
+    draw = numpy.random.default_rng(2)
+    values, i = draw.random((40, 5)), draw.integers(-40, 40, 70)
+    x, k = np.array(values), np.array(i)
+    expected = values[i] * 2.0 + values[i, ::-1]
+    assert numpy.array_equal((x[k] * 2.0 + x[k, ::-1]).__array__(), expected)
+    x[k] = expected  # by the host
+    values[i] = expected
+    assert numpy.array_equal(x.__array__(), values)
+
+
 @pytest.mark.local_only("small masks are counted by the host")
 def test_reads_fuse_with_what_uses_them() -> None:
     x, i = np.array(numpy.arange(500.0)), np.array(numpy.arange(400) % 7 - 3)
