@@ -130,7 +130,10 @@ def scatter(x: Array, index: Any, value: Any) -> None:
     if (isinstance(mask, Array) and mask.form.name == "bool" and mask.form.shape == x.form.shape
             and (kind in rules.WEAK or kind in rules.STRONG) and not elementwise.eager_errors
             and x.form.size >= max(core.SMALL, 1) and not x.form.folded):
-        number = cast(source, x.form.dtype)
+        if isinstance(source, numpy.generic):  # is an array to NumPy here, and wraps around as one
+            number = numpy.asarray(source).astype(x.form.dtype).item()
+        else:
+            number = cast(source, x.form.dtype)
         try:
             target = base.operand(x, x.form.shape)
             chosen = elementwise.apart(base.operand(mask, x.form.shape), target)

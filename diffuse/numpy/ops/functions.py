@@ -48,9 +48,10 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         return fallback.asked(numpy.round, a, decimals, out)
     x = asanyarray(a)
     options = {} if out is None else {"out": out}
+    target: Any = out
     if out is not None and not isinstance(out, (Array, numpy.ndarray)):
         raise TypeError("output must be an array")
-    if out is not None and out.size != x.size:
+    if out is not None and target.size != x.size:
         raise ValueError("invalid output shape")
     if isinstance(x, Array) and x.form.dtype.kind == "f":
         if decimals == 0:
@@ -195,7 +196,8 @@ def putmask(a: Any, /, mask: Any, values: Any) -> None:
     chosen, source = adopt(mask), adopt(values)
     same = type(a) is core.array_class and isinstance(chosen, Array) and chosen.form.shape == a.shape
     plain = not isinstance(source, Array) or same and source.form.shape == a.shape
-    if same and plain and chosen.form.name == "bool" and not small(a, chosen, source):
+    if (same and plain and chosen.form.name == "bool" and not small(a, chosen, source)
+            and a.meta.flags.writeable):
         one = numpy.zeros(1, source.form.dtype) if isinstance(source, Array) else source
         numpy.putmask(numpy.zeros(1, a.dtype), [False], one)  # raises for types that are not safe to cast
         copyto(a, source, "unsafe", chosen)
