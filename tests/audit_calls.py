@@ -17,25 +17,27 @@ from tests.audit_operands import SELDOM
 from tests.audit_parameters import NUMBERS, OF_FUNCTION, PARAMETERS, Draft
 
 LEFT_OUT = set("""
-    save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap
-    seterr geterr seterrcall geterrcall errstate getbufsize setbufsize set_printoptions get_printoptions printoptions
+    save savez savez_compressed savetxt load loadtxt genfromtxt fromfile fromregex memmap seterr geterr
+    seterrcall geterrcall errstate getbufsize setbufsize set_printoptions get_printoptions printoptions
     show_config show_runtime info test get_include busday_count busday_offset is_busday busdaycalendar
-    datetime_as_string datetime_data nested_iters asmatrix bmat frompyfunc einsum_path array2string array_repr
-    array_str base_repr binary_repr format_float_positional format_float_scientific fromstring mintypecode
-    typename issubdtype isdtype dump dumps tofile to_device""".split())
+    datetime_as_string datetime_data nested_iters asmatrix bmat frompyfunc einsum_path array2string
+    array_repr array_str base_repr binary_repr format_float_positional format_float_scientific
+    fromstring mintypecode typename issubdtype isdtype dump dumps tofile to_device""".split())
 """Files, state, text and types: calls that have no array, or no result to compare."""
-GROWING = set("outer kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate convolve corrcoef cov inner "
-              "matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq eig eigh eigvals eigvalsh norm matrix_norm "
-              "matrix_rank inv solve det slogdet apply_along_axis tri eye identity multi_dot matvec vecmat "
-              "histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky matrix_power".split())
+GROWING = set("""
+    outer kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate convolve corrcoef
+    cov inner matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq eig eigh eigvals
+    eigvalsh norm matrix_norm matrix_rank inv solve det slogdet apply_along_axis tri eye identity
+    multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
+    matrix_power""".split())
 """Functions whose results or times grow faster than their operands: given small arrays only."""
 OPERATORS = "+ - * / // % ** @ & | ^ << >> < <= == != > >=".split()
 UNARY = "-{} +{} ~{} abs({}) bool({}) float({}) int({}) len({}) complex({}) list({})".split()
-ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:] data.shape
-__array_namespace__() __len__() flags.c_contiguous __array_priority__ __copy__() __deepcopy__({})
+ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:]
+data.shape __array_namespace__() __len__() flags.c_contiguous __array_priority__ __copy__() __deepcopy__({})
 tobytes() tolist() item() flatten() squeeze() __contains__(0) __format__('')""".split()
-INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99 1.5 :0
-...,...""".split()
+INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99 1.5
+:0 ...,...""".split()
 
 
 class Call(NamedTuple):
@@ -158,7 +160,8 @@ def _out(draft: Draft, text: str) -> str:
         if kind == 4:
             shape = audit_operands.shape_like(pick, shape)
         if kind in (5, 6, 7) and draft.shapes:
-            targets.append(draft.view(pick.choice([*draft.shapes])) if kind > 5 else pick.choice([*draft.shapes]))
+            target = pick.choice([*draft.shapes])
+            targets.append(draft.view(target) if kind > 5 else target)
         elif kind == 8:
             targets.append(pick.choice(("None", "3", "[1.]", "numpy.zeros(3)", "...", "()")))
         elif len(draft.shapes) < 8:
@@ -224,7 +227,8 @@ def _element(draft: Draft, kind: str) -> tuple[str, str]:
         return attribute, f"{a}.{attribute}"
     if way == 3:
         name = pick.choice(("shape", "dtype", "real", "imag", "flat", "T", "size", "strides"))
-        value = {"shape": draft.extents, "dtype": PARAMETERS["dtype"].__get__(draft)}.get(name, draft.operand)()
+        value = {"shape": draft.extents, "dtype": PARAMETERS["dtype"].__get__(draft)}.get(name,
+                                                                                          draft.operand)()
         return f"{name}=", f"setattr({a}, '{name}', {value})"
     index = pick.choice(INDICES) if pick.random() < 0.7 else pick.choice((draft.mask, draft.indices))()
     if way < 7:

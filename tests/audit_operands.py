@@ -98,4 +98,5 @@ def shape_like(pick: Random, shape: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(n if pick.random() < 0.5 else 1 for n in shape)
     if kind == 7:
         return (1, *shape)
-    return () if kind == 8 else pick.choice(((3,), (2, 1), shape[::-1] if max(shape, default=0) < 999 else (1,), (1,)))
+    return () if kind == 8 else pick.choice(((3,), (2, 1),
+                                             shape[::-1] if max(shape, default=0) < 999 else (1,), (1,)))

@@ -1,6 +1,7 @@
 """What the audit of calls gives for a parameter of a NumPy function: by the parameter's name, as text.
 
-Most of it makes sense for the arrays of the call; some is of the wrong type, out of range or of the wrong shape.
+Most of it makes sense for the arrays of the call; some is of the wrong type or shape, or out of
+range.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from tests import audit_operands as operands
 DTYPES = """'f8' 'f4' 'i8' 'i4' 'u1' '?' 'c16' 'c8' 'f2' float int bool complex np.float32 np.dtype('i2') None
 '>f8' object 'U5' 'M8[s]' 'x9' np.floating""".split()
 NUMBERS = """0 1 2 3 -1 -2 7 0.5 2.0 -0.0 1.5 True False 1j 300 -300 1<<40 1<<70 np.nan np.inf np.float32(1.5)
-np.float64(2) np.int8(3) np.uint8(200) np.int64(2) np.bool_(True) np.complex64(1+1j) np.float16(.1) None""".split()
+np.float64(2) np.int8(3) np.uint8(200) np.int64(2) np.bool_(True)
+np.complex64(1+1j) np.float16(.1) None""".split()
 TINY = "0 1 2 3 -1 -2 1.5 True np.int64(1) None 5".split()
 
 
@@ -122,14 +124,16 @@ class Draft:
             like = (5,) if self.mode == "large" and len(self.shape) > 1 else self.shape
             name = self.new(operands.shape_like(self.pick, like), self.pick.choice(("i8", "i8", "i4", "u1")))
             return f"{name}%{most}"
-        return self.pick.choice(("0", "-1", "[0]", f"[0, {most - 1}]", "[0, -1, 0]", str(most), "[]", "[[0], [0]]",
+        return self.pick.choice(("0", "-1", "[0]", f"[0, {most - 1}]", "[0, -1, 0]", str(most), "[]",
+                                 "[[0], [0]]",
                                  "1.5", "True", self.operand()))
 
     def extents(self) -> str:
         size, pick = 1, self.pick
         for n in self.shape:
             size *= n
-        forms = ["-1", "(-1,)", f"({size},)", f"(1, {size})", f"({size}, 1)", "(-1, 1)", repr(self.shape[::-1]),
+        forms = ["-1", "(-1,)", f"({size},)", f"(1, {size})", f"({size}, 1)", "(-1, 1)",
+                 repr(self.shape[::-1]),
                  "(2, -1)", "(3, -1)", "3", "(2, 3)", "(0,)", "(-1, -1)", "()", "(2, 2.5)"]
         return pick.choice(forms)
 
@@ -145,13 +149,15 @@ class Draft:
     def square(self) -> str:
         """A stack of square matrices."""
         shape = self.pick.choice(((3, 3), (3, 3), (2, 3, 3), (1, 1), (0, 0), (3, 4)))
-        return self.new(shape, self.pick.choice(("f8", "f8", "f4", "c16", "i8"))) if self.pick.random() < 0.9 else self.operand()
+        return self.new(shape, self.pick.choice(("f8", "f8", "f4", "c16",
+                                                 "i8"))) if self.pick.random() < 0.9 else self.operand()
 
     def vector(self) -> str:
         return self.new((self.pick.choice((1, 3, 4, 5)),), self.pick.choice(("f8", "f8", "i8", "f4", "c16")))
 
     def increasing(self) -> str:
-        return self.pick.choice(("[-2., 0., 1., 3.]", "np.array([-1., 0.5, 2.])", "np.array([0, 2, 4])", "np.arange(4.)"))
+        return self.pick.choice(("[-2., 0., 1., 3.]", "np.array([-1., 0.5, 2.])", "np.array([0, 2, 4])",
+                                 "np.arange(4.)"))
 
 
 def of(*choices: str) -> Callable[[Draft], str]:
@@ -176,14 +182,16 @@ PARAMETERS: dict[str, Callable[[Draft], str]] = {
     "shape": Draft.extents, "newshape": Draft.extents, "new_shape": Draft.extents,
     "indices": Draft.indices, "ind": Draft.indices, "mode": of("'raise'", "'wrap'", "'clip'", "'x'"),
     "k": of("0", "1", "-1", "2", "-3", "50"), "offset": of("0", "1", "-1", "3", "-50"),
-    "n": of("0", "1", "2", "3", "4", "-1"), "N": of("0", "1", "3", "4", "5", "2.5"), "M": of("0", "1", "4", "None"),
+    "n": of("0", "1", "2", "3", "4", "-1"), "N": of("0", "1", "3", "4", "5", "2.5"),
+    "M": of("0", "1", "4", "None"),
     "decimals": of("0", "1", "-1", "2", "20", "-20"), "nan": Draft.number, "posinf": Draft.number,
     "neginf": Draft.number, "copy": of("True", "False", "None", "True"), "kind": of(
         "None", "'stable'", "'quicksort'", "'heapsort'", "'mergesort'", "'x'"),
     "stable": of("None", "True", "False"), "kth": of("0", "1", "-1", "[0, 2]", "50", "1.5"),
     "side": of("'left'", "'right'", "'x'"), "sorter": of("None", "None", "[0]"), "right": BOOL,
     "arrays": Draft.sequence, "tup": Draft.sequence, "arys": Draft.sequence, "keys": Draft.sequence,
-    "condlist": lambda d: f"[{d.mask()}, {d.mask()}]", "choicelist": lambda d: f"[{d.operand()}, {d.operand()}]",
+    "condlist": lambda d: f"[{d.mask()}, {d.mask()}]",
+    "choicelist": lambda d: f"[{d.operand()}, {d.operand()}]",
     "default": Draft.number, "a_min": Draft.operand, "a_max": Draft.operand, "min": Draft.operand,
     "max": Draft.operand, "repeats": of("0", "1", "2", "3", "[1, 2]", "[2]", "-1", "1.5"),
     "reps": of("0", "1", "2", "(2, 1)", "(1, 2, 1)", "-1", "()", "(2,)", "2.5"),
@@ -196,78 +204,107 @@ PARAMETERS: dict[str, Callable[[Draft], str]] = {
     "indices_or_sections": of("1", "2", "[1]", "[1, 2]", "0", "[0, 9]", "(2,)"), "pad_width": of(
         "1", "0", "(1, 2)", "((0, 1),)", "-1", "((1, 0), (0, 2))"), "dx": of("1.0", "0.5", "2"),
     "edge_order": of("1", "2", "3"), "period": of("None", "5.", "6.28"), "discont": of("None", "1."),
-    "left": Draft.number, "right_": Draft.number, "bitorder": of("'big'", "'little'", "'x'"),
-    "assume_unique": BOOL, "invert": BOOL, "return_index": BOOL, "return_inverse": BOOL, "return_counts": BOOL,
+    "left": Draft.number, "bitorder": of("'big'", "'little'", "'x'"),
+    "assume_unique": BOOL, "invert": BOOL, "return_index": BOOL, "return_inverse": BOOL,
+    "return_counts": BOOL,
     "sorted": BOOL, "return_indices": BOOL, "returned": BOOL, "include_initial": BOOL, "wrap": BOOL,
     "increasing": BOOL, "rowvar": BOOL, "bias": BOOL, "deg": of("1", "2", "True"), "endpoint": BOOL,
     "retstep": BOOL, "num": of("0", "1", "5", "7", "-1", "2.5", "20000"), "stop": Draft.number, "step": of(
         "1", "2", "-1", "0.5", "0"), "base": of("10.", "2", "np.array([2., 3.])"), "sparse": BOOL,
-    "indexing": of("'xy'", "'ij'", "'x'"), "trim": of("'f'", "'b'", "'fb'"), "device": of("None", "'cpu'", "'gpu'"),
-    "ndmin": of("0", "1", "3", "5"), "ndmax": of("0", "1", "2"), "deep": BOOL, "tol": of("100", "1", "1e-9"),
+    "indexing": of("'xy'", "'ij'", "'x'"), "trim": of("'f'", "'b'", "'fb'"),
+    "device": of("None", "'cpu'", "'gpu'"),
+    "ndmin": of("0", "1", "3", "5"), "ndmax": of("0", "1", "2"), "tol": of("100", "1", "1e-9"),
     "norm": of("None", "'ortho'", "'forward'", "'backward'", "'x'"), "s": of("None", "(4, 3)", "(5,)"),
-    "ord": of("None", "1", "2", "np.inf", "'fro'", "0", "3", "-np.inf", "'nuc'", "-1"), "UPLO": of("'L'", "'U'"),
-    "p_": Draft.operand, "full_matrices": BOOL, "compute_uv": BOOL, "hermitian": BOOL, "upper": BOOL,
+    "ord": of("None", "1", "2", "np.inf", "'fro'", "0", "3", "-np.inf", "'nuc'", "-1"),
+    "UPLO": of("'L'", "'U'"),
+    "full_matrices": BOOL, "compute_uv": BOOL, "hermitian": BOOL, "upper": BOOL,
     "xp": Draft.increasing, "fp": Draft.increasing, "dims": of("(4, 5)", "(100, 100)", "3", "(2, 2)"),
-    "multi_index": of("([0, 1], [1, 0])", "(0, 1)", "a"), "ndim": of("1", "2", "3"), "max_work": of("0", "1", "None"),
+    "multi_index": of("([0, 1], [1, 0])", "(0, 1)", "a"), "ndim": of("1", "2", "3"),
+    "max_work": of("0", "1", "None"),
     "inplace": BOOL, "write": BOOL, "align": BOOL, "count": of("None", "3", "-1"), "choices": Draft.sequence,
-    "to": of(*DTYPES), "from_": of("a", "a.dtype", *DTYPES), "refcheck": of("False"), "a_": Draft.operand,
-    "start_or_stop": of("0", "3", "5.5", "np.array(4)", "20000", "-2"), "stop_": Draft.number,
+    "to": of(*DTYPES), "from_": of("a", "a.dtype", *DTYPES), "refcheck": of("False"),
+    "start_or_stop": of("0", "3", "5.5", "np.array(4)", "20000", "-2"),
     "requirements": of("None", "'C'", "'F'", "['A', 'W']", "'O'", "'E'"), "seq_of_zeros": Draft.vector,
     "fweights": of("None", "None", "[1, 2, 3]"), "aweights": of("None", "None", "[1., 2, 3, 1]"),
-    "rcond": of("None", "1e-9"), "varargs": of("1.", "2", "[1., 2.]"), "op": Draft.operand, "number": of("3", "-7"),
+    "rcond": of("None", "1e-9"), "varargs": of("1.", "2", "[1., 2.]"), "op": Draft.operand,
+    "number": of("3", "-7"),
     "func1d": of("np.sum", "np.sort", "lambda v: v * 2"), "func": of("np.sum", "np.max"), "xi": Draft.operand,
     "funclist": of("[1, 2]", "[0, lambda v: v * 2]", "[1, 2, 3]"), "args": Draft.operand, "dimensions": of(
-        "(3, 4)", "(2,)", "(150, 130)", "()"), "type1": of(*DTYPES), "type2": of(*DTYPES), "chararray": of("'f'"),
+        "(3, 4)", "(2,)", "(150, 130)", "()"), "type1": of(*DTYPES), "type2": of(*DTYPES),
     "typechars": of("'fd'", "['f', a]"), "char": of("'f'", "'?'"), "arrays_and_dtypes": Draft.operand,
-    "function": of("lambda i, j: i + j", "np.add"), "iter": of("[1, 2, 3]", "a", "iter(a)"), "ind_": of("2"),
+    "function": of("lambda i, j: i + j", "np.add"), "iter": of("[1, 2, 3]", "a", "iter(a)"),
     "buffer": of("b'12345678'", "a", "bytes(16)"), "beta": of("1.", "14"), "d": of("1.0", "0.5", "2"),
-    "operands": Draft.operand, "full": BOOL, "cov": BOOL, "optimize": BOOL, "mask_func": of("np.triu", "np.tril"),
-    "size": of("3"), "unit": of("None", "'D'"), "string": of("'1 2 3'"), "sep": of("' '"), "deg_": of("1"),
-    "delta": of("1"), "ddof_": of("1"), "xs": Draft.operand, "nin": of("1"), "nout": of("1"), "flags": of("['multi_index']"),
+    "operands": Draft.operand, "full": BOOL, "cov": BOOL, "optimize": BOOL,
+    "mask_func": of("np.triu", "np.tril"),
+    "size": of("3"), "unit": of("None", "'D'"), "sep": of("' '"),
+    "nin": of("1"), "nout": of("1"),
+    "flags": of("['multi_index']"),
 }
 """Each parameter's name, and what is given for it."""
 
 OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "atleast_1d.arys": Draft.operand, "atleast_2d.arys": Draft.operand, "atleast_3d.arys": Draft.operand,
-    "take_along_axis.indices": lambda d: d.pick.choice(("np.argsort(a, axis=0)", "np.argsort(a)", d.indices())),
+    "take_along_axis.indices": lambda d: d.pick.choice(("np.argsort(a, axis=0)", "np.argsort(a)",
+                                                        d.indices())),
     "pad.mode": of(*"""'constant' 'edge' 'wrap' 'reflect' 'symmetric' 'mean' 'maximum' 'linear_ramp' 'empty'
                    'x'""".split()),
     "convolve.mode": of("'full'", "'same'", "'valid'", "'x'"),
-    "correlate.mode": of("'full'", "'same'", "'valid'", "'x'"), "qr.mode": of("'reduced'", "'r'", "'complete'"),
-    "extract.condition": Draft.mask, "delete.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)", d.mask())),
-    "insert.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)")), "bincount.x": lambda d: f"{d.new((7,), 'u1')}",
+    "correlate.mode": of("'full'", "'same'", "'valid'", "'x'"),
+    "qr.mode": of("'reduced'", "'r'", "'complete'"),
+    "extract.condition": Draft.mask, "delete.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)",
+                                                                            d.mask())),
+    "insert.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)")),
+    "bincount.x": lambda d: f"{d.new((7,), 'u1')}",
     "unpackbits.a": lambda d: d.new(d.any_shape(), "u1"), "digitize.bins": Draft.increasing,
-    "polyval.p": Draft.vector, "poly.seq_of_zeros": Draft.vector, "roots.p": Draft.vector, "vander.N": of("None", "3", "0"),
-    "polyder.p": Draft.vector, "polyint.p": Draft.vector, "polydiv.v": Draft.vector, "polydiv.u": Draft.vector,
-    "polyint.k": of("None", "1", "[1]"), "tensordot.axes": of("0", "1", "2", "([0], [0])", "(0, 0)", "([0, 1], [1, 0])"),
-    "einsum.operands": lambda d: d.pick.choice((f"'i...->...', {d.operand()}", f"'...,...', {d.operand()}, {d.operand()}",
-                                                f"'ij->ji', {d.operand()}", f"'ij,jk', {d.operand()}, {d.operand()}",
-                                                f"'ii', {d.operand()}", f"'ij->', {d.operand()}", f"'ij->i', {d.operand()}")),
-    "where.x": Draft.operand, "where.y": Draft.operand, "histogramdd.bins": of("2", "3"), "fromiter.dtype": of("float", "int"),
+    "polyval.p": Draft.vector, "poly.seq_of_zeros": Draft.vector, "roots.p": Draft.vector,
+    "vander.N": of("None", "3", "0"),
+    "polyder.p": Draft.vector, "polyint.p": Draft.vector, "polydiv.v": Draft.vector,
+    "polydiv.u": Draft.vector,
+    "polyint.k": of("None", "1", "[1]"), "tensordot.axes": of("0", "1", "2", "([0], [0])", "(0, 0)",
+                                                              "([0, 1], [1, 0])"),
+    "einsum.operands": lambda d: d.pick.choice((f"'i...->...', {d.operand()}",
+                                                f"'...,...', {d.operand()}, {d.operand()}",
+                                                f"'ij->ji', {d.operand()}",
+                                                f"'ij,jk', {d.operand()}, {d.operand()}",
+                                                f"'ii', {d.operand()}", f"'ij->', {d.operand()}",
+                                                f"'ij->i', {d.operand()}")),
+    "where.x": Draft.operand, "where.y": Draft.operand, "histogramdd.bins": of("2", "3"),
+    "fromiter.dtype": of("float", "int"),
     "array.copy": of("True", "False", "None"), "trim_zeros.axis": of("None", "0", "-1"),
     "matrix_power.n": of("0", "1", "2", "3", "-1"), "fftfreq.n": of("0", "1", "4", "5", "2.5"),
-    "rfftfreq.n": of("1", "4", "5"), "tensorsolve.axes": of("None", "(0,)"), "rot90.axes": of("(0, 1)", "(1, 0)", "(0, 0)"),
+    "rfftfreq.n": of("1", "4", "5"), "tensorsolve.axes": of("None", "(0,)"),
+    "rot90.axes": of("(0, 1)", "(1, 0)", "(0, 0)"),
     "full.fill_value": Draft.number, "full_like.fill_value": Draft.operand, "polyfit.deg": of("1", "2"),
-    "item.args": of("0", "-1", "(0,)", "100", "1.5"), "transpose.axes": Draft.axes, "view.args": of(*DTYPES, "'i8'", "'u1'"), "view.kwargs": of(),
-    "reshape.shape": Draft.extents, "fill.value": Draft.number, "setflags.write": BOOL, "searchsorted.a": Draft.increasing,
-    "isin.kind": of("None", "'sort'", "'table'"), "to_device.device": of("'cpu'", "'gpu'"), "eye.k": of("0", "1", "-2"),
-    "unravel_index.indices": of("0", "[0, 3]", "a", "3"), "unravel_index.shape": of("(4, 5)", "(100, 200)", "3"),
+    "item.args": of("0", "-1", "(0,)", "100", "1.5"), "transpose.axes": Draft.axes,
+    "view.args": of(*DTYPES, "'i8'", "'u1'"), "view.kwargs": of(),
+    "reshape.shape": Draft.extents, "fill.value": Draft.number, "setflags.write": BOOL,
+    "searchsorted.a": Draft.increasing,
+    "isin.kind": of("None", "'sort'", "'table'"), "to_device.device": of("'cpu'", "'gpu'"),
+    "eye.k": of("0", "1", "-2"),
+    "unravel_index.indices": of("0", "[0, 3]", "a", "3"),
+    "unravel_index.shape": of("(4, 5)", "(100, 200)", "3"),
     "split.indices_or_sections": of("1", "2", "[1]", "[1, 2]"), "sort.order": of("None", "None", "'f'"),
     "argsort.order": of("None"), "partition.order": of("None"), "argpartition.order": of("None"),
     "expand_dims.axis": of("0", "-1", "1", "(0, 1)", "(0, 0)", "9"), "stack.axis": of("0", "-1", "1", "5"),
-    "broadcast_to.shape": lambda d: d.pick.choice((f"(2, *np.shape({d.shapes and 'a' or '3'}))", d.extents())),
+    "broadcast_to.shape": lambda d: d.pick.choice((f"(2, *np.shape({d.shapes and 'a' or '3'}))",
+                                                   d.extents())),
     "broadcast_shapes.args": of("(3, 1)", "(1, 4)", "3", "(2, 3)"), "from_dlpack.x": Draft.operand,
     **{f"{name}.a": Draft.square for name in
-       "inv det slogdet eig eigh eigvals eigvalsh cholesky solve lstsq matrix_power qr svd pinv tensorinv".split()},
-    "solve.b": Draft.square, "lstsq.b": Draft.square, "correlate.a": Draft.vector, "correlate.v": Draft.vector,
-    "convolve.a": Draft.vector, "convolve.v": Draft.vector, "histogram2d.x": Draft.vector, "histogram2d.y": lambda d: "a",
+       """inv det slogdet eig eigh eigvals eigvalsh cholesky solve lstsq matrix_power qr svd pinv
+       tensorinv""".split()},
+    "solve.b": Draft.square, "lstsq.b": Draft.square, "correlate.a": Draft.vector,
+    "correlate.v": Draft.vector,
+    "convolve.a": Draft.vector, "convolve.v": Draft.vector, "histogram2d.x": Draft.vector,
+    "histogram2d.y": lambda d: "a",
     "cross.a": lambda d: d.new(d.pick.choice(((3,), (4, 3), (2, 4, 3)))),
     "cross.b": lambda d: d.new(d.pick.choice(((3,), (4, 3), (2, 4, 3)))),
     "cross.x1": lambda d: d.new((4, 3)), "cross.x2": lambda d: d.new((4, 3)), "fill_diagonal.a": Draft.square,
-    "diag_indices_from.arr": Draft.square, "apply_along_axis.axis": of("0", "-1"), "apply_along_axis.args": of("0"),
+    "diag_indices_from.arr": Draft.square, "apply_along_axis.axis": of("0", "-1"),
+    "apply_along_axis.args": of("0"),
     "put_along_axis.indices": lambda d: "np.argsort(a, axis=0)", "put_along_axis.axis": of("0"),
     "tensorsolve.a": lambda d: "np.eye(6).reshape(2, 3, 6)", "tensorsolve.b": lambda d: d.new((2, 3), "f8"),
     "dsplit.ary": lambda d: d.new((2, 3, 4)), "common_type.arrays": lambda d: d.new(d.any_shape(), "f4"),
-    "multi_dot.arrays": lambda d: f"[{d.square()}, {d.square()}]", "isnat.x": lambda d: d.new(d.any_shape(), "M8[D]"),
+    "multi_dot.arrays": lambda d: f"[{d.square()}, {d.square()}]",
+    "isnat.x": lambda d: d.new(d.any_shape(), "M8[D]"),
 }
 """The same for a parameter of one function."""

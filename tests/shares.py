@@ -68,7 +68,8 @@ class Worker:
         self.process.join()
 
 
-def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str], list[tuple[str, list[str]]]]:
+def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str],
+                                                                    list[tuple[str, list[str]]]]:
     """Do all shares; how many checks there were by mode, and which found a difference."""
     made: Counter[str] = Counter()
     wrong: list[tuple[str, list[str]]] = []
@@ -89,6 +90,7 @@ def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str]
             elif news[0] == "done":
                 made[news[1]] += news[2]
             else:
+                assert worker.share is not None
                 mode, number = news[1:]
                 made[mode] += number + 1 - worker.share[1]
                 wrong.append((f"{mode} {number}:", [f"the process ended: {worker.process.exitcode}"]))

@@ -3,8 +3,8 @@
     python tests/stateful.py --operations 1000000     exit status 1 if anything differs
     python tests/stateful.py --repeat mixed 17        one episode again: its shortest program that differs
 
-An episode is a program of some fifty statements over arrays and views of them, which both libraries run; after
-every few statements all arrays are compared, read in a way that leaves them as they are.
+An episode is a program of some fifty statements over arrays and views of them, which both libraries run;
+after every few statements all arrays are compared, read in a way that leaves them as they are.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ LENGTH = 50
 MODES = {"small": 30, "recorded": 35, "mixed": 35}
 """The modes, and how many of a hundred episodes each has: small arrays; small ones that are recorded all the
 same; and large ones, with small views."""
-SHAPES = {"small": ((6,), (40,), (4, 5), (200,), (12, 13), (2, 3, 4)), "recorded": ((6,), (40,), (4, 5), (2, 3, 4)),
+SHAPES = {"small": ((6,), (40,), (4, 5), (200,), (12, 13), (2, 3, 4)),
+          "recorded": ((6,), (40,), (4, 5), (2, 3, 4)),
           "mixed": ((20000,), (150, 130), (200,), (30, 40, 20))}
 DTYPES = ("f8", "f8", "f8", "i8", "i8", "f4", "i4", "u1", "c16", "?")
 NUMBERS = ("0", "1", "2", "-3", "7", "2.5")
+BUFFERS = sys.version_info >= (3, 12) or os.environ.get("DIFFUSE_COMPILED") != "0"
+"""Do arrays give buffers?"""
 NAMES = [f"v{k}" for k in range(8)]
 
 
@@ -68,9 +71,12 @@ class Family:
         pick = self.pick
         shape, dtype = pick.choice(SHAPES[self.mode]), pick.choice(DTYPES)
         size = int(numpy.prod(shape))
-        made = pick.choice((f"np.arange({size}).reshape({shape}).astype('{dtype}')", f"np.zeros({shape}, '{dtype}')",
-                            f"np.ones({shape}, '{dtype}')", f"np.array(numpy.arange({size}).reshape({shape}) % 11, '{dtype}')",
-                            f"np.full({shape}, 3, '{dtype}')", f"(np.arange({size}) % 7 * 2).reshape({shape}).astype('{dtype}')"))
+        made = pick.choice((f"np.arange({size}).reshape({shape}).astype('{dtype}')",
+                            f"np.zeros({shape}, '{dtype}')",
+                            f"np.ones({shape}, '{dtype}')",
+                            f"np.array(numpy.arange({size}).reshape({shape}) % 11, '{dtype}')",
+                            f"np.full({shape}, 3, '{dtype}')",
+                            f"(np.arange({size}) % 7 * 2).reshape({shape}).astype('{dtype}')"))
         return f"{pick.choice(NAMES)} = {made}"
 
     def slices(self, name: str) -> str:
@@ -78,7 +84,8 @@ class Family:
         pick, parts = self.pick, []
         for n in self.shape(name)[:pick.randrange(1, 4)]:
             low, high = sorted((pick.randrange(n + 1), pick.randrange(n + 1)))
-            parts.append(pick.choice((":", f"{low}:{high}", "::-1", "::2", "1:", ":-1", f"{high}:{low}:-1", "1::3",
+            parts.append(pick.choice((":", f"{low}:{high}", "::-1", "::2", "1:", ":-1", f"{high}:{low}:-1",
+                                      "1::3",
                                       str(pick.randrange(-n, n)) if n else ":", ":")))
         return ", ".join(parts) or "..."
 
@@ -89,7 +96,8 @@ class Family:
             return "..."
         few = [pick.randrange(-n, n) for _ in range(pick.randrange(4))]
         return pick.choice((f"{name} > 2", f"{few}", f"np.array({few}, 'i8')", f"np.arange({n}) % 3 == 0",
-                            f"[{pick.random() < 0.5}] * {n}", f"np.nonzero({name} > 1)", f"np.arange({n})[::-1]"))
+                            f"[{pick.random() < 0.5}] * {n}", f"np.nonzero({name} > 1)",
+                            f"np.arange({n})[::-1]"))
 
     def value(self, name: str) -> str:
         """Something to write: a number, or an array that mostly fits."""
@@ -99,19 +107,23 @@ class Family:
         if kind < 3 or not alike:
             return pick.choice(NUMBERS)
         other = pick.choice(alike)
-        return pick.choice((other, f"{other}[::-1]" if self.shape(other) else other, f"{other} * 2 - 1", f"{name}",
+        return pick.choice((other, f"{other}[::-1]" if self.shape(other) else other, f"{other} * 2 - 1",
+                            f"{name}",
                             f"{name}[::-1]" if shape else name, f"{other}.copy()", f"{other} + {name}"))
 
     def view(self) -> str:
         pick, name = self.pick, self.one()
         size, rank = self.scope[name].size, len(self.shape(name))
         kinds = [f"{name}[{self.slices(name)}]"] * 5 + [
-            f"{name}.T", f"{name}.reshape(-1)", f"{name}.ravel()", f"{name}[None]", f"{name}[...]", f"{name}.view()",
-            f"{name}.real", f"{name}.imag", f"np.broadcast_to({name}, (2, *{self.shape(name)}))", f"np.asarray({name})",
+            f"{name}.T", f"{name}.reshape(-1)", f"{name}.ravel()", f"{name}[None]", f"{name}[...]",
+            f"{name}.view()",
+            f"{name}.real", f"{name}.imag", f"np.broadcast_to({name}, (2, *{self.shape(name)}))",
+            f"np.asarray({name})",
             f"{name}.squeeze()", f"np.flip({name})", f"{name}.view('u1')", f"{name}.view('i8')",
             f"np.atleast_2d({name})", f"{name}.reshape({size // 2}, 2)" if size % 2 == 0 else f"{name}[::-1]"]
         if rank > 1:
-            kinds += [f"{name}.swapaxes(0, 1)", f"{name}.diagonal()", f"np.moveaxis({name}, 0, -1)", f"{name}.mT"]
+            kinds += [f"{name}.swapaxes(0, 1)", f"{name}.diagonal()", f"np.moveaxis({name}, 0, -1)",
+                      f"{name}.mT"]
         return f"{pick.choice(NAMES)} = {pick.choice(kinds)}"
 
     def assign(self) -> str:
@@ -137,25 +149,34 @@ class Family:
         into = pick.choice((target, f"{target}[::-1]" if self.shape(target) else target, f"{target}[...]"))
         return pick.choice((f"np.{function}({first}, {second}, out={into}, casting='unsafe'{where})",
                             f"np.negative({first}, out={into})", f"np.cumsum({first}, 0, out={into})",
-                            f"np.clip({first}, 0, 5, out={into})", f"np.take({first}, [0, -1, 0], 0, out={into}[:3])",
-                            f"np.maximum.reduce({first}, 0, out={into})", f"np.concatenate(({first}, {first}), 0, out={into})",
+                            f"np.clip({first}, 0, 5, out={into})",
+                            f"np.take({first}, [0, -1, 0], 0, out={into}[:3])",
+                            f"np.maximum.reduce({first}, 0, out={into})",
+                            f"np.concatenate(({first}, {first}), 0, out={into})",
                             f"np.where({first} > 1, {first}, {second}); {into}[...] = {first}"))
 
     def method(self) -> str:
         name, pick = self.one(True), self.pick
         return pick.choice((f"{name}.fill({pick.choice(NUMBERS)})", f"{name}.sort()", f"{name}[::-1].sort()",
-                            f"{name}.sort(axis=0)", f"{name}.flat[3] = 7", f"{name}.flat[1:4] = 5", f"{name}.flat = [1, 2, 3]",
-                            f"{name}.put([0, -1, 1], [7, 8])", f"{name}.partition(1)", f"{name}.byteswap(inplace=True)",
-                            f"{name}.real = {pick.choice(NUMBERS)}", f"{name}.imag = 1", f"{name}.shape = (-1,)",
+                            f"{name}.sort(axis=0)", f"{name}.flat[3] = 7", f"{name}.flat[1:4] = 5",
+                            f"{name}.flat = [1, 2, 3]",
+                            f"{name}.put([0, -1, 1], [7, 8])", f"{name}.partition(1)",
+                            f"{name}.byteswap(inplace=True)",
+                            f"{name}.real = {pick.choice(NUMBERS)}", f"{name}.imag = 1",
+                            f"{name}.shape = (-1,)",
                             f"{name}.setflags(write=False)", f"{name}.itemsize",
-                            f"{name}.clip(0, 3, out={name})", f"{name}.round(out={name})", f"{name}.conj(out={name})"))
+                            f"{name}.clip(0, 3, out={name})", f"{name}.round(out={name})",
+                            f"{name}.conj(out={name})"))
 
     def function(self) -> str:
         name, pick = self.one(True), self.pick
         index, value = self.places(name), self.value(name)
-        return pick.choice((f"np.copyto({name}, {value}, casting='unsafe')", f"np.put({name}, [0, 2, 2], [5, 6, 9])",
-                            f"np.putmask({name}, {name} > 2, {value})", f"np.place({name}, {name} > 2, [1, 2])",
-                            f"np.fill_diagonal({name}, 4)", f"np.add.at({name}, {index}, {pick.choice(NUMBERS)})",
+        return pick.choice((f"np.copyto({name}, {value}, casting='unsafe')",
+                            f"np.put({name}, [0, 2, 2], [5, 6, 9])",
+                            f"np.putmask({name}, {name} > 2, {value})",
+                            f"np.place({name}, {name} > 2, [1, 2])",
+                            f"np.fill_diagonal({name}, 4)",
+                            f"np.add.at({name}, {index}, {pick.choice(NUMBERS)})",
                             f"np.subtract.at({name}, {index}, {value})", f"np.maximum.at({name}, {index}, 3)",
                             f"np.copyto({name}, {pick.choice(NUMBERS)}, where={name} > 1, casting='unsafe')",
                             f"np.random.default_rng(3).shuffle({name})", f"np.negative.at({name}, {index})",
@@ -165,29 +186,39 @@ class Family:
     def fresh(self) -> str:
         pick, name = self.pick, self.one()
         return f"{pick.choice(NAMES)} = " + pick.choice((
-            f"{name}.copy()", f"pickle.loads(pickle.dumps({name}))", f"copy.deepcopy({name})", f"copy.copy({name})",
-            f"{name} + {self.value(name)}", f"{name} * 2 - {name}", f"np.where({name} > 1, {name}, 0)", f"{name} > 2",
+            f"{name}.copy()", f"pickle.loads(pickle.dumps({name}))", f"copy.deepcopy({name})",
+            f"copy.copy({name})",
+            f"{name} + {self.value(name)}", f"{name} * 2 - {name}", f"np.where({name} > 1, {name}, 0)",
+            f"{name} > 2",
             f"np.roll({name}, 1)", f"np.concatenate(({name}, {name}))", f"{name}[{self.places(name)}]",
-            f"{name}.astype('f8')", f"np.sort({name})", f"np.maximum({name}, {self.value(name)})", f"abs({name})",
-            f"np.array({name})", f"np.ascontiguousarray({name})", f"{name}.flatten()", f"np.take({name}, [0, -1])",
+            f"{name}.astype('f8')", f"np.sort({name})", f"np.maximum({name}, {self.value(name)})",
+            f"abs({name})",
+            f"np.array({name})", f"np.ascontiguousarray({name})", f"{name}.flatten()",
+            f"np.take({name}, [0, -1])",
             f"pickle.loads(pickle.dumps({name}, 5))", f"np.repeat({name}, 2)", f"np.diff({name})"))
 
     def lent(self) -> str:
         """NumPy's array of the same memory: kept, written, or both."""
         pick, name = self.pick, self.one(True)
-        return pick.choice((f"w = numpy.asarray({name})[...]; w[...] = {pick.choice(NUMBERS)}", f"w = numpy.asarray({name})[...]; w += 1",
-                            f"w = {name}.__array__()[...]; w *= 2; del w", f"w = numpy.asarray({name})[::2]; w[...] = 9",
-                            "w[...] = 6", "w += 1", "del w", f"{pick.choice(NAMES)} = np.asarray(numpy.asarray({name})[...])",
-                            f"{name}[...] = w", f"numpy.add({name}, 1, out={name})", f"numpy.copyto({name}, 3)",
-                            f"memoryview({name}).cast('B')[0] = 1"))
+        return pick.choice((f"w = numpy.asarray({name})[...]; w[...] = {pick.choice(NUMBERS)}",
+                            f"w = numpy.asarray({name})[...]; w += 1",
+                            f"w = {name}.__array__()[...]; w *= 2; del w",
+                            f"w = numpy.asarray({name})[::2]; w[...] = 9",
+                            "w[...] = 6", "w += 1", "del w",
+                            f"{pick.choice(NAMES)} = np.asarray(numpy.asarray({name})[...])",
+                            f"{name}[...] = w", f"numpy.add({name}, 1, out={name})",
+                            f"numpy.copyto({name}, 3)",
+                            f"memoryview({name}).cast('B')[0] = 1" if BUFFERS else "del w"))
 
     def drop(self) -> str:
         return f"del {self.one()}"
 
     def read(self) -> str:
         name = self.one()
-        return self.pick.choice((f"r = float({name}.max())", f"r = {name}.tolist()[:1]", f"r = {name}.any()", f"r = int({name}.size)",
-                                 f"r = {name}.flat[0]", f"r = bool(({name} > 1).all())", f"r = {name}.argmax()"))
+        return self.pick.choice((f"r = float({name}.max())", f"r = {name}.tolist()[:1]", f"r = {name}.any()",
+                                 f"r = int({name}.size)",
+                                 f"r = {name}.flat[0]", f"r = bool(({name} > 1).all())",
+                                 f"r = {name}.argmax()"))
 
 
 Program = list[tuple[str, bool]]
@@ -293,7 +324,8 @@ def checked(mode: str, number: int) -> tuple[str, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--operations", type=int, default=100_000)
     parser.add_argument("--first", type=int, default=0, help="the number of the first episode")
     parser.add_argument("--modes", default=",".join(MODES), help="which of " + ", ".join(MODES))
@@ -302,11 +334,12 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     os.environ.update(DIFFUSE_FALLBACK="silent", DIFFUSE_COMPILE=os.environ.get("DIFFUSE_COMPILE", "off"))
     if given.repeat:
-        text, wrong = checked(given.repeat[0], int(given.repeat[1]))
-        print(text, *wrong, sep="\n    ")
-        return bool(wrong)
+        text, differences = checked(given.repeat[0], int(given.repeat[1]))
+        print(text, *differences, sep="\n    ")
+        return bool(differences)
     modes = {mode: MODES[mode] for mode in given.modes.split(",")}
-    done, wrong = shares.run(checked, shares.shares(modes, given.operations // LENGTH, given.first, 50), given.processes)
+    done, wrong = shares.run(checked, shares.shares(modes, given.operations // LENGTH, given.first, 50),
+                             given.processes)
     for text, differences in wrong[:40]:
         print(text, *differences, sep="\n    ")
     print(f"{sum(done.values()) * LENGTH} operations in {sum(done.values())} episodes; {len(wrong)} differ")

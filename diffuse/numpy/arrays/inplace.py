@@ -108,3 +108,4 @@ def take(x: Array, other: Array) -> None:
     """Give `x` the store and the description of another array."""
     for slot in _SLOTS[:-1]:
         setattr(x, slot, getattr(other, slot))
+    x.lent = other.owner is None and other.storage is None and other.lent

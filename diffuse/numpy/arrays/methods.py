@@ -21,6 +21,7 @@ from diffuse.numpy.ops.operands import lowered, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
+NOTHING: Any = None
 PLAIN = frozenset((int, tuple))
 resolved = cache(namespace.resolve)
 
@@ -110,7 +111,7 @@ class Methods(Protocols, elements.Described):
         if type is _NoValue and isinstance(dtype, builtin_type) and issubclass(dtype, core.array_class):
             dtype, type = _NoValue, dtype
         if type is None:
-            numpy.empty(0).view(type=type)  # raises
+            numpy.empty(0).view(type=NOTHING)  # raises
         if dtype is not _NoValue:
             base.element_type(dtype)
         if type is _NoValue or type is core.array_class:
@@ -189,7 +190,8 @@ class Methods(Protocols, elements.Described):
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
         if out is not None and type(out) is not core.array_class:
-            return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {}, silent="inspection")
+            return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {},
+                                 silent="inspection")
         short = out is None and min(self.meta.shape, default=0) < core.SMALL
         memory = access.at_hand(self) if short else None
         if memory is not None and self.meta.ndim == 2:

@@ -82,7 +82,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if isinstance(dtype, base.FAMILIES):  # NumPy 2.4 would crash where it writes to an array of objects
         dtype = base.element_type(dtype)
     wanted = computing(operator, x, dtype, target)
-    if wanted is None or keepdims is not keep and keepdims is not _NoValue or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
+    odd = keepdims is not keep and keepdims is not _NoValue
+    if wanted is None or odd or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):
         return _by_numpy(operator, x, axis, dtype, out, keepdims, initial, where)
     axes = axes_of(axis, x.form.ndim)
     if target is not None and not fits(target, x, axes, keep):

@@ -49,9 +49,10 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
         return fallback.asked(numpy.round, a, decimals, out)
     x = asanyarray(a)
     options = {} if out is None else {"out": out}
+    target: Any = out
     if out is not None and not isinstance(out, (Array, numpy.ndarray)):
         raise TypeError("output must be an array")
-    if out is not None and out.size != x.size:
+    if out is not None and target.size != x.size:
         raise ValueError("invalid output shape")
     if isinstance(x, Array) and x.form.dtype.kind == "f":
         if decimals == 0:

@@ -11,6 +11,7 @@ import numpy
 
 from diffuse import library
 from diffuse.numpy.arrays import access, assign, base, core, forms
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import known, rules
@@ -158,7 +159,7 @@ def _joined(part: Any, depth: int, rank: int) -> Any:
 def block(arrays: Any) -> Any:
     leaves = _leaves(arrays)
     depth = max(level for _, level in leaves)
-    whole = any(isinstance(leaf, base.Array) for leaf, _ in leaves)
+    whole = any(isinstance(leaf, Array) for leaf, _ in leaves)
     if not whole or any(level != depth or isinstance(leaf, (list, tuple)) for leaf, level in leaves):
         return _fallback(numpy.block, arrays)
     found = _joined(arrays, depth, max(depth, *[asanyarray(leaf).ndim for leaf, _ in leaves]))

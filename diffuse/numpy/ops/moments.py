@@ -33,7 +33,7 @@ def _plain(a: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
         return None
     if x.form.size < core.SMALL:  # the bits of small arrays are NumPy's
         return None
-    if not x.form.ndim and axis is not None:  # NumPy's moments have no axis there, though its sums do
+    if not x.form.ndim:  # one element: NumPy's moments have no axis there, though its sums do
         return None
     if dtype is not None and (base.element_type(dtype) not in FLOATS or x.form.name[0] == "c"):
         return None

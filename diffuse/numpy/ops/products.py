@@ -170,7 +170,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
-            return UFUNCS["multiply"](x, y, order="C")
+            blas = max(x.form.ndim, y.form.ndim) <= 2 and numpy.result_type(x.form.dtype, y.form.dtype).char in "fdFD"
+            return UFUNCS["multiply"](x, y, order="C" if blas else "K")
         if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
                 and x.form.shape[-1] == y.form.shape[0]):
             return UFUNCS["matmul"](x, y)
@@ -191,7 +192,7 @@ def vdot(a: Any, b: Any, /) -> Any:
 @asking(numpy.inner)
 def inner(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
-    if _plain(x, y) and x.ndim == 1 and y.ndim <= 2:
+    if _plain(x, y) and x.ndim == 1 and y.ndim <= 2 and x.shape == y.shape[-1:]:
         return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
     return fallback.call(numpy.inner, (x, y), {}, "numpy.inner", "library")
 

@@ -99,7 +99,8 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         if memory is not None:
             return numpy.count_nonzero(memory)
     x = asarray(a)
-    if type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0 or (axis is None and ready(x)):
+    if (type(keepdims) is not bool or not builtins.isinstance(x, Array) or x.form.size == 0
+            or axis is None and ready(x)):
         return fallback.call(numpy.count_nonzero, (a, axis), {"keepdims": keepdims}, silent="inspection")
     truth = x if x.form.name == "bool" else UFUNCS["not_equal"](x, 0)
     return folds.reduce("sum", truth, axis, numpy.intp, None, keepdims)

@@ -38,8 +38,8 @@ EXTREMA_OF_TWO = (
 
 HARMLESS = {"arctanh": 0.5}
 """What takes the place of inputs where a mask is off, if that is not 1."""
-UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, use "
-                 "out=None.")
+UNINITIALIZED = ("'where' used without 'out', expect unitialized memory in output. If this is intentional, "
+                 "use out=None.")
 """What NumPy says to a mask without an output, spelled as there."""
 WARNS = NumpyVersion(numpy.__version__) >= "2.4.0"
 """Does NumPy say it?"""
@@ -181,7 +181,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         """NumPy's own ufunc on the memory of the operands, waited for."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
-            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in targets]) or (None,) * self.nout
+            given = targets or (None,) * self.nout
+            kwargs["out"] = tuple([base.writable(o) if isinstance(o, Array) else o for o in given])
         values = [host(x) if isinstance(x, Array) else x for x in operands]
         try:
             found = self.numpy(*values, **kwargs)
@@ -237,7 +238,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         """Raise NumPy's errors of options, and give its warnings of casts: by a call without elements."""
         nothing = [_NOTHING[x.form.dtype] if isinstance(x, Array) else x for x in operands]
         given = {name: option for name, option in options.items() if name != "where"}
-        self.numpy(*nothing, **given, out=tuple([None if o is None else _NOTHING[o.form.dtype] for o in targets]))
+        self.numpy(*nothing, **given,
+                   out=tuple([None if o is None else _NOTHING[o.form.dtype] for o in targets]))
 
     def exact(self, types: tuple[numpy.dtype[Any], ...]) -> bool:
         """Do the kernels for these types have NumPy's bits?"""
