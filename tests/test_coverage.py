@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
@@ -16,6 +17,13 @@ from diffuse.cli import coverage, probe
 from diffuse.numpy import small
 from diffuse.numpy.bridge import fallback, namespace
 from diffuse.stream import engine
+
+
+@pytest.fixture(autouse=True, scope="module")
+def usual() -> Iterator[None]:
+    """The usual threshold of small arrays, and nobody waits for the compiler."""
+    with settings.using(small=16384, compile="off"):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +65,9 @@ def test_a_function_that_gathers_warns_and_one_that_is_recorded_does_not(found: 
             continue
         function = getattr(np, name)
         fallback.forget_warnings()
-        with warnings.catch_warnings(record=True) as said:
+        with warnings.catch_warnings(record=True) as said, settings.using(small=128):
             warnings.simplefilter("always")
-            x = np.arange(20_000.0) * 2
+            x = np.arange(300.0) * 2
             try:
                 function(x)
             except Exception:
