@@ -6,6 +6,7 @@ intersection of two boxes is a box, and their difference a few.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from math import gcd, prod
@@ -114,8 +115,11 @@ def layout(partition: Partition, domain: Point, shape: Point, ranks: int,
 
 def placed(offsets: Iterable[Point], tile: Point) -> Layout:
     """Return the layout in which each rank holds one tile of this shape."""
-    return tuple((tuple(range(begin, begin + n) for begin, n in zip(offset, tile, strict=True)),)
-                 for offset in offsets)
+    boxes: dict[Point, Holding] = {}
+    for offset in (every := list(offsets)):
+        if offset not in boxes:
+            boxes[offset] = (tuple([range(begin, begin + n) for begin, n in zip(offset, tile, strict=True)]),)
+    return tuple([boxes[offset] for offset in every])
 
 
 def even(found: Layout, shape: Point) -> tuple[Point, tuple[Point, ...]] | None:
@@ -129,15 +133,12 @@ def even(found: Layout, shape: Point) -> tuple[Point, tuple[Point, ...]] | None:
     first = tuple(map(len, found[0][0]))
     if any(not n or size % n for n, size in zip(first, shape, strict=True)):
         return None
-    held: dict[Point, int] = {}
-    offsets = []
-    for (box,) in found:
-        offset = tuple(r.start for r in box)
-        for r, n in zip(box, first, strict=True):
+    for d, n in enumerate(first):
+        for r in {box[d] for (box,) in found}:
             if len(r) != n or r.start % n or (n > 1 and r.step != 1):
                 return None
-        held[offset] = held.get(offset, 0) + 1
-        offsets.append(offset)
+    offsets = [tuple([r.start for r in box]) for (box,) in found]
+    held = Counter(offsets)
     parts = tuple(size // n for n, size in zip(first, shape, strict=True))
     if len(held) != prod(parts) or len(set(held.values())) != 1:
         return None

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from math import prod
 
 from diffuse.ir import Point
-from diffuse.movement.boxes import placed
 from diffuse.movement.route import Group
 from diffuse.movement.weak import WeakStep
 
@@ -42,7 +41,6 @@ class _Lowering:
                 self.final[step.source] *= step.factor
             if step.target is not None:
                 self.final[step.target] //= step.factor
-        self.layout = placed(place, self.tile)
         self.found: list[Group] = []
 
     def run(self) -> tuple[Group, ...]:
@@ -61,9 +59,10 @@ class _Lowering:
 
     def _finish(self, kind: str, name: str, factor: int, place: list[Point], tile: Point, sources: Sources,
                 readers: Sources | None = None) -> None:
-        before, self.layout = self.layout, placed(place, tile)
+        """Add a step, after which the tiles of the ranks have this shape and begin at these places."""
+        self.found.append(Group(kind, name, factor, (self.tile, tile), (self.place, place), sources,
+                                readers or sources))
         self.place, self.tile = place, tile
-        self.found.append(Group(kind, name, factor, before, self.layout, sources, readers or sources))
 
     def _shared(self, step: WeakStep) -> dict[Point, list[int]]:
         """Group the ranks that take part in a step together.

@@ -6,13 +6,14 @@ counted from that: bytes, messages, memory, and the time that a machine is expec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import ceil, log2
+from math import ceil, log2, prod
 from typing import Protocol
 
 from diffuse.ir import Point
-from diffuse.movement.boxes import Box, Holding, Layout, describe, intersection, size, total, volume
+from diffuse.movement.boxes import Box, Holding, Layout, describe, placed, size, total, volume
 
 Pieces = tuple[tuple[int, Box], ...]
 """Boxes with the rank that sends or receives each."""
@@ -64,8 +65,13 @@ class Step(Protocol):
     def load(self) -> Load: ...
 
     @property
-    def in_place(self) -> bool:
-        """Does the result lie within what was held before?"""
+    def most(self) -> int:
+        """The most elements that a rank holds after the step."""
+
+    @property
+    def needed(self) -> int:
+        """The most elements that a rank needs during the step: what it holds before and after it together,
+        but for a slice, which needs no other memory."""
 
     def arriving(self, rank: int) -> Pieces:
         """Return the boxes that a rank receives, with their senders."""
@@ -82,16 +88,26 @@ class Group:
     kind: str
     name: str
     factor: int
-    before: Layout
-    held: Layout
+    tiles: tuple[Point, Point]
+    """The shape of a tile before and after."""
+    begins: tuple[Sequence[Point], Sequence[Point]]
+    """Where the tile of each rank begins before and after."""
     sources: tuple[tuple[int, ...], ...]
     """The ranks that each rank takes from, itself among them if it keeps something."""
     readers: tuple[tuple[int, ...], ...]
     """The ranks that take from each rank."""
 
+    @cached_property
+    def held(self) -> Layout:
+        return placed(self.begins[1], self.tiles[1])
+
     @property
-    def in_place(self) -> bool:
-        return self.kind == "dynslice"
+    def most(self) -> int:
+        return prod(self.tiles[1])
+
+    @property
+    def needed(self) -> int:
+        return prod(self.tiles[0]) + (0 if self.kind == "dynslice" else self.most)
 
     def arriving(self, rank: int) -> Pieces:
         return tuple((other, self._piece(other, rank)) for other in self.sources[rank] if other != rank)
@@ -100,14 +116,13 @@ class Group:
         return tuple((other, self._piece(rank, other)) for other in self.readers[rank] if other != rank)
 
     def _piece(self, sender: int, receiver: int) -> Box:
-        piece = intersection(self.before[sender][0], self.held[receiver][0])
-        assert piece is not None, "ranks take from those alone that have something for them"
-        return piece
+        return tuple(range(max(a, b), min(a + m, b + n)) for a, m, b, n in zip(
+            self.begins[0][sender], self.tiles[0], self.begins[1][receiver], self.tiles[1], strict=True))
 
     @cached_property
     def load(self) -> Load:
-        before, after = volume(self.before[0][0]), volume(self.held[0][0])
-        ranks, n = len(self.held), self.factor
+        before, after = map(prod, self.tiles)
+        ranks, n = len(self.sources), self.factor
         match self.kind:
             case "dynslice":
                 return Load(0, 0, 0, 0, 0)
@@ -130,7 +145,14 @@ class Exchange:
     arrivals: tuple[Pieces, ...]
 
     name = "exchange of boxes"
-    in_place = False
+
+    @cached_property
+    def most(self) -> int:
+        return total(self.held)
+
+    @cached_property
+    def needed(self) -> int:
+        return max(size(a) + size(b) for a, b in zip(self.before, self.held, strict=True))
 
     def arriving(self, rank: int) -> Pieces:
         return self.arrivals[rank]
@@ -193,19 +215,12 @@ class Route:
     @cached_property
     def height(self) -> int:
         """The most bytes that a rank holds before, between or after steps (the paper's height)."""
-        return self.itemsize * max(map(total, self.held))
-
-    @cached_property
-    def peaks(self) -> tuple[int, ...]:
-        """The most bytes that a rank needs during each step: what it holds before and after it together."""
-        return tuple(self.itemsize * (total(before) if step.in_place else
-                                      max(size(a) + size(b) for a, b in zip(before, step.held, strict=True)))
-                     for step, before in zip(self.steps, self.held, strict=False))
+        return self.itemsize * max((total(self.have), *(step.most for step in self.steps)))
 
     @property
     def peak(self) -> int:
-        """The most bytes that a rank needs at any time."""
-        return max((self.height, *self.peaks))
+        """The most bytes that a rank needs at any time, during steps included."""
+        return max((self.height, *(self.itemsize * step.needed for step in self.steps)))
 
     @property
     def received(self) -> int:
@@ -231,8 +246,8 @@ class Route:
         title = f"{describe(self.have, self.shape)} -> {describe(self.want, self.shape)} on " \
                 f"{len(self.have)} ranks, {self.method}"
         rows = [(step.name, describe(step.held, self.shape), f"{self.itemsize * step.load.moved:,} bytes",
-                 f"{step.load.messages:,} messages", f"peak {peak:,} bytes a rank")
-                for step, peak in zip(self.steps, self.peaks, strict=True)]
+                 f"{step.load.messages:,} messages", f"peak {self.itemsize * step.needed:,} bytes a rank")
+                for step in self.steps]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  " + "  ".join([row[0].ljust(widths[0]), row[1].ljust(widths[1]),
                                    *(cell.rjust(w) for cell, w in zip(row[2:], widths[2:], strict=True))])
