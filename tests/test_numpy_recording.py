@@ -286,11 +286,12 @@ def test_small_stores_within_one_launch_share_an_allocation(monkeypatch: pytest.
                                      numpy.asfortranarray(numpy.arange(6.0).reshape(3, 2) / 7)])
 def test_a_product_with_a_small_numpy_array_is_recorded_and_reads_what_that_had_then(weights: Any) -> None:
     plain = numpy.random.default_rng(21).random((100, 200, 3))
-    x = np.array(plain) * 2.0
     theirs = weights.copy("K")
-    epoch = engine.current().epoch
-    products = x @ theirs, np.dot(x, theirs) if theirs.ndim == 1 else x @ theirs
-    assert engine.current().epoch == epoch  # nothing was waited for
-    theirs[...] = 7.0
-    for found in products:
-        assert numpy.asarray(found).tobytes() == ((plain * 2.0) @ weights).tobytes()
+    with using(small=1 << 14):
+        x = np.array(plain) * 2.0
+        epoch = engine.current().epoch
+        products = x @ theirs, np.dot(x, theirs) if theirs.ndim == 1 else x @ theirs
+        assert engine.current().epoch == epoch  # nothing was waited for
+        theirs[...] = 7.0
+        for found in products:
+            assert numpy.asarray(found).tobytes() == ((plain * 2.0) @ weights).tobytes()
