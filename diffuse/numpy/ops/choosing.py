@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy
@@ -15,7 +14,7 @@ import numpy
 from diffuse.numpy.arrays import access, core, indices, masks
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
-from diffuse.numpy.bridge import fallback, sources
+from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.creation import zeros
@@ -27,9 +26,12 @@ MOST = 16
 """Choices up to which each is one operation: with more of them, NumPy takes less time."""
 
 
-@cache
-def _over_ours(real: Callable[..., Any]) -> Callable[..., Any]:
-    return sources.over_ours(real)
+def _over_ours(real: Any) -> Callable[..., Any]:
+    """NumPy's own code over recorded operations."""
+    from diffuse.numpy.bridge import rebound
+
+    found: Callable[..., Any] = rebound.over(real._implementation)
+    return found
 
 
 def _arrays(*values: Any) -> bool:
