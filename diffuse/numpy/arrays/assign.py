@@ -122,6 +122,16 @@ def cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     return cell.item()
 
 
+def chosen(value: Any, dtype: numpy.dtype[Any]) -> Mirror:
+    """A number as an assignment through masks and indices stores it, as an array of no dimension: NumPy's
+    numbers are arrays there, and wrap around as these do."""
+    if isinstance(value, numpy.generic):
+        return numpy.asarray(value).astype(dtype)
+    cell = numpy.empty((), dtype)
+    cell[()] = value
+    return cell
+
+
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assignment through arrays of indices and masks: a task, or NumPy at once."""
     source = adopt(value)
@@ -149,19 +159,19 @@ def filled(x: Array, index: Any, source: Any) -> bool:
         return False
     number: Any = source
     if type(source) in NUMBERS:
-        number = Scalar(1, x.form.name, cast(source, x.form.dtype))
+        number = Scalar(1, x.form.name, chosen(source, x.form.dtype).item())
     elif type(source) is not core.scalar_class or source.form.dtype.kind == "c" != x.form.dtype.kind:
         return False
     try:
         target = base.operand(x, x.form.shape)
         beside = viewing(mask, mask.meta[(..., *[None] * (x.form.ndim - mask.form.ndim))])
-        chosen = elementwise.apart(base.operand(beside, x.form.shape), target)
+        where = elementwise.apart(base.operand(beside, x.form.shape), target)
         if type(source) not in NUMBERS:
             number = base.operand(source, x.form.shape)
     except base.Unaddressable:
         return False
     name = x.form.name
-    elementwise.record("where", ("bool", name, name, name), x.form.shape, (chosen, number, target), (target,))
+    elementwise.record("where", ("bool", name, name, name), x.form.shape, (where, number, target), (target,))
     return True
 
 
@@ -171,9 +181,7 @@ def stored(x: Array, index: Any, source: Any) -> bool:
     if kind in rules.WEAK or kind in rules.STRONG:
         if x.meta.size < core.SMALL and indices.small(x, index):
             return False
-        cell = numpy.empty((), x.form.dtype)
-        cell[()] = source
-        return scatter.write(x, index, core.hosted(cell))
+        return scatter.write(x, index, core.hosted(chosen(source, x.form.dtype)))
     if kind not in ARRAYS:
         return False
     if x.form.dtype.kind not in "cb" and source.form.dtype.kind == "c":
