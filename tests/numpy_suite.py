@@ -46,14 +46,14 @@ LEFT_OUT = {
 SECONDS = 600
 """How long one file may take: many times as long as any does on an idle machine."""
 REASONS = {
-    r"<class 'numpy\.ndarray'> (DESIRED: |is )<class 'diffuse": "type(x) of a short array is NumPy's own class",
-    r"assert <ufunc '\w+'> (==|is) <ufunc": "NumPy's own ufunc object, from a private module or an old pickle",
+    r"<class 'numpy\.ndarray'> (DESIRED: |is )<class 'diffuse": "the class of a short array is NumPy's",
+    r"assert <ufunc '\w+'> (==|is) <ufunc": "NumPy's own ufunc, from a private module or an old pickle",
     r"'diffuse\.numpy\.ma' == 'numpy\.ma": "the name of the module that a function is from",
     r"assert <function (\w+) .* is <function \1": "NumPy's own function object, from a private module",
-    r"docstring|_add_newdoc_ufunc|__text_signature__": "documentation that NumPy attaches to its objects in C",
+    r"docstring|_add_newdoc_ufunc|__text_signature__": "documentation attached to NumPy's objects in C",
     r"assert <module 'numpy' from": "the namespace of a NumPy array is NumPy's",
 }
-"""Why a test can fail that is right to pass under NumPy: a pattern of its name and message, and the reason."""
+"""Why tests fail that are right to pass under NumPy: a pattern of name and message, and the reason."""
 CRASHES = 5
 """How often a file is taken up again behind a test that crashed."""
 
