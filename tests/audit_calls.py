@@ -36,8 +36,8 @@ UNARY = "-{} +{} ~{} abs({}) bool({}) float({}) int({}) len({}) complex({}) list
 ATTRIBUTES = """T mT real imag flat size shape strides dtype itemsize nbytes ndim base flat[0] flat[1:]
 data.shape __array_namespace__() __len__() flags.c_contiguous __array_priority__ __copy__() __deepcopy__({})
 tobytes() tolist() item() flatten() squeeze() __contains__(0) __format__('')""".split()
-INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99 1.5
-:0 ...,...""".split()
+INDICES = """... 0 -1 1: ::-1 ::2 None ...,None ...,0 0,... :,0 :,::-1 1:,1: True False [0] [0,-1] [] (0,) 99
+1.5 :0 ...,...""".split()
 
 
 class Call(NamedTuple):

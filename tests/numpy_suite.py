@@ -2,7 +2,8 @@
 
     python tests/numpy_suite.py                     all test files, first under NumPy, then under Diffuse
     python tests/numpy_suite.py lib/test_io.py -k loadtxt   some of them; options are pytest's
-    python tests/numpy_suite.py --failing           also list the tests that fail under Diffuse alone
+    python tests/numpy_suite.py --failing           also list the tests that fail under Diffuse alone, each
+                                                    with its reason if `REASONS` knows one
     python tests/numpy_suite.py --real              NumPy alone, for comparison
 
 The files come from the installed wheel.  Their imports of NumPy's public modules are rewritten; what they
@@ -15,6 +16,7 @@ tests that it did not come to count as failed.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -43,6 +45,15 @@ LEFT_OUT = {
 }
 SECONDS = 600
 """How long one file may take: many times as long as any does on an idle machine."""
+REASONS = {
+    r"<class 'numpy\.ndarray'> (DESIRED: |is )<class 'diffuse": "the class of a short array is NumPy's",
+    r"assert <ufunc '\w+'> (==|is) <ufunc": "NumPy's own ufunc, from a private module or an old pickle",
+    r"'diffuse\.numpy\.ma' == 'numpy\.ma": "the name of the module that a function is from",
+    r"assert <function (\w+) .* is <function \1": "NumPy's own function object, from a private module",
+    r"docstring|_add_newdoc_ufunc|__text_signature__": "documentation attached to NumPy's objects in C",
+    r"assert <module 'numpy' from": "the namespace of a NumPy array is NumPy's",
+}
+"""Why tests fail that are right to pass under NumPy: a pattern of name and message, and the reason."""
 CRASHES = 5
 """How often a file is taken up again behind a test that crashed."""
 
@@ -96,6 +107,12 @@ def compared(real: suites.Outcomes, ours: suites.Outcomes | None) -> tuple[int, 
     return len(passing), failed
 
 
+def reason(test: str, why: str) -> str:
+    """What `REASONS` says of a test that failed."""
+    found = next((text for pattern, text in REASONS.items() if re.search(pattern, f"{test} {why}")), None)
+    return "no reason is known" if found is None else found
+
+
 def both(rooms: list[Path], file: str, options: list[str]) -> tuple[int, dict[str, str]]:
     """One file under NumPy and then, if there is a second room, under Diffuse."""
     found = [file_run(room, file, options) for room in rooms]
@@ -121,9 +138,12 @@ def main(arguments: list[str]) -> None:
             failed.update(reasons)
             print(f"{number - len(reasons):6} of {number:6}  {file}", flush=True)
             if "--failing" in arguments:
-                print(*(f"    {test}  {why}" for test, why in reasons.items()), sep="\n", flush=True)
-    for reason, n in Counter(failed.values()).most_common(40):
-        print(f"{n:5}  {reason}")
+                print(*(f"    {test}  {why}  ({reason(test, why)})" for test, why in reasons.items()),
+                      sep="\n", flush=True)
+    for why, n in Counter(failed.values()).most_common(40):
+        print(f"{n:5}  {why}")
+    for text, n in Counter(reason(test, why) for test, why in failed.items()).most_common():
+        print(f"{n:5}  {text}")
     print(f"{passing} pass under NumPy, {passing - len(failed)} of these under Diffuse: "
           f"{100 * (1 - len(failed) / max(1, passing)):.2f} %")
 

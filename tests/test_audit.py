@@ -129,6 +129,7 @@ np.broadcast_to(np.arange(3.)+1, (2,3)).flatten("K")
 np.ravel(np.broadcast_to((np.arange(6.)+1).reshape(3,1,2).T, (2,4,3)), "K")
 type(np.meshgrid(np.arange(3)+1, 2, copy=False, sparse=True)).__name__
 np.around(np.array(3))
+np.nan_to_num(np.array(3.0))
 np.round(np.ones((2,3))+1, out=np.zeros((3,2)))
 np.round(np.ones((2,3))+1, out=np.zeros((2,2)))
 np.block([0,])

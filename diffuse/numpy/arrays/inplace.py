@@ -45,7 +45,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     memory.resize(wanted, refcheck=False)
     seen = x.storage is not None and x.storage.shown()
     views = [holder for holder in holders if isinstance(holder, Array) and holder.owner is x]
-    held = names > 0 or seen or views or weakref.getweakrefcount(x) or x.owner is None and access.lent(x)
+    shared = x.owner is None and x.storage is None and access.lent(x)
+    held = names > 0 or seen or views or weakref.getweakrefcount(x) or shared
     if refcheck and memory.size != x.form.size and held:
         raise ValueError("cannot resize an array that has views or other names, or whose memory is seen from "
                          "outside; expected the only reference to it (np.resize makes a new array, and "

@@ -80,7 +80,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     target, mask = adopt(out, writing=True), adopt(where)
     keep = keepdims is True
     if isinstance(dtype, base.FAMILIES):  # NumPy 2.4 would crash where it writes to an array of objects
-        dtype = base.element_type(dtype)
+        dtype = base.element_type(dtype) if base.element_type(dtype) in NATIVE else dtype
     wanted = computing(operator, x, dtype, target)
     odd = keepdims is not keep and keepdims is not _NoValue
     if wanted is None or odd or numpys(operator, x) or not _plain(operator, x, wanted, mask, initial):

@@ -209,7 +209,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
         if converted.form is not kept:  # of an array with repeated rows NumPy makes a copy first
             converted, found = fresh(kept), converted
             converted[...] = found
-        return converted if type(x) is core.array_class else base.unboxed(converted)
+        return base.unboxed(converted)
     a[...] = found
     return a
 

@@ -170,8 +170,9 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
-            blas = max(x.form.ndim, y.form.ndim) <= 2 and numpy.result_type(x.form.dtype, y.form.dtype).char in "fdFD"
-            return UFUNCS["multiply"](x, y, order="C" if blas else "K")
+            blas = numpy.result_type(x.form.dtype, y.form.dtype).char in "fdFD"  # gives results in C order
+            order = "C" if blas and max(x.form.ndim, y.form.ndim) <= 2 else "K"
+            return UFUNCS["multiply"](x, y, order=order)
         if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
                 and x.form.shape[-1] == y.form.shape[0]):
             return UFUNCS["matmul"](x, y)
