@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from diffuse.ir import Coordinate, Projection, Replicated, Tiling
 from diffuse.movement import Layout, Route, direct, gathered, layout, redistribute, synthesised
+from diffuse.movement import mesh as meshes
 from diffuse.movement.boxes import Box, Holding, intersection, placed, size, total
-from diffuse.movement.mesh import Dimension, DistributedType, Mesh, offsets
+from diffuse.movement.mesh import Dimension, DistributedType, Mesh, distributed, offsets
 
 MESHES = ((2, 2), (4,), (2, 2, 2), (2, 3), (4, 2), (6,), (2, 2, 3), (3, 4), (4, 4), (2, 3, 4), (3, 3), (5, 2),
           (4, 6))
@@ -60,6 +61,14 @@ def random_types(rng: random.Random, mesh: Mesh, rank: int,
                                         for n, m, names in zip(shape, part, cut, strict=True)))
                   for part, cut in zip(parts, cuts, strict=True))
     return have, want
+
+
+def layouts(mesh: Mesh, *types: str) -> tuple[tuple[int, ...], list[Layout]]:
+    """The shape of types and what ranks hold under each."""
+    found = [distributed(text) for text in types]
+    for each in found:
+        meshes.check(each, mesh)
+    return found[0].shape, [placed(offsets(each, mesh), each.tile) for each in found]
 
 
 def typed(rng: random.Random) -> Problem:
