@@ -225,7 +225,7 @@ def interpreted(operator: str, array: Array, axes: Sequence[int], dtype: str) ->
     elif array.dtype.kind in "iub" or operator in operations.TRUTH:
         return np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
     elif operator in operations.EXTREMES:
-        found = np.asarray(stepping(operator, array.dtype).reduce(array, axis=tuple(axes)))
+        found = np.asarray(getattr(np, operations.FOLDS[operator]).reduce(array, axis=tuple(axes)))
         if np.all(found):  # only the sign of a zero depends on the order
             return found
     elif array.ndim == 1 and axes:

@@ -18,7 +18,7 @@ import numpy as np
 
 from diffuse.ir.loops import SEGMENT
 from diffuse.kernels.body.expr import Body, Loop
-from diffuse.kernels.body.operations import exact
+from diffuse.kernels.body.operations import FOLDS, exact
 from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
 from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
@@ -133,7 +133,11 @@ class Scan:
 
     def __init__(self, operator: str, dim: int, dtype: str, box: Ranges) -> None:
         self.dim, self.box, self.ranges = dim, box, box
-        self.step: Any = STEP[operator]
+        self.first: Any = STEP[operator]
+        """The step from one block to the next."""
+        self.step: Any = getattr(np, FOLDS[operator])
+        self.signed = operator in ("nanmin", "nanmax") and np.dtype(dtype).kind == "f"
+        """Has the sign of a zero to be looked for?"""
         self.carry: Array = np.empty([b - a for d, (a, b) in enumerate(box) if d != dim], dtype)
 
     def __call__(self, value: Array, out: Array) -> None:
@@ -142,13 +146,23 @@ class Scan:
         rows = np.moveaxis(out, self.dim, 0)
         np.copyto(out, value, casting="unsafe")
         if self.ranges[self.dim][0] > self.box[self.dim][0]:
-            self.step(carry, rows[0, ...], out=rows[0, ...])
-        if isinstance(self.step, np.ufunc) and out.dtype.kind != "c":
+            self.first(carry, rows[0, ...], out=rows[0, ...])
+        if self.signed:
+            rows[...] = _of_last_zeros(rows, self.step.accumulate(rows, axis=0))
+        elif out.dtype.kind != "c":
             self.step.accumulate(out, axis=self.dim, out=out)
         else:
             for k in range(1, len(rows)):
-                self.step(rows[k - 1, ...], rows[k, ...], out=rows[k, ...])
+                self.first(rows[k - 1, ...], rows[k, ...], out=rows[k, ...])
         carry[...] = rows[-1]
+
+
+def _of_last_zeros(values: Array, running: Array) -> Array:
+    """Running values with the sign of the last zero so far wherever they are zero, as `STEP` gives them."""
+    places = np.arange(len(values)).reshape(-1, *[1] * (values.ndim - 1))
+    last = np.maximum.accumulate(np.where(values == 0, places, -1), axis=0)
+    zeros = np.take_along_axis(values, np.maximum(last, 0), 0)
+    return np.where((running == 0) & (last >= 0), zeros, running)
 
 
 class Turned:

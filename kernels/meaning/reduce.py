@@ -45,14 +45,28 @@ def multiply(a: Any, b: Any, out: Array | None = None) -> Any:
     return out
 
 
-STEP: dict[str, Callable[..., Any]] = {
-    name: multiply if name == "prod" else getattr(np, op) for name, op in FOLDS.items()}
+def _passing(function: np.ufunc) -> Callable[..., Any]:
+    """fmin or fmax, of two zeros the second: NumPy's own takes the one or the other by where they stand."""
+    def step(a: Any, b: Any, out: Array | None = None) -> Any:
+        found = function(a, b)
+        if found.dtype.kind == "f" and found.dtype != "float16":
+            found = np.where(np.equal(a, b), b, found)
+        if out is None:
+            return found
+        np.copyto(out, found)
+        return out
+    return step
+
+
+STEP: dict[str, Callable[..., Any]] = {name: getattr(np, op) for name, op in FOLDS.items()} | {
+    "prod": multiply, "nanmin": _passing(np.fmin), "nanmax": _passing(np.fmax)}
 """The step of each operator: accumulator, element -> accumulator."""
 
 
 def stepping(operator: str, dtype: np.dtype[Any]) -> Any:
     """The step of an operator, as a ufunc with a `reduce` of its own where there is one."""
-    return np.multiply if operator == "prod" and dtype.kind != "c" else STEP[operator]
+    plain = dtype.kind != "c" if operator == "prod" else dtype.kind != "f"
+    return getattr(np, FOLDS[operator]) if plain else STEP[operator]
 
 
 def better(operator: str, new: Any, old: Any) -> Any:

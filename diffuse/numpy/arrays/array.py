@@ -27,6 +27,7 @@ from diffuse.numpy.bridge import overrides, sharing
 from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
+from diffuse.numpy.small import native
 
 
 class Kind(type):
@@ -197,10 +198,11 @@ class ndarray(Methods, metaclass=Kind):
     def __array_interface__(self) -> Any:
         return Interface(self)
 
-    @property
-    def __array_struct__(self) -> Any:
-        """A capsule for C code, which holds NumPy's array on the same memory."""
-        return exported(self).__array_struct__
+    if native is not None:  # NumPy takes the buffer then; from a capsule it could not tell who holds it
+        @property
+        def __array_struct__(self) -> Any:
+            """A capsule for C code, which holds NumPy's array on the same memory."""
+            return exported(self).__array_struct__
 
     def __array_namespace__(self, /, *, api_version: Any = None) -> Any:
         numpy.empty(0).__array_namespace__(api_version=api_version)  # raises for versions that NumPy has not

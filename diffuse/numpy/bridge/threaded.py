@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy
 
+from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 
 FEWEST = 1 << 14
@@ -44,7 +45,10 @@ def offered(threaded: Any, real: Any, module: str) -> Callable[..., Any]:
     path = f"numpy.{module}.{real.__name__}"
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return fallback.call(threaded, args, kwargs, path, "library")
+        asked = any([hasattr(type(x), "__array_function__") and not isinstance(x, (Array, numpy.ndarray))
+                     or isinstance(x, numpy.ndarray) and type(x) is not numpy.ndarray
+                     for x in (*args, *kwargs.values())])  # NumPy's function asks classes for their own
+        return fallback.call(real if asked else threaded, args, kwargs, path, "library")
 
     return fallback.dressed(run, real, f"diffuse.numpy.{module}")
 

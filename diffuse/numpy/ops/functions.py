@@ -102,7 +102,7 @@ def where(condition: Any, x: Any = numpy._NoValue, y: Any = numpy._NoValue, /) -
     if x is numpy._NoValue or y is numpy._NoValue:
         if x is not y:
             raise ValueError("either both or neither of x and y should be given")
-        return nonzero(condition)
+        return fallback.asked(numpy.where, condition) if foreign(condition) else nonzero(condition)
     found: Any = known.call("where", (condition, x, y))
     if found is not None:
         return found

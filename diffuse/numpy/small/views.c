@@ -154,7 +154,7 @@ PyObject *small_reshape(PyArrayObject *x, PyObject *const *args, Py_ssize_t n)
         return NULL; /* NumPy says so */
     if (open >= 0)
         shape[open] = size / known;
-    if (n == PyArray_NDIM(x) && !memcmp(shape, PyArray_DIMS(x), n * sizeof *shape)) /* dimensions of 1 keep strides */
+    if (open < 0 && n == PyArray_NDIM(x) && !memcmp(shape, PyArray_DIMS(x), n * sizeof *shape)) /* keeps strides */
         return small_view(x, PyArray_DESCR(x), (int)n, shape, PyArray_STRIDES(x), PyArray_BYTES(x));
     return packed(x, (int)n, shape);
 }
