@@ -492,3 +492,15 @@ def test_large_slices_of_an_array_at_hand_need_no_views() -> None:
     y = x[3:, 1:]
     y += 1.0
     assert numpy.array_equal(numpy.asarray(x[3:, 1:]), numpy.asarray(y))
+
+
+def test_a_large_task_ends_a_loop_that_the_last_of_its_turns_began() -> None:
+    walk = current().walk
+    walk.counts.clear()
+    walk.after.clear()
+    walk.begun = True
+    x = busy(numpy.random.default_rng(11).random((SIDE, SIDE)))
+    y = x * 2.0
+    assert not walk.begun
+    fence()
+    assert float(y[0, 0]) == 2.0 * float(x[0, 0])

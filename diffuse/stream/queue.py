@@ -66,7 +66,7 @@ class Queue:
         trace.counters["recorded"] += 1
         made = task[0]
         if made.elements >= self._small:
-            if self.walk.counts or self.walk.after:
+            if self.walk.counts or self.walk.after or self.walk.begun:
                 self.walk.end(task)
         elif made.reach >= self._small:
             self.walk.add(task)

@@ -92,13 +92,14 @@ static int few(PyObject *template)
 }
 
 /* What the rule for loops over slices (walk.py) is to be told of a task: that it is over many elements, where small
- * ones were counted or are to be done at once behind some large one, or that it is over few of a large store; else
+ * ones were counted or are done at once, now or behind some large one, or that it is over few of a large store; else
  * NULL. */
 static PyObject *told(PyObject *template)
 {
     PyObject *walk = SLOT(engine, engine_walk);
     if (!few(template))
-        return PyDict_GET_SIZE(SLOT(walk, walk_counts)) || PyDict_GET_SIZE(SLOT(walk, walk_after)) ? name_end : NULL;
+        return PyDict_GET_SIZE(SLOT(walk, walk_counts)) || PyDict_GET_SIZE(SLOT(walk, walk_after))
+               || SLOT(walk, walk_begun) == Py_True ? name_end : NULL;
     return number(SLOT(template, template_reach)) >= number(SLOT(engine, engine_small)) ? name_add : NULL;
 }
 
