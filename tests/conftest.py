@@ -63,6 +63,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).
         engine.current().brevity.forget()
         engine.current().brevity.listener = None
+        walk = engine.current().walk  # no test goes on with the loops over slices of another
+        walk.begun = False
+        walk.counts.clear()
+        walk.after.clear()
 
 
 def pytest_runtest_teardown(item: pytest.Item) -> None:
