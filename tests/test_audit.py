@@ -25,7 +25,7 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.local_only("arrays are in memory of their own there, and NumPy's view of them a copy")
-@pytest.mark.parametrize(("mode", "count"), [("small", 500), ("recorded", 500), ("large", 60)])
+@pytest.mark.parametrize(("mode", "count"), [("small", 300), ("recorded", 300), ("large", 30)])
 def test_generated_calls(mode: str, count: int) -> None:
     for number in range(count):
         text, differences = audit.checked(mode, number)

@@ -95,7 +95,7 @@ def launches(run: Any) -> int:
     return trace.counters["launched"] - before
 
 
-@pytest.mark.parametrize("mode, count", [("off", 300), ("wait", 40)])
+@pytest.mark.parametrize("mode, count", [("off", 150), ("wait", 25)])
 def test_reads_are_numpys(mode: str, count: int) -> None:
     pick = Pick(mode)
     with using(compile=mode):
@@ -113,7 +113,7 @@ def test_reads_are_numpys(mode: str, count: int) -> None:
                 assert found == expected, plain
 
 
-@pytest.mark.parametrize("mode, count", [("off", 300), ("wait", 50)])
+@pytest.mark.parametrize("mode, count", [("off", 150), ("wait", 25)])
 def test_writes_are_numpys(mode: str, count: int) -> None:
     pick = Pick(mode)
 

@@ -42,7 +42,7 @@ def outcome(np: Any, name: str, x: Any, options: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("shape", [(150, 230), (40000,), (33, 34, 35), (1, 33000)], ids=str)
+@pytest.mark.parametrize("shape", [(150, 230), (33, 34, 35)], ids=str)
 def test_transforms_are_numpys(name: str, shape: tuple[int, ...]) -> None:
     for x in samples(shape):
         for options in OPTIONS:

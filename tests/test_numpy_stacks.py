@@ -47,7 +47,7 @@ def stacks(shape: tuple[int, ...]) -> list[Any]:
     return [x, positive, singular, holed, x.astype("f4"), x + 1j * x[..., ::-1], x.swapaxes(-1, -2), x[::2]]
 
 
-@pytest.mark.parametrize("shape", [(1000, 5, 5), (20, 30, 6, 6), (900, 6, 4), (40, 40)], ids=str)
+@pytest.mark.parametrize("shape", [(1000, 5, 5), (20, 30, 6, 6), (900, 6, 4)], ids=str)
 def test_stacks_give_numpys_bits(shape: tuple[int, ...]) -> None:
     for x in stacks(shape):
         for name, options in CALLS:
