@@ -49,7 +49,8 @@ MESHES = {"3 axes of 2, up to 6 dimensions (the paper's)": ((2,), 3, 6),
           "5 axes of 2, 4 dimensions": ((2,), 5, 4),
           "5 axes of 2 to 4, 4 dimensions": ((2, 3, 4), 5, 4),
           "5 axes of 2 to 8, 4 dimensions": ((2, 3, 4, 5, 6, 7, 8), 5, 4)}
-"""The sizes of axes, how many axes there are, and of how many dimensions arrays are."""
+"""For each kind of problem: the sizes that an axis of the mesh may have, the number of axes, and the largest
+number of dimensions of the array."""
 RANKS = 1024
 """Ranks up to which sequences are lowered here."""
 

@@ -113,7 +113,8 @@ OTHERS: dict[str, Any] = {
 }
 """What other arguments are, by the names of parameters."""
 GIVEN = frozenset("num a_min a_max min max".split())
-"""Those that are given although they need not be: without them there is little to do."""
+"""Optional parameters that a probe gives as well: a call without them (a `clip` without bounds) would do
+nothing."""
 EITHER = frozenset("values v n size offset".split())
 """Those that may be arrays, too."""
 

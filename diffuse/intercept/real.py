@@ -150,7 +150,8 @@ class Realm:
         return crossing.lowered(value)
 
     def _view(self, value: Any, kind: Callable[[Any, Realm], Any]) -> Any:
-        """The one view of an object: it lives as long as the program holds it, and holds the object."""
+        """The view of an object, made at most once: the program gets the same view each time it meets the
+        object.  The view keeps the object alive, and is forgotten when the program drops the view."""
         found = self._views.get(id(value))
         if found is None or (found.function if isinstance(found, Callback) else _real(found)) is not value:
             found = kind(value, self)

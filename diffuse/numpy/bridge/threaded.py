@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.manipulation import asks
 
 FEWEST = 1 << 14
 """Elements of a stack of matrices that is worth threads."""
@@ -45,9 +45,7 @@ def offered(threaded: Any, real: Any, module: str) -> Callable[..., Any]:
     path = f"numpy.{module}.{real.__name__}"
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        asked = any([hasattr(type(x), "__array_function__") and not isinstance(x, (Array, numpy.ndarray))
-                     or isinstance(x, numpy.ndarray) and type(x) is not numpy.ndarray
-                     for x in (*args, *kwargs.values())])  # NumPy's function asks classes for their own
+        asked = any([asks(x) for x in (*args, *kwargs.values())])  # NumPy's function asks classes for theirs
         return fallback.call(real if asked else threaded, args, kwargs, path, "library")
 
     return fallback.dressed(run, real, f"diffuse.numpy.{module}")
