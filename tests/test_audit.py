@@ -145,6 +145,12 @@ np.linalg.outer(np.ones(3), np.ones((2,2))+1)
 x=np.ones(1,"u2")+1; x.flags.writeable=False; x.resize(1); x.flags.writeable
 np.array([True,False]).astype("f4", subok=True)
 np.add(np.array([True,False]), 1j, casting="unsafe", dtype=int)
+x=np.full(200,3.); x.tolist(); y=x.view(); x.setflags(write=False); y[:]=4; (x, y, x.flags.writeable)
+x=np.arange(20000.); x[[True]*20000]=x[::-1]; x
+x=np.arange(20000.); x[x>=0]=x[::-1]; x
+x=np.arange(20000)%4==0; x[x]=x[:5000]; x
+x=np.arange(20002)%3==0; x[x[::-1]]=False; x
+x=np.arange(200)%4; x.tolist(); y=x[40:4:-1]; x.shape=(-1,); y[:]=7; x
 """
 """What the two found, as it was mended: a line each."""
 

@@ -115,7 +115,7 @@ class Methods(Protocols, elements.Described):
         if dtype is not _NoValue:
             base.element_type(dtype)
         if type is _NoValue or type is core.array_class:
-            return viewing(self, self.meta) if dtype is _NoValue else views.retyped(self, dtype)
+            return viewing(self, self.meta.view()) if dtype is _NoValue else views.retyped(self, dtype)
         return base.exported(self).view(type=type, **({} if dtype is _NoValue else {"dtype": dtype}))
 
     # -- copies and conversions --------------------------------------------------------------------------
