@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import exported
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.flags import Flags
-from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.arrays.interface import Interface
 from diffuse.numpy.arrays.lending import origin
 from diffuse.numpy.arrays.methods import Methods
@@ -145,8 +145,11 @@ class ndarray(Methods, metaclass=Kind):
     def device(self) -> str:
         return "cpu"
 
-    def _become(self, other: Array) -> None:
-        """Replace the view of the store that the array shows (for an owner: the shape of its elements)."""
+    def _become(self, reshape: Callable[[Mirror], Mirror]) -> None:
+        """Give the elements another shape in place, as `reshape` does to a NumPy array without a copy."""
+        other = viewing(self, reshape(self.meta))
+        if other.memory is None and self.memory is not None:  # by which views of it find their place
+            other.memory = reshape(self.memory)
         self.form, self.part, self.meta, self.memory = other.form, other.part, other.meta, other.memory
         if self.owner is None and other.form.packed:
             self.part = None if self.storage is None else base.view_of(other)
@@ -289,9 +292,12 @@ class ndarray(Methods, metaclass=Kind):
 
 def set_shape(x: Any, shape: Any) -> None:
     """Do `x.shape = shape`, which keeps the elements in place."""
-    meta = x.meta.view()
-    meta.shape = shape
-    x._become(viewing(x, meta))
+    def reshaped(array: Mirror) -> Mirror:
+        found = array.view()
+        found.shape = shape
+        return found
+
+    x._become(reshaped)
 
 
 class Held(numpy.ndarray[Any, Any]):

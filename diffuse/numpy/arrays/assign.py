@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from diffuse.library import Scalar
-from diffuse.numpy.arrays import base, core, elements, indices, scatter, views, walks
+from diffuse.numpy.arrays import base, core, elements, indices, masks, scatter, views, walks
 from diffuse.numpy.arrays.access import at_hand, host, ready, storage_of
 from diffuse.numpy.arrays.base import view_in
 from diffuse.numpy.arrays.core import ARRAYS, Array, viewing
@@ -157,6 +157,8 @@ def filled(x: Array, index: Any, source: Any) -> bool:
     if (mask.form.shape != x.form.shape[:mask.form.ndim] or elementwise.eager_errors
             or x.form.size < max(core.SMALL, 1) or x.form.folded):
         return False
+    if mask is not x and mask.form.ndim == x.form.ndim and masks.overlaps(x, mask):
+        return False  # NumPy writes elements of the mask that it reads later
     number: Any = source
     if type(source) in NUMBERS:
         number = Scalar(1, x.form.name, chosen(source, x.form.dtype).item())

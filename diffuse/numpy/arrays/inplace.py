@@ -36,7 +36,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
     if any([n < 0 for n in wanted]):
         raise ValueError("negative dimensions not allowed")
     if x.base is not None and _same_size(x, wanted):
-        x._become(viewing(x, x.meta.reshape(wanted, order="C" if x.meta.flags.c_contiguous else "F")))
+        order: Any = "C" if x.meta.flags.c_contiguous else "F"
+        x._become(lambda array: array.reshape(wanted, order=order))
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

@@ -83,6 +83,16 @@ def covers(x: Array, index: Any) -> bool:
             and index.shape == x.form.shape and index.ndim > 0)
 
 
+def overlaps(x: Array, other: Any) -> bool:
+    """May an operand lie in the memory of an array?  NumPy's own masks and values that do are seen from
+    outside, and nothing is pending then."""
+    if type(other) not in ARRAYS:
+        memory = access.at_hand(x)
+        return (type(other) is numpy.ndarray and memory is not None
+                and bool(numpy.may_share_memory(memory, other)))
+    return elementwise.meets(access.storage_of(x), access.storage_of(other))
+
+
 def truth(x: Array) -> Any:
     """The mask of an array's elements that are not zero."""
     if x.form.name == "bool":

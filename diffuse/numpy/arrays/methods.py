@@ -115,7 +115,7 @@ class Methods(Protocols, elements.Described):
         if dtype is not _NoValue:
             base.element_type(dtype)
         if type is _NoValue or type is core.array_class:
-            return viewing(self, self.meta) if dtype is _NoValue else views.retyped(self, dtype)
+            return viewing(self, self.meta.view()) if dtype is _NoValue else views.retyped(self, dtype)
         return base.exported(self).view(type=type, **({} if dtype is _NoValue else {"dtype": dtype}))
 
     # -- copies and conversions --------------------------------------------------------------------------
@@ -129,6 +129,7 @@ class Methods(Protocols, elements.Described):
             return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
+        operator.index(subok)  # raises, as NumPy does
         target = base.element_type(dtype)
         if casting != "unsafe":
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # raises

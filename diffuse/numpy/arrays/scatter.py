@@ -32,9 +32,11 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
         return False
     if type(index) is tuple and len(index) == 1:
         index, = index
+    if type(index) is list:
+        index = indices.integers(index)
     whole = masks.covers(x, index)
-    if whole and value.form.ndim > 1:
-        return False  # an error
+    if whole and (value.form.ndim > 1 or masks.overlaps(x, value) or masks.overlaps(x, index)):
+        return False  # an error, or NumPy writes elements that it reads later
     chosen = _flat(x, index) if whole else None
     chosen = chosen or indices.take_apart(x.meta, index, gather.positions)
     if chosen is None or not _in_order(chosen, value) or not _fits(x, chosen, value):

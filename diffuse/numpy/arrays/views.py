@@ -171,7 +171,7 @@ def component(x: Array, name: str) -> Any:
     if x.meta.dtype.kind == "c":
         return viewing(x, x.meta.real if name == "real" else x.meta.imag)
     if name == "real":
-        return x if type(x) is core.array_class else viewing(x, x.meta)
+        return x if type(x) is core.array_class else viewing(x, x.meta.view())
     zero = hosted(numpy.zeros(x.form.shape, x.form.dtype, "F" if x.meta.flags.fnc else "C"))
     zero.meta.flags.writeable = False
     return zero

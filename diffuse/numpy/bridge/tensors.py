@@ -98,7 +98,7 @@ def on_gpu(x: Any) -> bool:
 def adopt(x: Any, copy: bool | None) -> Any:
     """The Diffuse array over the tensor of another library; a view of a Diffuse array."""
     if isinstance(x, Array):
-        return elementwise.duplicate(x) if copy else viewing(x, x.meta)
+        return elementwise.duplicate(x) if copy else viewing(x, x.meta.view())
     exchange: Any = library.current().exchange
     _, number = x.__dlpack_device__()
     if number != exchange.device:

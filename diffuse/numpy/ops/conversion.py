@@ -102,7 +102,7 @@ def _converted(a: Array, dtype: Any, order: Any, copy: bool | None) -> Any:
     flags = a.meta.flags
     fits = order in ("K", "A") or (flags.c_contiguous if order == "C" else flags.f_contiguous)
     if not copy and target == a.form.dtype and fits:
-        return a if type(a) is core.array_class else viewing(a, a.meta)
+        return a if type(a) is core.array_class else viewing(a, a.meta.view())
     if copy is False:
         raise ValueError("Unable to avoid copy while creating an array as requested.")
     return elementwise.duplicate(a, target, "K" if order == "A" and target != a.form.dtype else order)

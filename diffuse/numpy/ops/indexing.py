@@ -143,7 +143,7 @@ def flatnonzero(a: Any) -> Any:
     if x is None or not masks.recordable(x):
         return _by_numpy(numpy.flatnonzero, a)
     found = masks.positions(masks.truth(x))
-    return viewing(found, found.meta)
+    return viewing(found, found.meta.view())
 
 
 def _places(a: Any, columns: bool) -> Any:
