@@ -182,9 +182,14 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         conversion.put_back()
     if distant:
         trace.hosted(name or _name(function), before)
-    elif type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 2 and owned(found):
-        return found if found.size < core.TINY else wrap(found)  # new: nobody else refers to its memory
+    elif is_new(found):
+        return found if found.size < core.TINY else wrap(found)
     return conversion.raised(found)
+
+
+def is_new(found: Any) -> bool:
+    """Is it an array that nobody but a variable of the caller refers to, with memory of its own?"""
+    return type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 3 and owned(found)
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
