@@ -35,7 +35,7 @@ def keep() -> None:
 
 
 def trim() -> None:
-    """Trim the heap, if it has much free memory, before memory is mapped.
+    """Trim the heap, if it has much free memory, for instance before memory is mapped.
 
     A program that sets up its arrays with NumPy and SciPy leaves free heap behind: temporaries that were too
     small for mappings of their own.  Later arrays come from an allocator that cannot use it.
@@ -43,6 +43,19 @@ def trim() -> None:
     libc = glibc()
     if libc is not None and libc.mallinfo2().fordblks > KEPT:
         libc.malloc_trim(0)
+
+
+_freed = 0
+
+
+def freed(nbytes: int) -> None:
+    """Note that so many bytes were freed that nobody is expected to take again; trim the heap once they are
+    many."""
+    global _freed
+    _freed += nbytes
+    if _freed > KEPT:
+        _freed = 0
+        trim()
 
 
 class _Heap(ctypes.Structure):

@@ -16,6 +16,7 @@ from diffuse.runtime.local import allocator as allocator_module
 from diffuse.runtime.local.allocator import (
     ALIGNMENT,
     HUGE,
+    KEPT,
     MAPPED,
     RESERVE,
     Allocator,
@@ -102,7 +103,7 @@ def test_a_block_that_is_taken_again_at_once_stays_in_use() -> None:
 
 
 def test_a_mapped_block_serves_requests_a_little_smaller() -> None:
-    allocator = Allocator()
+    allocator = Allocator(kept=KEPT)
     block = allocator.take(32 * MIB)
     allocator.give(block)
     other = allocator.take(16 * MIB)
@@ -149,7 +150,7 @@ def test_usage_counts_bytes_in_use_the_peak_and_the_cache() -> None:
 
 def test_trim_gives_memory_back_but_not_under_running_launches() -> None:
     stream = Stream()
-    allocator = Allocator(stream)
+    allocator = Allocator(stream, kept=KEPT)
     blocks = [allocator.take(64 * MIB) for _ in range(4)]
     full = mappings()
     stream.submitted = 2
@@ -176,6 +177,25 @@ def test_the_cache_is_bounded_and_drops_the_oldest_first() -> None:
     assert {allocator.take(8 * MIB).address for _ in range(2)} == {b.address for b in blocks[3:]}
 
 
+def test_sizes_that_do_not_come_again_are_not_kept() -> None:
+    allocator = Allocator()
+    for size in range(64, 16, -4):                       # a loop whose arrays shrink
+        allocator.give(allocator.take(size * MIB))
+        assert allocator.usage().cached <= 32 * MIB      # half of the peak
+
+
+def test_sizes_that_come_again_are_kept_from_their_second_time_on() -> None:
+    allocator = Allocator()
+    addresses = []
+    for _ in range(4):
+        blocks = [allocator.take(size * MIB) for size in (40, 20)]
+        addresses.append([block.address for block in blocks])
+        for block in blocks:
+            allocator.give(block)
+    assert allocator.usage() == (0, 60 * MIB, 60 * MIB)
+    assert sorted(addresses[-1]) == sorted(addresses[-2])
+
+
 def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
     allocator = Allocator(kept=0)
     held = allocator.take(64 * MIB)
@@ -187,7 +207,7 @@ def test_a_quarter_of_what_is_in_use_may_be_cached() -> None:
 
 
 def test_too_much_is_refused_by_name_and_the_next_request_served() -> None:
-    allocator = Allocator(system=Host(lambda: 100 * MIB + RESERVE))
+    allocator = Allocator(kept=KEPT, system=Host(lambda: 100 * MIB + RESERVE))
     with pytest.raises(MemoryError, match=rf"{200 * MIB} bytes asked, {100 * MIB} bytes available"):
         allocator.take(200 * MIB)
     allocator.give(allocator.take(80 * MIB))
@@ -267,7 +287,7 @@ def test_blocks_come_back_from_any_thread() -> None:
 
 
 def test_an_allocator_that_is_dropped_gives_its_cache_back() -> None:
-    allocator = Allocator()
+    allocator = Allocator(kept=KEPT)
     allocator.give(allocator.take(200 * MIB))
     full = mappings()
     del allocator

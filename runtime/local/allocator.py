@@ -26,6 +26,7 @@ from typing import Any, NamedTuple, Protocol
 
 from diffuse import settings
 from diffuse.runtime import heap, machine
+from diffuse.runtime.local.keeping import Keeping
 
 ALIGNMENT = 64
 HUGE = 2 << 20
@@ -34,7 +35,7 @@ MAPPED = 4 << 20
 GRAIN = 64 << 10
 """The size of a mapped block is a multiple of this."""
 KEPT = 256 << 20
-"""Bytes cached at most, besides a quarter of what is in use."""
+"""Bytes cached at most, besides a quarter of what is in use; by default fewer (keeping.py)."""
 RESERVE = 64 << 20
 """Bytes of the available memory that are left to the rest of the program."""
 
@@ -128,10 +129,10 @@ def size_class(nbytes: int) -> int:
 class Allocator:
     """The memory blocks of one runtime."""
 
-    def __init__(self, progress: Progress | None = None, kept: int = KEPT, system: System | None = None
-                 ) -> None:
+    def __init__(self, progress: Progress | None = None, kept: int | None = None,
+                 system: System | None = None) -> None:
         self._progress = progress or Still()
-        self._kept = kept
+        self._keeping = Keeping(KEPT) if kept is None else Keeping(kept, kept)
         self._system = system or Host()
         self._free: dict[int, deque[MemoryBlock]] = {}    # by size, oldest first
         self._order: dict[int, MemoryBlock] = {}          # free blocks by address, oldest first
@@ -215,8 +216,9 @@ class Allocator:
             self._cached += block.size
             returned.popleft()
         self._torn = False
-        if self._cached > self._kept:
-            self._trim(self._kept + self._in_use // 4)
+        limit = self._keeping.limit(self._in_use, self._peak)
+        if self._cached > limit and (freed := self._trim(limit)) and self._system.lazy:
+            heap.freed(freed)
 
     def _mend(self) -> None:
         """Rebuild the free lists, after an exception at any step, from `_order` and the moving block."""
@@ -274,6 +276,7 @@ class Allocator:
                     if checked:
                         self._unchecked = 0
                     block = MemoryBlock(address, size, size >= MAPPED)
+                    self._keeping.made(size, self._peak)
                     self._moving, self._total = block, self._total + size
                     if size >= MAPPED and self._system.lazy:
                         self._untouched.append((self._progress.submitted, size))
@@ -303,6 +306,7 @@ class Allocator:
             del self._order[block.address]
             self._free[block.size].popleft()
             self._cached -= block.size
+            self._keeping.gave(block.size)
             self._total, self._moving = self._total - block.size, None
             # An interrupt finds the block with us or gone: the call is the next step.
             give(*arguments)

@@ -54,7 +54,7 @@ def positions(mask: Any) -> Sequence[Any]:
 
 def masked(x: Array, mask: Any) -> Any:
     """`x[mask]` for a mask of the array's shape: its elements one after another, in C order."""
-    if not masks.recordable(mask) or not mask.form.shape:
+    if not masks.recordable(mask) or not mask.form.shape or masks.few(mask, x):
         return None
     found = masks.positions(mask)
     part, count = masks.flat(x), found.form.size
@@ -70,6 +70,9 @@ def gathered(x: Array, chosen: Chosen, form: Form) -> Any:
     own = range(chosen.place, chosen.place + len(chosen.spread))
     part = x if chosen.meta is x.meta else viewing(x, chosen.meta)
     gather(part, chosen.results, chosen.arrays, chosen.spread, own, (out.storage, out.part))
+    bounds = indices.known(x) if form.dtype.kind in "iu" else None
+    if bounds is not None:
+        indices.know(out, *bounds)
     return out
 
 

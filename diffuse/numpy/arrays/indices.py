@@ -184,7 +184,7 @@ def extremes(a: Any) -> tuple[int, int]:
     memory = access.at_hand(a)
     if memory is not None and memory.size < SOONER * core.SMALL:
         return int(memory.min()), int(memory.max())
-    key = _name(a)
+    key = name(a)
     found = None if a.storage.exported else _extremes.get(key)
     if found is None:
         low, high = a.min(), a.max()
@@ -192,7 +192,7 @@ def extremes(a: Any) -> tuple[int, int]:
     return found
 
 
-def _name(a: Any) -> tuple[Any, ...]:
+def name(a: Any) -> tuple[Any, ...]:
     """What the elements of an array are the same for, unless others see its memory."""
     storage = access.storage_of(a)
     return storage.id, storage.version, a.form, access.offset_of(a, a.meta)
@@ -205,13 +205,13 @@ _bounds: dict[Any, tuple[int, int]] = Bounded(1 << 10)
 def know(a: Any, low: int, high: int) -> None:
     """Note that no element of an array is less than one number or greater than another, so that nobody has to
     look."""
-    _bounds[_name(a)] = low, high
+    _bounds[name(a)] = low, high
 
 
 def known(a: Any) -> tuple[int, int] | None:
     """Numbers between which the elements of an array are certain to lie, if that was noted and the array is
     the same."""
-    return None if a.storage is None or a.storage.exported else _bounds.get(_name(a))
+    return None if a.storage is None or a.storage.exported else _bounds.get(name(a))
 
 
 def within(a: Any, extent: int) -> bool:

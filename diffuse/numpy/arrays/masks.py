@@ -13,7 +13,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
-from diffuse.library import Scalar, operations
+from diffuse.library import Bounded, Scalar, operations
 from diffuse.numpy.arrays import access, base, core, indices
 from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, viewing
 from diffuse.numpy.arrays.forms import row_major
@@ -22,6 +22,9 @@ from diffuse.numpy.ops.operands import adopt, lowered
 
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
+
+_counts: dict[Any, Any] = Bounded(4)
+"""The numbers of true elements of the masks that were counted last: several arrays are read through one."""
 
 
 def flat(x: Array) -> Any:
@@ -42,11 +45,11 @@ def positions(mask: Array) -> Any:
     memory = access.at_hand(mask)
     if memory is not None and indices.sooner(memory.size):
         return hosted(numpy.flatnonzero(memory))
-    before = _before(mask, memory)
-    count, blocks = int(before[-1]), len(before) - 1
+    counts = _before(mask, memory)
+    count, blocks = int(counts.memory[-1]), counts.meta.size - 1
     if not count:
         return hosted(numpy.empty(0, INDEX))
-    out, counts, shape = core.recorded(row_major((count,), INDEX)), hosted(before), (count,)
+    out, shape = core.recorded(row_major((count,), INDEX)), (count,)
     inputs: Any = (*[(access.storage_of(x), base.view_of(x).picked(shape, (-1,))) for x in (mask, counts)],
               Scalar(2, "int64", mask.form.size), Scalar(3, "int64", blocks))
     library.record("nth", ("bool", "int64", "int64", "int64", "int64"), shape, inputs,
@@ -57,17 +60,27 @@ def positions(mask: Array) -> Any:
 
 def _before(mask: Array, memory: Any) -> Any:
     """The number of true elements before each block of a flat mask, and that of all."""
-    size = mask.form.size
-    whole = size // BLOCK
-    counts = numpy.zeros(whole + 2, INDEX)
-    if memory is None and whole:
-        parts = viewing(mask, mask.meta[:whole * BLOCK].reshape(whole, BLOCK)).sum(1)
-        rest = viewing(mask, mask.meta[whole * BLOCK:]).sum() if size % BLOCK else 0
-        counts[1:-1], counts[-1] = lowered(parts), int(rest)
-    else:
-        memory = access.host(mask) if memory is None else memory
-        counts[1:] = [numpy.count_nonzero(memory[k * BLOCK:(k + 1) * BLOCK]) for k in range(whole + 1)]
-    return numpy.cumsum(counts)
+    name = None if access.storage_of(mask).exported else indices.name(mask)
+    found = _counts.get(name)
+    if found is None:
+        found = hosted(numpy.cumsum(_counted(mask, memory)))
+        if name is not None:
+            _counts[name] = found
+    return found
+
+
+def _counted(mask: Array, memory: Any) -> Any:
+    """0, and the number of true elements of each block of a flat mask; the last one is short."""
+    whole = mask.form.size // BLOCK
+    counts, begun = numpy.zeros(whole + 2, INDEX), 0
+    if memory is None:
+        if whole:
+            parts = viewing(mask, mask.meta[:whole * BLOCK].reshape(whole, BLOCK)).sum(1)
+            counts[1:-1], begun = lowered(parts), whole
+        memory = access.host(mask)
+    for k in range(begun, whole + 1):
+        counts[k + 1] = numpy.count_nonzero(memory[k * BLOCK:(k + 1) * BLOCK])
+    return counts
 
 
 def recordable(mask: Any) -> bool:
@@ -75,6 +88,15 @@ def recordable(mask: Any) -> bool:
     running = library.current()
     return (running.runtime.addressed and running.host_sees and mask.form.size > 0
             and not (mask.form.size < core.SMALL and access.ready(mask)))
+
+
+def few(mask: Any, x: Array) -> bool:
+    """Does NumPy read the elements of an array at a mask sooner than a task?  It does where the mask is small
+    and the array at hand, if need be after the wait that counting the mask's elements takes in any case."""
+    if mask.form.size >= indices.SOONER * core.SMALL:
+        return False
+    access.host(mask)
+    return access.at_hand(x) is not None
 
 
 def covers(x: Array, index: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import is_
+from sys import getrefcount
 from typing import Any
 
 import numpy
@@ -71,10 +72,13 @@ class Conversion:
         """`value` with NumPy arrays in place of Diffuse's, at any depth of lists, tuples and dicts.  A list
         or dict without any stays itself: a function (a callback, say) may change it for the program."""
         kind = type(value)
+        if kind in core.NUMBERS:
+            return value
         if isinstance(value, Array):
             if self.described:
                 return value.meta
-            plain = self._memory(value)
+            root = value if value.owner is None else value.owner
+            plain = self._memory(value) if root.storage is not None or value.memory is None else value.memory
             if kind is not core.array_class:
                 return plain[()]
             if value.storage is not None and value.storage.shared and value.meta.flags.writeable:
@@ -93,7 +97,8 @@ class Conversion:
         elif kind is slice:
             return slice(self.lowered(value.start), self.lowered(value.stop), self.lowered(value.step))
         elif isinstance(value, tuple):
-            return rebuilt(value, [self.lowered(v) for v in value])
+            items = [self.lowered(v) for v in value]
+            return value if all(map(is_, items, value)) else rebuilt(value, items)
         else:
             overrides.meet(kind)
         return value
@@ -177,7 +182,14 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         conversion.put_back()
     if distant:
         trace.hosted(name or _name(function), before)
+    elif is_new(found):
+        return found if found.size < core.TINY else wrap(found)
     return conversion.raised(found)
+
+
+def is_new(found: Any) -> bool:
+    """Is it an array that nobody but a variable of the caller refers to, with memory of its own?"""
+    return type(found) is numpy.ndarray and found.base is None and getrefcount(found) == 3 and owned(found)
 
 
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
@@ -253,14 +265,15 @@ def wrapped(function: Callable[..., Any], name: str, silent: str | None = None) 
     any line, if it holds None.
     """
     told: set[Any] = lines() if silent is None else {None}
+    asks = name.removeprefix("numpy.") in READERS
 
     def run(*args: Any, **kwargs: Any) -> Any:
         found = call(function, args, kwargs, name, silent)
-        if silent is None:
+        if silent is None and asks:
             told.add(provenance.where(2))
         return found
 
-    if name.removeprefix("numpy.") in READERS:
+    if asks:
         vars(run)["told"] = told
     return dressed(run, function, name.rpartition(".")[0].replace("numpy", "diffuse.numpy", 1))
 

@@ -25,6 +25,7 @@ from diffuse.numpy.arrays.forms import (
     resized,
     row_major,
 )
+from diffuse.numpy.arrays.indices import know
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
@@ -242,6 +243,9 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     name = kind.name
     library.record("arange", (name, name, name), x.form.shape,
                   (Scalar(0, name, first.item()), Scalar(1, name, delta)), ((x.storage, x.part),))
+    last = first.item() + (x.form.size - 1) * delta
+    if name == "int64" and abs(last) < 1 << 62:
+        know(x, min(first.item(), last), max(first.item(), last))
     return x
 
 

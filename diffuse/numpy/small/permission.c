@@ -103,7 +103,7 @@ int small_permitted(Gate *gate, Found *found, PyObject *const *args, Py_ssize_t 
         return 0;
     if (((gate->flags & OVERRUNS) || found->wrapped) && small_may_write(gate, n, kwnames))
         return 0;
-    if (found->wrapped && (gate->flags & WRITES))
+    if (found->wrapped && (gate->flags & WRITES) && !((gate->flags & AIMS) && PyArray_CheckExact(args[0])))
         return 0;
     if ((gate->flags & MULTIPLIES) && found->different && found->product >= state.small)
         return 0;

@@ -14,6 +14,7 @@ from typing import Any
 import numpy
 import scipy.sparse
 
+from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.scipy.sparse.state import CLASSES, Sparse, fetched, made, shell, stored
@@ -23,6 +24,12 @@ _matmul_dispatch _rmatmul_dispatch copy diagonal dot get_shape getformat getmaxp
 nonzero shape size sum tobsr tocoo tocsc tocsr todense toarray trace transpose __add__ __radd__ __sub__
 __rsub__ __mul__ __rmul__ multiply __truediv__ has_sorted_indices has_canonical_format""".split())
 """Methods of SciPy's that leave the arrays of their operands as they are."""
+
+
+def plain(value: Any) -> bool:
+    """Is it an array of Diffuse's, or a number or text?  To ask whether something is sparse takes longer."""
+    kind = type(value)
+    return kind is core.array_class or kind is str or kind in core.NUMBERS
 
 
 class Lowering(fallback.Conversion):
@@ -39,6 +46,8 @@ class Lowering(fallback.Conversion):
         """SciPy objects that the program holds."""
 
     def lowered(self, value: Any) -> Any:
+        if plain(value):
+            return super().lowered(value)
         if isinstance(value, Sparse):
             self.matrices.append(value)
             return value.plain(self.reading)

@@ -17,7 +17,8 @@ import scipy.sparse.linalg
 import diffuse.numpy as np
 from diffuse.numpy.arrays import core
 from diffuse.numpy.bridge import fallback
-from diffuse.scipy.sparse.conversion import Lowering
+from diffuse.numpy.ops.operands import wrap
+from diffuse.scipy.sparse.conversion import Lowering, plain
 from diffuse.scipy.sparse.linalg.sources import LinearOperator, MatrixLinearOperator
 from diffuse.scipy.sparse.state import CLASSES, Sparse
 from diffuse.settings import config
@@ -61,6 +62,8 @@ class Conversion(Lowering):
         """Stored elements of the largest sparse array, rows of the largest operator."""
 
     def lowered(self, value: Any) -> Any:
+        if plain(value):
+            return super().lowered(value)
         if isinstance(value, LinearOperator):
             self.work = max(self.work, value.shape[0])
             return self._operator(value)
@@ -125,6 +128,8 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         conversion.put_back()
         for m in conversion.matrices:
             m._changed(False)
+    if fallback.is_new(found):
+        return found if found.size < core.TINY else wrap(found)
     return conversion.raised(found)
 
 
