@@ -183,14 +183,19 @@ def warm(options: Measures, environment: dict[str, str]) -> Measures:
                     if "failed" in answer:
                         complaints[name] = f"{name}: {answer['failed']}"
                         continue
-                    found[name] = list(map(min, found.get(name, answer["seconds"]), answer["seconds"]))
-                    around = list(map(min, around, answer["around"]))
+                    found[name] = lowest(found.get(name, [math.inf, math.inf]), answer["seconds"])
+                    around = lowest(around, answer["around"])
         finally:
             for side in pair:
                 side.close()
     seconds = {name: [max(least - rest, SHORTEST) for least, rest in zip(pair, around, strict=True)]
                for name, pair in found.items() if name not in complaints}
     return {"seconds": seconds, "wrong": list(complaints.values())}
+
+
+def lowest(one: list[float], other: list[float]) -> list[float]:
+    """The lower time of each library."""
+    return [min(pair) for pair in zip(one, other, strict=True)]
 
 
 def sampled(pair: list[child.Child], name: str, seconds: float, options: Measures) -> Measures:
