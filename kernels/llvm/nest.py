@@ -2,8 +2,9 @@
 
 A loop nest follows the loop's order of dimensions.  Along the innermost one it takes `lanes` elements at a
 time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan,
-or whose elements lie apart in memory, goes element by element.  Everything is written in the form it should run in (vectors chosen, invariants
-hoisted), so that no pass has to improve it: compiling costs instruction selection and little more.
+or whose elements lie apart in memory, goes element by element.  Everything is written in the form it should
+run in (vectors chosen, invariants hoisted), so that no pass has to improve it: compiling costs instruction
+selection and little more.
 
 The ops themselves are written by iteration.py.
 """
