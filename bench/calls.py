@@ -1,6 +1,7 @@
 """Single calls, each waited for: NumPy's time over Diffuse's, by array size; above 1 Diffuse is faster.
 
-NumPy runs in a process that never imports Diffuse, Diffuse in another; they take turns.
+NumPy runs in processes that never import Diffuse, Diffuse in others; they take turns, and the fastest sample
+of each library counts.
 
 With --cold, what an empty kernel cache adds: each call 400 times (fewer where they would take long) from its
 first on, less the time of as many calls behind them.
@@ -32,6 +33,9 @@ SIZES = (100, 10_000, 100_000, 5_000_000)
 MEANS = {100: 0.85, 10_000: 0.95, 100_000: 1.2, 5_000_000: 3.0}
 FLOORS = {100: 0.5, 10_000: 0.7, 100_000: 0.7, 5_000_000: 0.9}
 """Geometric means of the ratios that are asked for, and what no call may fall below, by array size."""
+PROCESSES, PASSES, PIECES = 3, 2, 10
+"""Processes of each library, one after another, in which all calls are sampled several times, in pieces of a
+batch."""
 COLD_CALLS, COLD_LIMIT = 400, 0.05
 WORST = 20
 SHORTEST = 2e-8
@@ -57,6 +61,11 @@ def timed(call: Callable[[], None], batch: int) -> float:
     for _ in range(batch):
         call()
     return (time.perf_counter() - start) / batch
+
+
+def parts(batch: int) -> list[int]:
+    """A batch cut into pieces, so that one at least runs undisturbed on a busy machine."""
+    return [batch // PIECES] * PIECES if batch >= PIECES else [batch]
 
 
 def agree(theirs: Any, ours: Any) -> bool:
@@ -122,14 +131,14 @@ class Side:
         return partial(once, function, self.library, self.arrays, self.stream)
 
     def answer(self, command: Measures) -> Measures:
-        """Warm a call up for so many seconds, or time so many of them, less what is around as many."""
+        """Warm a call up for so many seconds, or time so many of them, and what is around as many."""
         call = self.call(call_table.CALLS[command["name"]])
         try:
             if "warm" in command:
                 return {"seconds": self.warm(call, command["warm"])}
             batch = command["batch"]
-            around = timed(self.empty, min(batch, 1000))    # beside it, for a busy machine slows both
-            return {"seconds": max(timed(call, batch) - around, SHORTEST)}
+            pieces = [(timed(call, piece), timed(self.empty, min(piece, 1000))) for piece in parts(batch)]
+            return {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"}
 
@@ -150,33 +159,58 @@ def sides(size: int, environment: dict[str, str]) -> Iterator[child.Child]:
 
 
 def warm(options: Measures, environment: dict[str, str]) -> Measures:
-    """Medians of each call under NumPy and Diffuse, sampled in turn, each in a process of its own.
+    """Least times of each call under NumPy and Diffuse, over several processes of each.
+
+    Two processes of one library differ by up to a factor of two on a call of 100 ns, through where their
+    memory and code came to lie; one process of each would tell more of its luck than of the library.
 
     In one process NumPy's calls would not cost what they cost its users: with Diffuse come settings of the
     C library's heap and other free memory there, from which NumPy takes its results and temporaries.
     """
     found: dict[str, list[float]] = {}
-    complaints: list[str] = []
-    pair = list(sides(options["size"], environment))
-    try:
-        for side in pair:
-            if "failed" in (ready := side.answer()):
-                return {"absent": ready["failed"]}
-        for name in options["names"]:
-            answers = [side.ask(name=name, warm=options["warm"]) for side in pair]
-            said = next((answer["failed"] for answer in answers if "failed" in answer), None)
-            if said is not None:
-                complaints.append(f"{name}: {said}")
-                continue
-            cost = sum(answer["seconds"] for answer in answers)
-            rounds = min(options["rounds"], max(3, int(options["budget"] / cost)))
-            batch = max(1, int(options["budget"] / cost / rounds))
-            samples = [[side.ask(name=name, batch=batch)["seconds"] for side in pair] for _ in range(rounds)]
-            found[name] = [statistics.median(column) for column in zip(*samples, strict=True)]
-    finally:
-        for side in pair:
-            side.close()
-    return {"seconds": found, "wrong": complaints}
+    around = [math.inf, math.inf]
+    complaints: dict[str, str] = {}
+    for turn in range(PROCESSES):
+        pair = list(sides(options["size"], environment))
+        try:
+            for side in pair:
+                if "failed" in (ready := side.answer()):
+                    return {"absent": ready["failed"]}
+            for again in range(PASSES):     # so that samples lie apart, for other programs come and go
+                warming = 0.0 if again else options["warm"] / (4 if turn else 1)
+                for name in options["names"]:
+                    answer = sampled(pair, name, warming, options)
+                    if "failed" in answer:
+                        complaints[name] = f"{name}: {answer['failed']}"
+                        continue
+                    found[name] = lowest(found.get(name, [math.inf, math.inf]), answer["seconds"])
+                    around = lowest(around, answer["around"])
+        finally:
+            for side in pair:
+                side.close()
+    seconds = {name: [max(least - rest, SHORTEST) for least, rest in zip(pair, around, strict=True)]
+               for name, pair in found.items() if name not in complaints}
+    return {"seconds": seconds, "wrong": list(complaints.values())}
+
+
+def lowest(one: list[float], other: list[float]) -> list[float]:
+    """The lower time of each library."""
+    return [min(pair) for pair in zip(one, other, strict=True)]
+
+
+def sampled(pair: list[child.Child], name: str, seconds: float, options: Measures) -> Measures:
+    """The least times of a call in one process of each library, sampled in turn, and of what is around it."""
+    answers = [side.ask(name=name, warm=seconds) for side in pair]
+    failed = next((answer for answer in answers if "failed" in answer), None)
+    if failed is not None:
+        return failed
+    cost, budget = sum(answer["seconds"] for answer in answers), options["budget"] / (PROCESSES * PASSES)
+    rounds = min(options["rounds"], max(1, int(budget / cost)))
+    batch = max(1, int(budget / cost / rounds))
+    samples = [[side.ask(name=name, batch=batch) for side in pair] for _ in range(rounds)]
+    failed = next((answer for row in samples for answer in row if "failed" in answer), None)
+    return failed or {key: [min(answer[key] for answer in column) for column in zip(*samples, strict=True)]
+                      for key in ("seconds", "around")}
 
 
 class Pair(NamedTuple):
@@ -306,8 +340,8 @@ def main(argv: list[str] | None = None) -> None:
     args.sizes = args.sizes or (SIZES[:2] if args.quick else SIZES)
     machine.bind(args.threads)
     mode = "cold" if args.cold else "warm"
-    options = {"names": args.calls, "rounds": 3 * args.rounds, "warm": 0.0 if args.quick else 0.3,
-               "budget": {"warm": 0.1, "cold": 2.0}[mode] / (100 if args.quick else 1)}
+    options = {"names": args.calls, "rounds": max(1, args.rounds // 2), "warm": 0.0 if args.quick else 0.3,
+               "budget": {"warm": 0.08, "cold": 2.0}[mode] / (100 if args.quick else 1)}
     result: Measures = {"bench": "calls", "sizes": args.sizes, "machine": machine.description(args.threads),
                         mode: measured(mode, options, args)}
     result["goals"] = goals(result)

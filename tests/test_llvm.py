@@ -349,7 +349,8 @@ BODIES = {
                      Op("scalar", "float64", (), 0), do("multiply", 4, 5), put(6, 3),
                      views=["Rs1", "Rs1", "Rs1", "Ws1"], scalars=("float64",)),
     "strided": build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2),
-                     views=["Rs", "R0", "Ws"]),
+                     views=["Rs", "R1", "Ws"]),
+    "apart": build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2), views=["Rs", "R0", "Ws"]),
     "components": build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2), views=["R2", "R3", "W1"]),
     "exp": build(LOAD[0], do("exp", 0), put(1, 1), views=["R1", "W1"]),
     "rows": build(LOAD[0], Op("reduce", "float64", (0,), ("sum", 1)), views=["Rs1", "Ws0"]),
@@ -407,3 +408,21 @@ def test_loops_over_bytes_write_their_elements_and_no_others(dtype: str, count: 
     expected[..., 3:count + 3] = np.maximum(parts[0] + parts[1], parts[1])
     run(compared(letter, dtype), shape, parts, points=2, tile=-(-shape[0] // 2))
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("kind, views, vectors", [
+    ("add", ("Rs", "Rs", "Ws"), False), ("add", ("Rs", "Rs", "W1"), True), ("add", ("R1", "R1", "W1"), True),
+    ("arctan2", ("Rs", "Rs", "Ws"), True)])
+def test_elements_that_lie_apart_are_taken_one_by_one(kind: str, views: tuple[str, ...], vectors: bool
+                                                      ) -> None:
+    """Unless there is much to compute, or half of the accesses go to neighbours."""
+    body = build(LOAD[0], LOAD[1], do(kind, 0, 1), Op("store", "float64", (2,), 2), views=views)
+    assert ("x double>" in nest.emit(body, MACHINE)) is vectors
+    memory = np.random.default_rng(1).random((3, 2, 37))
+    x, y, out = memory[0, 0, :], memory[1, 1, :], memory[2, 0, :]
+    if "s" in views[0]:
+        x, y = memory[0].T.reshape(-1)[::2], memory[1].T.reshape(-1)[1::2]
+    if "s" in views[2]:
+        out = np.zeros(74)[::2]
+    run(body, [37], [x, y, out])
+    np.testing.assert_allclose(out, getattr(np, kind)(x, y), rtol=1e-15 if kind == "add" else 1e-14)

@@ -12,10 +12,10 @@ from tests.service import run
 
 
 @pytest.mark.parametrize("work, operations, interpretable, seconds", [
-    (400_000, 4, True, 0.0),            # 0.4 ms
-    (40_000_000, 4, True, 0.04),
-    (40_000_000, 100, True, 0.04),
-    (40_000_000, 400, True, 0.0),       # which takes longer to compile
+    (400_000, 4, True, 0.0),            # 0.8 ms
+    (20_000_000, 4, True, 0.04),
+    (20_000_000, 100, True, 0.04),
+    (20_000_000, 400, True, 0.0),       # which takes longer to compile
     (400_000, 4, False, None),          # exp, whose routine has to be compiled, too
     (400_000, SOON + 1, False, 0.0),    # a long kernel, while exp alone is soon there
 ])

@@ -49,6 +49,8 @@ class Forwarder:
         """What is being launched."""
         self._before = 0
         """The runtime's mark before that."""
+        self._awaited = -1
+        """The number of the last group that waited for machine code."""
         self._interrupt = "KeyboardInterrupt"
         """What came last that was no error of a task's."""
         self._forwarding: Any = threading.RLock()
@@ -148,8 +150,9 @@ class Forwarder:
         if plan is None or not plan.holds(group.recorded):
             plan = trail.node.plans[live] = self._plan(group, live, plan)
             plan.places.append((trail.node.plans, live))
-        if plan.kernel is not None and plan.kernel.native is None:
+        if plan.kernel is not None and plan.kernel.native is None and self._awaited != group.number:
             plan.await_code(self.stores.runtime.code, group.tasks)
+            self._awaited = group.number  # a group that found no partner comes here again
         replay: Replay | None = trail.replays.get(plan)
         if replay is None:
             replay = trail.replays[plan] = Replay(plan, group.tasks, group.slots)

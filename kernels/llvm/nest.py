@@ -1,9 +1,10 @@
 """From a `Body` to the text of an LLVM module: loops, and in them the ops one after another.
 
 A loop nest follows the loop's order of dimensions.  Along the innermost one it takes `lanes` elements at a
-time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan
-goes element by element.  Everything is written in the form it should run in (vectors chosen, invariants
-hoisted), so that no pass has to improve it: compiling costs instruction selection and little more.
+time, each value an explicit vector, and runs what is left over once more under a mask; a loop with a scan,
+or whose elements lie apart in memory, goes element by element.  Everything is written in the form it should
+run in (vectors chosen, invariants hoisted), so that no pass has to improve it: compiling costs instruction
+selection and little more.
 
 The ops themselves are written by iteration.py.
 """
@@ -35,6 +36,11 @@ OF_BYTES = frozenset("""load turn store scalar const cast copy add subtract mult
 SHORT, REGISTERS = 12, 16
 """The cost of an innermost loop, in additions, and how many registers its reductions have, at most, where its
 steps are written out for all accumulators in turn."""
+
+PLAIN = {"load", "store", "scalar", "const", "cast", "index"}
+"""Kinds of ops, besides those of `TABLE`, of loops that may go element by element for their accesses."""
+APART = 4
+"""The cost, in additions, of the ops for each access of such a loop, at most."""
 
 ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 
@@ -106,6 +112,8 @@ class _Nest(Iteration):
         target, kinds = self.code.module.target, {op.kind for op in self.loop.ops}
         if not {"scan", "scatter"}.isdisjoint(kinds) or not self.order:
             return 1
+        if not self.flat and self._apart(kinds):
+            return 1
         if self.flat or not target.masks_bytes or not kinds <= OF_BYTES:
             return target.lanes
         beside = all(self.body.arguments[a].classes[self.inner] in "01"
@@ -113,6 +121,19 @@ class _Nest(Iteration):
         wide = beside and all(ITEMSIZE[op.dtype] == 1 for i, op in enumerate(self.loop.ops)
                               if i not in self.turns.shifts)
         return 8 * target.lanes if wide else target.lanes
+
+    def _apart(self, kinds: set[str]) -> bool:
+        """Are elements apart in memory in most accesses, and is there little to compute?
+
+        Vectors are put together element by element then, which gains nothing, and takes ten times as long to
+        compile.
+        """
+        if not kinds <= TABLE.keys() | PLAIN:
+            return False
+        letters = [self.body.arguments[a].classes[self.inner] for op in self.loop.ops for a in op.arguments]
+        apart = len(letters) - letters.count("0")
+        cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
+        return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Enter where these coordinates of the point are all 0."""

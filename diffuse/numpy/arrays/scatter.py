@@ -12,7 +12,7 @@ import numpy
 
 from diffuse import library
 from diffuse.library import Scalar, operations
-from diffuse.numpy.arrays import access, base, core, gather, indices, masks, views
+from diffuse.numpy.arrays import access, base, core, gather, indices, masks, soon, views
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Mirror
 from diffuse.numpy.arrays.indices import Chosen
@@ -149,6 +149,27 @@ def _values(chosen: Chosen, value: Any, target: Mirror, axis: int) -> Any:
                           range(spread))
     rest = [n for d, n in enumerate(target.shape) if d != axis]
     return views.reshape(viewing(value, meta), (-1 if spread != 1 else chosen.spread[0], *rest))
+
+
+def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
+    """Have NumPy's `ufunc.at` write at once where it writes to few elements of an array at hand, which takes
+    less time than a task; False where it did not."""
+    if (type(index) is not core.array_class or index.form.ndim != 1 or index.form.dtype.kind not in "iu"
+            or not array.form.shape or elementwise.eager_errors):
+        return False
+    if index.form.size * array.form.size >= indices.SOONER * core.SMALL * max(array.form.shape[0], 1):
+        return False
+    places = access.at_hand(index)
+    if type(value) is core.array_class:
+        value = access.at_hand(value)
+    elif type(value) not in (*rules.WEAK, *rules.STRONG):
+        return False
+    memory = None if places is None or value is None else access.mine(array)
+    if memory is None:
+        return False
+    soon.looked()
+    function(memory, places, value)
+    return True
 
 
 def fold_at(function: Any, array: Any, index: Any, value: Any) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, core, gather, indices, masks
+from diffuse.numpy.arrays import access, core, gather, indices, masks, soon
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
@@ -35,8 +35,30 @@ def _at_hand(*arrays: Array) -> bool:
     return all([a.form.size < core.SMALL and access.ready(a) for a in arrays])
 
 
-@asking(numpy.take, lambda a, indices, *_, **__: (a, indices))
 def take(a: Any, indices: Any, axis: Any = None, out: Any = None, mode: Any = "raise") -> Any:
+    if out is None and type(a) is core.array_class and type(indices) is core.array_class:
+        memory, chosen = _few(a, indices, axis)
+        if memory is not None:
+            soon.looked()
+            return core.given(memory.take(chosen, axis, None, mode))
+    return _take(a, indices, axis, out, mode)
+
+
+def _few(a: Array, chosen: Array, axis: Any) -> tuple[Any, Any]:
+    """The memory of both arrays where `take` reads few elements, which NumPy does sooner; else None twice."""
+    size = chosen.form.size
+    if axis is not None:
+        axis = _axis(axis, a.form.ndim)
+        size *= a.form.size // max(a.form.shape[axis], 1) if axis is not None else a.form.size
+    if size >= indices.SOONER * core.SMALL:
+        return None, None
+    memory = access.at_hand(a)
+    found = None if memory is None else access.at_hand(chosen)
+    return (None, None) if found is None else (memory, found)
+
+
+@asking(numpy.take, lambda a, indices, *_, **__: (a, indices))
+def _take(a: Any, indices: Any, axis: Any, out: Any, mode: Any) -> Any:
     found = _taken(a, indices, axis, mode) if out is None else None
     return _by_numpy(numpy.take, a, indices, axis, out, mode) if found is None else found
 

@@ -346,6 +346,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
 
     def at(self, array: Any, *args: Any) -> Any:
         if len(args) == 2 and type(array) is core.array_class and not overrides.answer(args):
+            if self.__name__ in operations.SCATTERED and scatter.few_at(self.numpy.at, array, *args):
+                return None
             if scatter.fold_at(self, array, *args):
                 return None
             if self.__name__ in operations.SCATTERED:
