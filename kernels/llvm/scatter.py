@@ -175,7 +175,7 @@ class Scatter:
         self._by_vectors(target, values)
 
     def _copied(self, target: Place, values: Place) -> None:
-        """Copy a row, from COPIED bytes on by the C library, which overwrites whole lines of the cache without
+        """Copy a row, from COPIED bytes on by the C library, which overwrites lines of the cache without
         reading them first."""
         code, (low, high) = self.code, self.bounds[self.it.space.rank - 1]
         nbytes = code.let(f"mul i64 {code.let(f'sub i64 {high}, {low}')}, {ITEMSIZE[self.dtype]}")
