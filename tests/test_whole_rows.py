@@ -57,7 +57,20 @@ def over(m: Any, x: Any) -> Any:
     return y - s, s, y
 
 
-PROGRAMS: list[Program] = [softmax, normalised, first, twice, over]
+def spread(m: Any, x: Any) -> Any:
+    """Two results of one temporary, which one of them shares its memory with."""
+    e = m.exp(x - x.max(-1, keepdims=True))
+    s = e.sum(-1, keepdims=True)
+    return e / s, s - e
+
+
+def mirrored(m: Any, x: Any) -> Any:
+    """A temporary that is read backwards at last."""
+    y = x * 2.0
+    return y[..., ::-1] / y.sum(-1, keepdims=True)
+
+
+PROGRAMS: list[Program] = [softmax, normalised, first, twice, over, spread, mirrored]
 
 
 def bits(found: Any) -> list[bytes]:
@@ -117,6 +130,17 @@ def test_the_kernel_of_softmax(golden: Callable[[str], None]) -> None:
         engine.fence()
         plan = engine.current().plans[-1]
     golden(str(plan.composition.body))
+    del kept
+
+
+@pytest.mark.parametrize("program, shared", [(softmax, 1), (normalised, 1), (spread, 1), (mirrored, 0),
+                                             (lambda m, x: (x, x * 2.0, softmax(m, x)), 1)])
+def test_a_temporary_shares_the_memory_of_a_result_that_replaces_it(program: Program, shared: int) -> None:
+    x = np.array(drawn((400, 300), "float64"))
+    with stream(2):
+        kept = program(np, x)
+        engine.fence()
+        assert len(engine.current().plans[-1].shared) == shared
     del kept
 
 

@@ -49,8 +49,8 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
     found = alone(template, processors, chunk)
     if found != ONE and not template.under(found).valid:
         return ONE
-    if found == ONE and beside is not None:
-        return adapted(template, beside) or ONE
+    if beside is not None and volume(found.domain) < volume(beside.domain):
+        return adapted(template, beside) or found
     return found
 
 
