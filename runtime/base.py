@@ -17,6 +17,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     pipelines  can a launch be one pass over two fused tasks?    yes       no         no         yes
     code       does a launch need machine code?                  PREFERRED UNUSED     NEEDED     NEEDED
     target     for what is machine code compiled?                host      host       host       host
+    completes  does a point complete folds of its own rows?      yes       yes        no         no
     ranks      processes that run the program together           1         1          any        1
     exchange   may other libraries hold a store as well?         None      None       at once    when done
     fate       is it known what an interrupt left of a launch?   yes       no         no         no
@@ -330,6 +331,8 @@ class Runtime(Protocol):
     """Has an instance an address before the launch, with its elements there in row-major order?"""
     host_sees: bool
     """Does `host` show the memory of an instance itself, and not a copy of it?"""
+    completes: bool
+    """Does a point that folds whole rows complete their results itself, for its later loops to read?"""
     code: CodeUse
     """How launches use machine code."""
     target: str

@@ -48,7 +48,7 @@ class Reference:
     """Launches on the calling thread, one point after another."""
 
     name = "reference"
-    addressed = host_sees = True
+    addressed = host_sees = completes = True
     pipelines = False
     code = CodeUse.UNUSED
     target = "host"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -69,12 +70,14 @@ class Case:
     """A body, its arrays, and the values that launch it."""
 
     def __init__(self, seed: int, transcendental: bool = False, rank: int | None = None,
-                 flat: bool = False) -> None:
+                 flat: bool = False, rows: bool = False) -> None:
         self.random = random.Random(seed)
+        self.rows = rows
+        """Does each point complete reductions, which are of whole rows, and do later loops read them?"""
         self.flat = flat
         """Are most arrays whole, of a short last dimension, and loops plain?"""
         self.transcendental = transcendental
-        self.rank = self.random.randrange(2 if flat else 0, 4) if rank is None else rank
+        self.rank = self.random.randrange(2 if flat or rows else 0, 4) if rank is None else rank
         self.extents = self._extents()
         self.memory: list[Array] = []
         self.views: list[Array] = []
@@ -82,16 +85,20 @@ class Case:
         self.scalars: list[tuple[str, Any]] = []
         self.stored: list[int] = []
         self.reducing: set[int] = set()
+        self.folded: list[int] = []
+        """Results of reductions that loops may read after the one that reduces."""
         self.scanning: set[int] = set()
         self.turning: set[int] = set()
         """Arguments that are read shifted: a loop that writes them, too, would depend on itself."""
-        loops = tuple(self._loop() for _ in range(self.random.choice([1, 1, 2, 3])))
+        loops = tuple(self._loop() for _ in range(self.random.choice([2, 3] if rows else [1, 1, 2, 3])))
         cuts = self._split()
         self.axes, self.tiles, self.domain = (tuple(x) for x in zip(*cuts, strict=True))
         self.points = prod(self.domain)
         flat = self.rank > 1 and 1 < self.extents[-1] <= SHORT and self.rank - 1 not in self.axes
         self.body = Body((Space(self.rank, self.axes, int(flat)),), tuple(self.arguments),
                          tuple(d for d, _ in self.scalars), loops)
+        if rows and self.axes[0] >= 0:
+            self.body = replace(self.body, whole=tuple(range(len(abi.reductions(self.body)))))
 
     def _extents(self) -> tuple[int, ...]:
         r = self.random
@@ -111,14 +118,15 @@ class Case:
         many points: now and then some without iterations, and a dimension that cuts nothing."""
         r = self.random
         free = [d for d in range(self.rank) if d not in self.scanning]
-        if not free or r.random() < 0.3 or 0 in self.extents:
+        free = [d for d in free if d not in self.reducing] if self.rows else free
+        if not free or r.random() < (0.1 if self.rows else 0.3) or 0 in self.extents:
             return [(-1, 0, 1)]
         cuts = []
         for axis in r.sample(free, r.randint(1, len(free))):
             unit = 1 if axis not in self.reducing else 1024 if axis == self.rank - 1 else 32
             tile = unit * r.choice([1, 2, 7])
             cuts.append((axis, tile, -(-self.extents[axis] // tile) + r.choice([0, 0, 2])))
-        if r.random() < 0.1:
+        if r.random() < 0.1 and not self.rows:
             cuts.insert(r.randint(0, len(cuts)), (-1, 0, 2))
         return cuts
 
@@ -183,7 +191,7 @@ class Case:
         for _ in range(r.randrange(1, 12)):
             step: Any = r.choice([self._compute] * 3 + [self._source, self._store, self._cast])
             step()
-        for _ in range(0 if self.flat else r.choice([0, 0, 1, 2])):
+        for _ in range(0 if self.flat else r.choice([1, 2] if self.rows else [0, 0, 1, 2])):
             self._reduce()
         reduces = any(op.kind == "reduce" for op in self.ops)
         scanned = self._scan() if not self.flat and r.random() < 0.1 and self.rank and not reduces else None
@@ -210,6 +218,9 @@ class Case:
         form = r.random()
         if dtype is None and self.stored and form < 0.3:
             argument = r.choice(self.stored)
+            return self.emit("load", self.arguments[argument].dtype, attribute=self._again(argument))
+        if dtype is None and self.folded and form < 0.5:
+            argument = r.choice(self.folded)
             return self.emit("load", self.arguments[argument].dtype, attribute=self._again(argument))
         if dtype is None and form < 0.4 and self.rank and not self.flat:
             return self.emit("index", "int64", attribute=r.randrange(self.rank))
@@ -303,9 +314,13 @@ class Case:
         if dtype == "float16" or 0 in self.extents:
             return
         followed = [r.random() < 0.5 for _ in range(self.rank)]
+        if self.rows:
+            followed = [True] * (self.rank - 1) + [False]
         self.reducing |= {d for d in range(self.rank) if not followed[d]}
         result = "int64" if operator.startswith("arg") else dtype
         target = self.argument(result, followed, Privilege.WRITE)
+        if self.rows:
+            self.folded.append(target)
         self.emit("reduce", dtype, value, attribute=(operator, target))
 
     def _scan(self) -> int | None:

@@ -305,7 +305,7 @@ def test_a_shifted_input_is_not_written_over() -> None:
 
 @pytest.mark.not_device("launches have one point")
 def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
-    """Each point folds whole rows, but kernels combine at the end: the reader is another task."""
+    """Each point folds whole rows: their reader is in the same task, where points complete such folds."""
     a = inputs()[0]
     x = attached(a)
     total = engine.create((300, 1), F)
@@ -316,7 +316,7 @@ def test_a_reduction_along_rows_is_complete_before_anyone_reads_it() -> None:
     engine.record("divide", (F, F, F), SHAPE, operands, ((out, whole()),))
     before = launched()
     np.testing.assert_allclose(value(out), a / a.sum(axis=1, keepdims=True), rtol=1e-14)
-    assert launched() - before == 2
+    assert launched() - before == (1 if engine.current().runtime.completes else 2)
 
 
 @pytest.mark.not_device("launches have one point")

@@ -135,7 +135,8 @@ def test_writes_are_numpys(mode: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("mode", ["off", "wait"])
-@pytest.mark.parametrize("shape, axis", [((50,), 0), ((40, 9), 0), ((9, 40), 1), ((5, 30, 4), 1)])
+@pytest.mark.parametrize("shape, axis", [((50,), 0), ((40, 9), 0), ((9, 40), 1), ((5, 30, 4), 1),
+                                         ((7, 400), 0)])
 def test_of_equal_indices_the_last_one_wins_and_sums_are_in_order(mode: str, shape: tuple[int, ...],
                                                                   axis: int) -> None:
     draw = numpy.random.default_rng(axis)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from diffuse.ir import Privilege
 from diffuse.kernels.body import abi
 from diffuse.kernels.llvm import flat
 from diffuse.kernels.meaning import interpret
@@ -61,7 +62,19 @@ def test_short_rows_run_as_one_loop(seed: int) -> None:
     agree(Case(seed, transcendental=seed % 4 == 0, flat=True))
 
 
-def test_many_of_these_bodies_run_as_one_loop() -> None:
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 1 << 30))
+def test_points_complete_the_rows_that_they_have(seed: int) -> None:
+    agree(Case(seed, rows=True))
+
+
+def test_later_loops_read_such_rows() -> None:
+    bodies = [case.body for case in (Case(seed, rows=True) for seed in range(60)) if case.points > 1]
+    assert sum(any(a.slot == body.arguments[r.argument].slot and a.privilege is Privilege.READ
+                   for r in abi.reductions(body) for a in body.arguments) for body in bodies) > 10
+
+
+def test_many_of_these_bodies_run_run_as_one_loop() -> None:
     bodies = [Case(seed, flat=True).body for seed in range(60)]
     loops = [(body, loop) for body in bodies for loop in body.loops]
     found = [loop for body, loop in loops if flat.applies(body, loop, abi.order_of(body, loop), 8)]
@@ -77,7 +90,7 @@ def test_points_of_a_launch_may_be_compiled_and_interpreted_in_any_mixture(seed:
     """The switch from one to the other must not show: the partial results have one layout."""
     import ctypes
 
-    case = Case(seed)
+    case = Case(seed, rows=seed % 3 == 0)
     before = case.save()
     partials = case.partials()
     interpret.point(case.body, case.values(1, partials), 0)

@@ -13,7 +13,7 @@ import pytest
 
 import diffuse.numpy as np
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.order import histograms, radix, selection, sets, sorting, team
+from diffuse.numpy.order import histograms, radix, selection, sets, sorting, tallies, team
 from diffuse.observe import trace
 from diffuse.settings import using
 
@@ -30,6 +30,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(team, "SHARE", 50)
     monkeypatch.setattr(team, "threads", lambda: 3)
     monkeypatch.setattr(sorting, "threads", lambda: 3)
+    monkeypatch.setattr(tallies, "threads", lambda: 3)
     with using(small=64, compile="wait", fallback="error"):
         yield
 
@@ -224,6 +225,26 @@ def test_equal_elements_have_numpys_positions() -> None:
     assert radix.repeats(numpy.array([1, 2, 2])) and not radix.repeats(numpy.array([1, 2, 3]))
 
 
+@pytest.mark.parametrize("kind", "?bBhHiIlLd")
+def test_integers_are_counted(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tallies, "BLOCK", 16)
+    rng = numpy.random.default_rng(ord(kind))
+    x = rng.integers(0, 20, 600).astype(kind)
+    x[-1] = 1 if kind == "?" else 90  # more counts than there are for the elements before it
+    whole, real = rng.integers(-99, 99, 600), rng.standard_normal(600)
+    kinds = whole, whole.astype("b"), whole.astype("u8"), whole * (1 << 44), real, real.astype("f")
+    for weights in kinds:
+        alike(lambda m, x, w: (m.bincount(x), m.bincount(x, w), m.bincount(x, w, 7)), x, weights)
+        alike(lambda m, x, w: m.bincount(x[::2], w[::-2]), x, weights)
+    alike(lambda m, x: (m.bincount(x, minlength=500), m.bincount(x, minlength=True)), x)
+    for wrong in (x.reshape(2, -1), numpy.append(x, -1), numpy.append(x, 1000)):
+        alike(lambda m, x: m.bincount(x), wrong)
+    alike(lambda m, x, w: m.bincount(x, w[1:]), x, real)
+    alike(lambda m, x: m.bincount(x, minlength=-1), x)
+    alike(lambda m, x: m.bincount(x, minlength="a"), x)
+    alike(lambda m, x: m.bincount(x, x.tolist()), x)
+
+
 def test_what_is_selected_comes_from_a_few_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "SAMPLE", 1024)
     x = elements(0, "d", 4000)
@@ -294,6 +315,8 @@ def test_what_is_computed_here_is_computed_by_the_routines(monkeypatch: pytest.M
     np.sort(x), np.argsort(x), np.lexsort((x, x)), np.median(x), np.percentile(x, [10, 20]), np.unique(x)
     np.searchsorted(table, x), np.digitize(x, table), np.interp(x, table, table), np.isin(x, table)
     x.sort(), np.nanmedian(x), np.intersect1d(x, table), np.unique(x, return_inverse=True)
+    few = np.array(elements(0, "B", 5000))
+    np.bincount(few), np.bincount(few, few, 300)
     assert not called
     assert sets.values(elements(0, "l", 5000)) is not None
     assert histograms._even(elements(0, "d", 500), numpy.linspace(-9, 9, 5), (-9.0, 9.0), None) is not None

@@ -92,7 +92,7 @@ class Numbering:
         """Number the stores, views and spaces that `task` is the first to use; return it in these numbers."""
         operation, signature, shape, accesses, scalars, decomposition, _ = task
         assert decomposition is not None
-        domain, splits, _ = decomposition
+        domain, splits, *_ = decomposition
         last = self._last
         space: Any = last[2] if last[0] == shape and last[1] == splits else self._space(shape, decomposition)
         place: Any = True if domain == self._domain else self._place(domain)

@@ -5,7 +5,7 @@ The grammar (papers/003, figure 3, with the corrections that `Tiling` explains):
     Partition     ::= Replicated | Tiling(tile, offset, stride, projection, extent, bounds)
     Privilege     ::= READ | WRITE | READ_WRITE | REDUCE (with its operator, on the access)
     Access        ::= Access(Store, AccessMap, Privilege, operator, Partition)
-    Decomposition ::= Decomposition(domain, splits, gaps)
+    Decomposition ::= Decomposition(domain, splits, gaps, completes)
     IndexTask     ::= IndexTask(operation, signature, shape, accesses, scalars, Decomposition, where)
 
 A library says what an operation computes: its tasks have no decomposition and no partitions.  Both are chosen
@@ -164,6 +164,9 @@ class Decomposition(NamedTuple):
     splits: tuple[Split, ...]
     gaps: bool = False
     """May there be gaps between the rows of a store?  There may where a runtime places stores itself."""
+    completes: bool = False
+    """Does a point that folds whole rows complete their results itself?  It does not where other kernels or
+    machines combine what points have folded."""
 
 
 ONE = Decomposition((1,), (Split(-1, 0),))

@@ -111,19 +111,28 @@ class Template:
     def under(self, decomposition: Decomposition) -> Template:
         """The same with a decomposition, and with the partitions that follow from it.
 
-        On one point a reduction is complete when its loop is done: what it reduces to is written.
+        On one point a reduction is complete when its loop is done: what it reduces to is written.  So is a
+        fold of whole rows where no launch dimension cuts rows, if points complete such ones.
         """
         found = self.decomposed.get(decomposition)
         if found is None:
-            domain, splits, _ = decomposition
+            domain, splits, *_ = decomposition
             uses = tuple([use._replace(partition=use.map.partition(use.access(-1).store, splits))
                           for use in self.uses])
-            if volume(domain) <= 1:
-                uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
-                              if use.privilege is Privilege.REDUCE else use for use in uses])
+            uses = tuple([use._replace(privilege=Privilege.WRITE, operator=None)
+                          if self._completed(use, decomposition) else use for use in uses])
             found = Template(self.operation, self.signature, self.shape, uses, self.numbers, decomposition)
             self.decomposed[decomposition] = found
         return found
+
+    def _completed(self, use: Use, decomposition: Decomposition) -> bool:
+        """Is it a reduction whose results are complete when a point's loop is done?"""
+        if use.privilege is not Privilege.REDUCE:
+            return False
+        if volume(decomposition.domain) <= 1:
+            return True
+        rows = decomposition.completes and not use.map.follows(len(self.shape) - 1)
+        return rows and all([axis >= 0 and use.map.follows(axis) for axis, _ in decomposition.splits])
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -38,7 +38,8 @@ def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, i
     shapes = [tasks[composition.spaces[space]].shape for space in cut]
     if axis < 0 or not _rows_apart(composition, tasks, axis):
         return None
-    unit = SEGMENT if any(axis == len(shape) - 1 for shape in shapes) else ROWS if abi.reductions(body) else 1
+    leaves = len(abi.reductions(body)) > len(body.whole)
+    unit = SEGMENT if any(axis == len(shape) - 1 for shape in shapes) else ROWS if leaves else 1
     rows = max(CACHE // max(_row_bytes(composition, tasks, axis), 1), _rows_of(LEAST, shapes, axis))
     rows = max(rows // unit, 1) * unit
     if rows >= tile:

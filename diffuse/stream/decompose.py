@@ -26,19 +26,19 @@ reduction fuses with what it reduces, and no point gets more than a sixteenth mo
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
-              gaps: bool = False) -> Template:
+              gaps: bool = False, completes: bool = False) -> Template:
     """The template with the decomposition of a task that follows others.
 
     `beside` is how the tasks before it in the same group were cut that several points share (`followed`);
-    a point is worth `chunk` elements at least; `gaps` is part of the decomposition.  ValueError if the task
-    brings a decomposition that no kernel can follow.
+    a point is worth `chunk` elements at least; `gaps` and `completes` are part of the decomposition.
+    ValueError if the task brings a decomposition that no kernel can follow.
     """
-    key = beside, processors, chunk, gaps
+    key = beside, processors, chunk, gaps, completes
     found = template.chosen.get(key)
     if found is None:
         own = template.decomposition
         chosen = _decompose(template, beside, processors, chunk) if own is None else _own(template, own)
-        found = template.chosen[key] = template.under(chosen._replace(gaps=gaps))
+        found = template.chosen[key] = template.under(chosen._replace(gaps=gaps, completes=completes))
     return found
 
 
@@ -49,8 +49,8 @@ def _decompose(template: Template, beside: Decomposition | None, processors: int
     found = alone(template, processors, chunk)
     if found != ONE and not template.under(found).valid:
         return ONE
-    if found == ONE and beside is not None:
-        return adapted(template, beside) or ONE
+    if beside is not None and volume(found.domain) < volume(beside.domain):
+        return adapted(template, beside) or found
     return found
 
 

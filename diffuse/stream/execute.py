@@ -183,7 +183,7 @@ class Forwarder:
         body, target = composition.body, self.stores.runtime.target
         kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
-                    partial(described, group.trail.templates, group.recorded), equal)
+                    partial(described, group.trail.templates, group.recorded), equal, gone)
         self.plans.append(plan)
         if len(self.plans) > MOST_PLANS:
             self._forget()
@@ -235,8 +235,9 @@ class Forwarder:
         create = stores.runtime.create
         scratch = [create(n) for n in replay.partials]
         partials = [x.address for x in scratch]
-        addresses, used = stores.places([ids[slot] for slot in replay.used], scratch)
         fine = plan.kernel.native is not None and stores.runtime.host_sees
+        addresses, used = stores.places([ids[slot] for slot in (replay.shared if fine else replay.used)],
+                                        scratch)
         values = replay.values(group.recorded, addresses, partials, fine)
         watched = () if stores.runtime.host_sees else stores.watched(ids)
         points = replay.pieces if fine else replay.points

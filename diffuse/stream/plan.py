@@ -11,7 +11,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
-from diffuse.ir import IndexTask, Privilege, covers
+from diffuse.ir import Access, IndexTask, Privilege, covers
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded
 from diffuse.kernels.body import abi
@@ -39,12 +39,12 @@ class Plan:
     """One fused task: its kernel, where its values come from, and how often it was replayed."""
 
     __slots__ = ("composition", "kernel", "reason", "_text", "tasks", "sites", "launches", "where", "loops",
-                 "vanished", "operations", "rowwise", "stored", "donations", "layouts", "equal", "used",
-                 "places", "_partials")
+                 "vanished", "operations", "rowwise", "stored", "donations", "shared", "layouts", "equal",
+                 "used", "places", "_partials")
 
     def __init__(self, composition: Composition, kernel: Kernel | None, tasks: Sequence[IndexTask],
                  live: Container[int], reason: str, text: Callable[[], str],
-                 equal: Mapping[Source, Source] = MappingProxyType({})) -> None:
+                 equal: Mapping[Source, Source] = MappingProxyType({}), gone: Container[int] = ()) -> None:
         self.composition = composition
         self.kernel = kernel
         """None when every result is dead: nothing runs."""
@@ -69,6 +69,8 @@ class Plan:
         self.vanished = len(composition.vanished)
         self.donations = _donations(composition, tasks, live)
         """(input, output) pairs, each (task, access): the output may take over the input's memory."""
+        self.shared = _shared(composition, tasks, gone)
+        """(temporary, output) pairs, each (task, access): the temporary may use the output's memory."""
         self.equal = equal
         """Scalars that its kernel takes for one, as `compose.alike` found them."""
         self.layouts: dict[tuple[object, ...], Layout] = Bounded(MOST_LAYOUTS)
@@ -195,3 +197,42 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
                 found.append((composition.arguments[j], composition.arguments[i]))
                 break
     return tuple(found)
+
+
+def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Container[int]
+            ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
+    """Pairs of a temporary that needs memory, of the stores `gone`, and an output that is written where the
+    temporary is read for the last time.
+
+    Until that loop nobody touches the output, and in it an iteration loads before it stores: with one memory
+    for both, each point writes half as much of it.  Each element of a temporary belongs to one point, which
+    is the one that writes the output there.
+    """
+    body = composition.body
+    touches: dict[int, list[tuple[int, str, int]]] = {}
+    for number, loop in enumerate(body.loops[:len(body.loops) - body.epilogue]):
+        for op in loop.ops:
+            for argument in op.arguments:
+                touches.setdefault(body.arguments[argument].slot, []).append((number, op.kind, argument))
+    late = {body.arguments[a].slot for loop in body.loops[len(body.loops) - body.epilogue:]
+            for op in loop.ops for a in op.arguments}
+    ends: dict[Any, list[tuple[int, int]]] = {}
+    outputs = []
+    for slot, found in touches.items():
+        end, kind, argument = found[-1]
+        access = _access(composition, tasks, argument)
+        place = end, access.store.shape, access.store.dtype, access.map
+        in_last = [touch for touch in found if touch[0] == end]
+        if slot in late or not covers(access) or any(a != argument or k != kind for _, k, a in in_last):
+            continue
+        if access.store.id in gone:
+            if kind == "load" and found[0][0] < end:
+                ends.setdefault(place, []).append(composition.arguments[argument])
+        elif kind == "store" and len(found) == 1:
+            outputs.append((place, composition.arguments[argument]))
+    return tuple([(ends[place].pop(), output) for place, output in outputs if ends.get(place)])
+
+
+def _access(composition: Composition, tasks: Sequence[IndexTask], argument: int) -> Access:
+    task, position = composition.arguments[argument]
+    return tasks[task].accesses[position]

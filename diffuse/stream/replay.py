@@ -32,8 +32,8 @@ def traffic(views: Sequence[View]) -> int:
 class Replay:
     """A plan for the views and extents of one trail."""
 
-    __slots__ = ("plan", "points", "partials", "pieces", "used", "donations", "work", "_fixed", "_fine",
-                 "_addresses", "_numbers")
+    __slots__ = ("plan", "points", "partials", "pieces", "used", "shared", "donations", "work", "_fixed",
+                 "_fine", "_addresses", "_numbers")
 
     def __init__(self, plan: Plan, tasks: Sequence[IndexTask], slots: dict[int, int]) -> None:
         composition = plan.composition
@@ -44,6 +44,10 @@ class Replay:
         arguments = [tasks[t].accesses[k] for t, k in composition.arguments]
         self.used = tuple(dict.fromkeys([slots[access.store.id] for access in arguments]))
         """Slots of the stores that the kernel reads or writes, each once."""
+        homes = {slots[tasks[t].accesses[k].store.id]: slots[tasks[u].accesses[m].store.id]
+                 for (t, k), (u, m) in plan.shared}
+        self.shared = tuple([homes.get(slot, slot) for slot in self.used])
+        """The same slots, with those of outputs in the place of temporaries that use their memory."""
         self.donations = tuple([
             (slots[tasks[t].accesses[k].store.id], slots[tasks[u].accesses[m].store.id])
             for (t, k), (u, m) in plan.donations

@@ -223,7 +223,8 @@ class Window:
     def _decomposed(self, template: Template, beside: Decomposition | None) -> Template:
         """Decompose a template as a task that stands beside others."""
         runtime = self.stores.runtime
-        return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed)
+        return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed,
+                         runtime.completes)
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
         """Follow the trail of a group by one task: the next trail, or why the task stays out."""

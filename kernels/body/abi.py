@@ -13,7 +13,7 @@ block)` too, run once after all points of a launch.  The block is a row of 8-byt
 loop, the indices [p[d] * tile[d], (p[d] + 1) * tile[d]) of the axis that launch dimension d cuts, for each d,
 and all of the other dimensions.  Where a launch dimension cuts nothing, points with p[d] = 0 alone run the
 loop.  With one point a reduction is combined right after its loop, so that later loops may load its result;
-with more, by `k_finish`.
+with more, by `k_finish`, or by the point that has all of its elements (`Body.whole`).
 
 Partials hold one accumulator per leaf of the reduction tree (see `Reduction`):
 
@@ -126,7 +126,7 @@ def first_reduction(body: Body, loop: int) -> int:
 
 def finishes(body: Body) -> bool:
     """Is there something to do when all points are done?"""
-    return bool(body.epilogue or reductions(body))
+    return bool(body.epilogue or len(reductions(body)) > len(body.whole))
 
 
 def kept(body: Body, reduction: Reduction) -> tuple[int, ...]:

@@ -166,6 +166,19 @@ def _epilogue(body: Body) -> Iterator[str]:
             yield f"loop {number} is at the end: expected single elements, and nothing that goes over several"
 
 
+def _whole(body: Body) -> Iterator[str]:
+    folds = [(loop.space, op.attribute[1]) for loop in body.loops for op in loop.ops if op.kind == "reduce"]
+    for number in body.whole:
+        if not 0 <= number < len(folds):
+            yield f"reduction {number} is complete at each point: there are {len(folds)}"
+            continue
+        space, argument = folds[number]
+        letters = body.arguments[argument].classes
+        if letters[-1:] != "0" or any(axis < 0 or letters[axis] == "0" for axis in body.spaces[space].axes):
+            yield (f"reduction {number} is complete at each point: expected one of rows, in a space that is "
+                   "cut along dimensions that it keeps")
+
+
 def _last(body: Body) -> Iterator[str]:
     places = {"store": 1, "reduce": 2, "scatter": 2}
     for number, loop in enumerate(body.loops):
@@ -188,7 +201,8 @@ def _first_use(body: Body) -> Iterator[str]:
 
 
 RULES: dict[str, Rule] = {
-    "spaces": _spaces, "types": _types, "privileges": _privileges, "epilogue": _epilogue}
+    "spaces": _spaces, "types": _types, "privileges": _privileges, "epilogue": _epilogue,
+    "whole rows": _whole}
 """Rules for every body, in the order they are asked; a later one relies on those before it."""
 
 NUMBERED: dict[str, Rule] = {"stores last": _last, "numbers by first use": _first_use}

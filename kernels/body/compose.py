@@ -259,6 +259,17 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
         Body(tuple([body.spaces[s] for s in spaces]),
              tuple([a._replace(space=spaces[a.space], privilege=privilege((a.slot, a.space in late)))
                     for a in kept]),
-             tuple([body.scalars[k] for k in scalars]), tuple(loops), body.epilogue),
+             tuple([body.scalars[k] for k in scalars]), tuple(loops), body.epilogue,
+             _whole(body, names)),
         tuple([names.sources[k] for k in arguments]), tuple([sources[k] for k in scalars]),
         tuple([names.owners[s] for s in spaces]), gone - {a.slot for a in kept})
+
+
+def _whole(body: Body, names: _Names) -> tuple[int, ...]:
+    """The reductions that each point of several completes: what they reduce to is written, not reduced."""
+    if volume(names.tasks[0].domain) <= 1:
+        return ()
+    folds = [op for loop in body.loops for op in loop.ops if op.kind == "reduce"]
+    sources = [names.sources[op.attribute[1]] for op in folds]
+    return tuple([number for number, (task, access) in enumerate(sources)
+                  if names.tasks[task].accesses[access].privilege is not Privilege.REDUCE])

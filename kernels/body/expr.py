@@ -140,6 +140,10 @@ class Body:
     """How many of the last loops, over single elements, run once instead: when all points are done and their
     reductions are combined."""
 
+    whole: tuple[int, ...] = ()
+    """The reductions, by their numbers among those of the body, whose results each point of several completes
+    when their loop is done: it has all elements of the rows that it folds."""
+
     @property
     def launch_rank(self) -> int:
         """Dimensions of the launch domain."""
@@ -216,6 +220,7 @@ def _lines(body: Body) -> list[str]:
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]
     lines += [f"scalar {i}: {dtype}" for i, dtype in enumerate(body.scalars)]
+    folds = 0
     for number, loop in enumerate(body.loops):
         last = ", at the end" if number >= len(body.loops) - body.epilogue else ""
         lines.append(f"loop {number} over space {loop.space}, order {loop.order}{last}:")
@@ -223,5 +228,9 @@ def _lines(body: Body) -> list[str]:
             args = ", ".join(f"v{a}" for a in op.args)
             attribute = "" if op.attribute is None else f" #{op.attribute}"
             name = "" if op.kind in EFFECTS else f"v{i}: {op.dtype} = "
-            lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip())
+            done = ""
+            if op.kind == "reduce":
+                done = ", complete at each point" if folds in body.whole else ""
+                folds += 1
+            lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip() + done)
     return lines

@@ -6,7 +6,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.grid.schedule import CHUNK, THREADS, Kernel
 from diffuse.kernels.grid.threads import HERE
-from diffuse.kernels.llvm import reduce
+from diffuse.kernels.llvm import combine
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, guarded
 from diffuse.kernels.llvm.memory import Place, store
@@ -41,7 +41,7 @@ def tree(code: Code, block: Block, kernel: Kernel) -> None:
     p = Partials(block, kernel.reduction)
     output = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
     with guarded(code, code.let(f"icmp ult i64 {output}, {p.outputs}")):
-        reduce.tree(code, p, output)
+        combine.tree(code, p, output)
 
 
 def results(code: Code, block: Block, body: Body, kernel: Kernel) -> None:

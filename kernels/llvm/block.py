@@ -40,6 +40,23 @@ class Block:
             rest = self.code.let(f"udiv i64 {rest}, {extent}")
         return [rest, *reversed(found)]
 
+    def bounds(self, space: int, point: list[str]) -> dict[int, tuple[str, str]]:
+        """The first index of each dimension that a point at these coordinates runs, and the one behind the
+        last; a point behind the last row has none: the first is greater."""
+        code, found = self.code, {}
+        for d in range(self.body.spaces[space].rank):
+            found[d] = "0", self.extent(space, d)
+        for d, (coordinate, axis) in enumerate(zip(point, self.body.spaces[space].axes, strict=False)):
+            if axis < 0:
+                continue
+            tile = self.tile(space, d)
+            low = code.let(f"mul nsw i64 {coordinate}, {tile}")
+            high = code.let(f"add nsw i64 {low}, {tile}")
+            extent = found[axis][1]
+            less = code.let(f"icmp slt i64 {high}, {extent}")
+            found[axis] = low, code.let(f"select i1 {less}, i64 {high}, i64 {extent}")
+        return found
+
     def tile(self, space: int, launch_dimension: int) -> str:
         return self.word(self.words.spaces[space] + launch_dimension)
 

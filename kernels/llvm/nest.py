@@ -22,6 +22,7 @@ from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import flat, memory, reduce, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
+from diffuse.kernels.llvm.combine import combine
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
 from diffuse.kernels.llvm.memory import Place, Step
@@ -48,18 +49,22 @@ ATTRIBUTES = 'nounwind "prefer-vector-width"="512"'
 def emit(body: Body, target: Target) -> str:
     """The module of a body: functions `k` and, if there is something to finish, `k_finish`."""
     module = Module(target)
-    combines = [reduce.combine(module, body, number) for number in range(len(abi.reductions(body)))]
+    combines = [combine(module, body, number) for number in range(len(abi.reductions(body)))]
     code = Code(module, target.lanes)
     code.label("entry")
     block = Block(code, body)
     main = len(body.loops) - body.epilogue
     for number in range(main):
         _Nest(code, block, body, number).write()
-        mine = [name for name, r in zip(combines, abi.reductions(body), strict=True) if r.loop == number]
-        if mine:
+        mine = [k for k, reduction in enumerate(abi.reductions(body)) if reduction.loop == number]
+        for k in mine:
+            if k in body.whole:
+                code.do(combines[k])
+        if any(k not in body.whole for k in mine):
             with guarded(code, code.let(f"icmp eq i64 {block.points()}, 1")):
-                for name in mine:
-                    code.do(f"call void @{name}(ptr %block)")
+                for k in mine:
+                    if k not in body.whole:
+                        code.do(combines[k])
     code.do("ret void")
     _function(module, "k(ptr %block, i64 %point)", code)
     if abi.finishes(body):
@@ -72,8 +77,9 @@ def _finish(module: Module, body: Body, combines: list[str]) -> Code:
     code = Code(module, 1)
     code.label("entry")
     block = Block(code, body)
-    for name in combines:
-        code.do(f"call void @{name}(ptr %block)")
+    for number, call in enumerate(combines):
+        if number not in body.whole:
+            code.do(call)
     for number in range(len(body.loops) - body.epilogue, len(body.loops)):
         _Nest(code, block, body, number).write()
     code.do("ret void")
@@ -144,24 +150,14 @@ class _Nest(Iteration):
 
     def _bounded(self, point: list[str]) -> None:
         """Find the bounds of each dimension at these coordinates; enter unless the inner loop is empty."""
-        code, space = self.code, self.loop.space
-        self.bounds = {d: ("0", self.block.extent(space, d)) for d in range(self.space.rank)}
-        for d, (coordinate, axis) in enumerate(zip(point, self.space.axes, strict=False)):
-            if axis < 0:
-                continue
-            tile = self.block.tile(space, d)
-            low = code.let(f"mul nsw i64 {coordinate}, {tile}")
-            high = code.let(f"add nsw i64 {low}, {tile}")
-            extent = self.bounds[axis][1]
-            less = code.let(f"icmp slt i64 {high}, {extent}")
-            self.bounds[axis] = low, code.let(f"select i1 {less}, i64 {high}, i64 {extent}")
+        code = self.code
+        self.bounds = self.block.bounds(self.loop.space, point)
         for reduction in self.folds.values():
             reduction.prepare(self.block, self.bounds)
         bases = self.bases()
         if not self.order:
             self._head(bases)
             return
-        # a point behind the last row has none: low > high
         low, high = self.bounds[self.order[-2] if self.flat else self.inner]
         with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
             self._head(bases)

@@ -3,14 +3,14 @@
 While a loop runs, a row reduction folds its elements into 32 accumulators (eight at a time, so that four
 steps are under way at once), which are in registers where the loop's body is short, else in scratch memory,
 and writes a leaf for every segment; a column reduction folds whole
-rows into the partials themselves.  `combine` then writes the function that folds the leaves and stores the
-result.  What is folded is a *state*: a value, or for argmin and argmax a value and an index.
+rows into the partials themselves.  combine.py then folds the leaves and stores the result.  What is folded is
+a *state*: a value, or for argmin and argmax a value and an index.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 from diffuse.ir import ITEMSIZE
@@ -19,10 +19,10 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED, identity
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import COMPONENT, Code, Module, Value, carrying, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import COMPONENT, Code, Value, carrying, with_lanes
 from diffuse.kernels.llvm.memory import Place, Step, load, store
 from diffuse.kernels.llvm.ops.instructions import compare, either
-from diffuse.kernels.llvm.ops.rules import cast, fold
+from diffuse.kernels.llvm.ops.rules import fold
 
 WIDTH = 8
 ROUND = abi.ACCUMULATORS // WIDTH
@@ -335,66 +335,3 @@ def of_loop(body: Body, number: int) -> list[tuple[int, Fold]]:
     ops = [i for i, op in enumerate(body.loops[number].ops) if op.kind == "reduce"]
     first = abi.first_reduction(body, number)
     return [(i, Fold(body, first + k)) for k, i in enumerate(ops)]
-
-
-def combine(module: Module, body: Body, number: int) -> str:
-    """Write the function that folds the leaves of a reduction and stores its result; returns its name."""
-    code = Code(module, 1)
-    code.label("entry")
-    block = Block(code, body)
-    p = Partials(block, number)
-    some = code.let(f"icmp sgt i64 {p.leaves}, 0")
-    with guarded(code, some):
-        if p.by_rows:
-            with counted(code, "0", p.outputs) as output:
-                tree(code, p, output)
-        else:
-            tree(code, p, None)
-        _results(code, block, p, abi.reductions(body)[number].argument)
-    code.do("ret void")
-    name = f"combine{number}"
-    head = f"define internal void @{name}(ptr %block) nounwind {{"
-    module.functions.append("\n".join([head, *code.lines, "}"]))
-    return name
-
-
-def tree(code: Code, p: Partials, output: str | None) -> None:
-    """p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; of one output, or of all in turn."""
-    count = code.let(f"sub i64 64, {_leading_zeros(code, p.leaves)}")
-    with counted(code, "0", count) as level:
-        apart = code.let(f"shl i64 1, {level}")
-        pairs = code.let(f"shl i64 {apart}, 1")
-        end = code.let(f"sub i64 {p.leaves}, {apart}")
-        # leaves 0, pairs, 2 * pairs, ... below end
-        up = code.let(f"add i64 {end}, {code.let(f'sub i64 {pairs}, 1')}")
-        times = code.let(f"ashr i64 {up}, {code.let(f'add i64 {level}, 1')}")
-        with ExitStack() as loops:
-            step = loops.enter_context(counted(code, "0", times))
-            leaf = code.let(f"mul i64 {step}, {pairs}")
-            other = code.let(f"add i64 {leaf}, {apart}")
-            which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
-            here, there = p.at(leaf, which), p.at(other, which)
-            low, high = (load_state(code, place, Step("0")) for place in (here, there))
-            store_state(code, here, Step("0"), p.operator.fold(code, low, high))
-
-
-def _leading_zeros(code: Code, value: str) -> str:
-    return code.intrinsic("llvm.ctlz", "int64", value, "i1 false")
-
-
-def _results(code: Code, block: Block, p: Partials, argument: int) -> None:
-    """Store leaf 0 of every output to the argument."""
-    base, dtype = block.address(argument), block.body.arguments[argument].dtype
-    strides = {d: block.stride(argument, d) for d in p.kept}
-    with ExitStack() as loops:
-        indices = []
-        for d in p.kept:
-            index = loops.enter_context(counted(code, "0", p.extents[d]))
-            indices.append(index)
-            offset = code.let(f"mul nsw i64 {index}, {strides[d]}")
-            base = code.let(f"getelementptr inbounds i8, ptr {base}, i64 {offset}")
-        output = p.flat(indices, [p.extents[d] for d in p.kept])
-        state = load_state(code, p.at("0", output), Step("0"))
-        source = p.operator.dtypes[-1]
-        store(code, Place(dtype, "0", base), Step("0"), cast(code, source, dtype, state[-1]))
-

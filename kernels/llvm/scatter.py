@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from diffuse.ir import ITEMSIZE
 from diffuse.kernels.body.expr import Op
 from diffuse.kernels.llvm import memory
 from diffuse.kernels.llvm.code import Value, carrying, counted, guarded, with_lanes
@@ -19,6 +20,9 @@ from diffuse.kernels.llvm.ops.rules import RULES, cast
 
 SOME = 256
 """Indices that are looked at together, before any is written at."""
+
+COPIED = 2048
+"""Bytes of a row from which on it is copied by the C library."""
 
 SPARE = 16
 """Places for what belongs to other points, used in turn: a write does not wait for the one before it."""
@@ -165,6 +169,26 @@ class Scatter:
                 self._rest(dimension + 1, self.it.along(dimension, bases))
             return
         target, values = (self.it.place(a, bases[a]) for a in (self.target, self.values))
+        if not self.operator and self.dtype == self.source and target.letter == values.letter == "1":
+            self._copied(target, values)
+            return
+        self._by_vectors(target, values)
+
+    def _copied(self, target: Place, values: Place) -> None:
+        """Copy a row, from COPIED bytes on by the C library, which overwrites lines of the cache without
+        reading them first."""
+        code, (low, high) = self.code, self.bounds[self.it.space.rank - 1]
+        nbytes = code.let(f"mul i64 {code.let(f'sub i64 {high}, {low}')}, {ITEMSIZE[self.dtype]}")
+        long = code.let(f"icmp sge i64 {nbytes}, {COPIED}")
+        with guarded(code, long):
+            to, source = (element(code, self.dtype, place.base, low) for place in (target, values))
+            code.declare("declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+            code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {to}, ptr {source}, i64 {nbytes}, i1 false)")
+        with guarded(code, code.let(f"xor i1 {long}, true")):
+            self._by_vectors(target, values)
+
+    def _by_vectors(self, target: Place, values: Place) -> None:
+        code, (low, high) = self.code, self.bounds[self.it.space.rank - 1]
         with with_lanes(code, code.module.target.lanes):
             length = code.let(f"sub i64 {high}, {low}")
             middle = code.let(f"add i64 {low}, {code.let(f'and i64 {length}, {-code.lanes}')}")

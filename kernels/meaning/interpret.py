@@ -84,7 +84,7 @@ def _recipes(body: Body) -> tuple[Recipe, ...]:
 
 
 def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
-    """Combine the partial results of a launch of several points and store the results; then the epilogue.
+    """Combine the partial results of several points and store the results; then the epilogue.
     `errors` is told of floating point errors."""
     launch = LaunchValues(body, values)
     if launch.points == 1:
@@ -92,6 +92,8 @@ def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
     watch = Watch(errors) if errors else None
     with np.errstate(all="call", call=watch) if watch else np.errstate(all="ignore"):
         for place, (number, op) in enumerate(_reductions(body)):
+            if place in body.whole:
+                continue
             fold = launch.fold(number, op, 0)
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
@@ -123,7 +125,7 @@ def _partials(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> tuple
 
 
 def _deliver(launch: LaunchValues, argument: int, fold: Fold) -> None:
-    out = launch.view(argument, fold.kept)
+    out = launch.view(argument, fold.kept)[cut([fold.box[d] for d in fold.kept], [0] * len(fold.kept))]
     if out.size:
         np.copyto(out, fold.result(), casting="unsafe")
 
@@ -322,7 +324,7 @@ def _run(launch: LaunchValues, number: int, recipe: Recipe, p: int, watch: Watch
             _execute(steps, frame.env, watch)
     order = {site: place for place, site in enumerate(_reductions(launch.body))} if folds else {}
     for i, feed in folds:
-        if launch.points == 1:
+        if launch.points == 1 or order[number, i] in launch.body.whole:
             _deliver(launch, loop.ops[i].attribute[1], feed.fold)
         elif busy:
             _keep(launch, order[number, i], feed.fold, loop.ops[i].dtype)

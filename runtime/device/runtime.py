@@ -38,6 +38,7 @@ class Device(ABC):
     target: str
     points = 1
     addressed = True
+    completes = False
     host_sees = False
     pipelines = False
     code = CodeUse.NEEDED

@@ -41,7 +41,7 @@ class Legate:
     """Launches as tasks of Legate."""
 
     name = "legate"
-    addressed = host_sees = False
+    addressed = host_sees = completes = False
     code = CodeUse.NEEDED
     target = "host"
     """Or what Legate's GPUs run: then what has no grid kernels runs on processors."""

@@ -77,7 +77,7 @@ class Local:
     """
 
     name = "local"
-    addressed = host_sees = True
+    addressed = host_sees = completes = True
     code = CodeUse.PREFERRED
     target = "host"
     ranks = 1

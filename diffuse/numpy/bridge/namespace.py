@@ -30,6 +30,7 @@ ORDERING = {name: module for module, names in (
     ("selection", "median percentile quantile nanmedian nanpercentile nanquantile"),
     ("searching", "searchsorted digitize interp"),
     ("histograms", "histogram histogramdd histogram2d"),
+    ("tallies", "bincount"),
     ("sets", "unique unique_all unique_counts unique_inverse intersect1d union1d setdiff1d setxor1d isin"),
 ) for name in names.split()}
 """The functions of `diffuse.numpy.order`, and the module of each, which is imported when one is used."""
@@ -41,7 +42,7 @@ TEXT = """array2string array_repr array_str format_float_positional format_float
 savez_compressed savetxt datetime_as_string base_repr binary_repr info""".split()
 TESTS = """array_equiv can_cast min_scalar_type isscalar iterable""".split()
 LIBRARY = "einsum_path polyfit roots convolve correlate packbits unpackbits".split()
-ORDER = "bincount histogram_bin_edges unique_values sort_complex".split()
+ORDER = "histogram_bin_edges unique_values sort_complex".split()
 SOURCES = """load loadtxt genfromtxt fromfile fromregex fromstring frombuffer fromiter fromfunction
 indices tril_indices triu_indices mask_indices diag_indices bartlett blackman hamming hanning
 kaiser geomspace logspace vander ix_""".split()

@@ -106,7 +106,9 @@ def _by_blocks(flat: Array, bins: Any, ends: tuple[Any, Any], weights: Array | N
 
 
 def _weighted(flat: Array, bins: Any, ends: Any, weights: Any, shape: tuple[int, ...]) -> Array | None:
-    """Sums of weights in bins of one width."""
+    """Add up, for each of `bins` bins of equal width between `ends`, the weights of the elements that lie in
+    it, with NumPy's bits.  None where NumPy has to do it: for weights of another shape or of a type that is
+    no number, for bins given by their edges, and for infinite or NaN weights, whose sums may warn."""
     values = at_hand(weights)
     if values is None or values.shape != shape or numpy.ndim(bins) or values.dtype.kind not in "iufc":
         return None

@@ -45,6 +45,18 @@ def _axis(axis: Any, array: Array) -> int | None:
     return found % array.ndim if -array.ndim <= found < array.ndim else None
 
 
+def _asked(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> tuple[Array, int, str] | None:
+    """The array that `sort` or `argsort` is to go through, flattened if there is no axis, the axis counted
+    from the first, and the kind of sort; None for arguments that NumPy shall see."""
+    array, wanted = at_hand(a), _kind(kind, order, stable)
+    if array is None or wanted is None:
+        return None
+    if axis is None:
+        array, axis = array.ravel(), 0
+    along = _axis(axis, array)
+    return None if along is None else (array, along, wanted)
+
+
 def _line(array: Array) -> bool:
     """Is an array to be sorted by digits?  One thread is no faster than NumPy's vectorized sorts."""
     return (array.ndim == 1 and radix.FEWEST <= array.size <= MOST and radix.sortable(array)
@@ -90,13 +102,8 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
 
 @own(numpy.sort, 0)
 def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
-    array, wanted = at_hand(a), _kind(kind, order, stable)
-    if array is None or wanted is None:
-        return None
-    if axis is None:
-        array, axis = array.ravel(), 0
-    along = _axis(axis, array)
-    found = None if along is None else _sorted(array, along, wanted)
+    asked = _asked(a, axis, kind, order, stable)
+    found = None if asked is None else _sorted(*asked)
     return None if found is None else given(found)
 
 
@@ -136,14 +143,10 @@ def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any 
 
 @own(numpy.argsort, 0)
 def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
-    array, wanted = at_hand(a), _kind(kind, order, stable)
-    if array is None or wanted is None:
+    asked = _asked(a, axis, kind, order, stable)
+    if asked is None:
         return None
-    if axis is None:
-        array, axis = array.ravel(), 0
-    along = _axis(axis, array)
-    if along is None:
-        return None
+    array, along, wanted = asked
     if array.ndim > 1:
         return given(_argsorted(array, along, wanted))
     stably = wanted in STABLE

@@ -1,9 +1,9 @@
-"""Counts: elements between two keys, and the bins of a histogram."""
+"""Counts: elements between two keys, the bins of a histogram, and how often each integer occurs."""
 
 from __future__ import annotations
 
-from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, guarded, with_lanes
-from diffuse.kernels.llvm.sorting.keys import encoded, key_type, raw_type
+from diffuse.kernels.llvm.code import ELEMENT, Code, carrying, counted, guarded, with_lanes
+from diffuse.kernels.llvm.sorting.keys import BITS, encoded, key_type, raw_type
 from diffuse.kernels.llvm.sorting.words import load, place, pointer, put, store, word
 
 LANES = 8
@@ -108,3 +108,29 @@ def histogram(code: Code, dtype: str) -> None:
         bin_ = code.let(f"select i1 {inside}, i64 {bin_}, i64 {bins}")
         slot = place(code, "uint64", counts, bin_)
         store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+
+
+def _index(code: Code, dtype: str, elements: str, i: str) -> str:
+    """An integer element as an i64."""
+    value = load(code, dtype, place(code, dtype, elements, i))
+    if BITS[dtype] == 64:
+        return value
+    return code.let(f"{'sext' if dtype[0] == 'i' else 'zext'} {code.type(dtype)} {value} to i64")
+
+
+def tally(code: Code, dtype: str) -> None:
+    """Words: elements, count, counts.  Adds one, for each element, to the 64-bit integer at this position."""
+    elements, count, counts = pointer(code, 0), word(code, 1), pointer(code, 2)
+    with counted(code, "0", count) as i:
+        slot = place(code, "uint64", counts, _index(code, dtype, elements, i))
+        store(code, "uint64", code.let(f"add i64 {load(code, 'uint64', slot)}, 1"), slot)
+
+
+def weigh(code: Code, dtype: str) -> None:
+    """Words: elements, count, sums, weights.  Adds the weight of each element to the sum at this position;
+    both are float64."""
+    elements, count, sums, weights = pointer(code, 0), word(code, 1), pointer(code, 2), pointer(code, 3)
+    with counted(code, "0", count) as i:
+        slot = place(code, "float64", sums, _index(code, dtype, elements, i))
+        weight = load(code, "float64", place(code, "float64", weights, i))
+        store(code, "float64", code.let(f"fadd double {load(code, 'float64', slot)}, {weight}"), slot)

@@ -11,7 +11,8 @@ from diffuse.kernels.targets.base import Target
 ROUTINES: dict[str, Callable[[Code, str], None]] = {
     function.__name__: function for function in (
         radix.encode, radix.decode, radix.count, radix.scatter, radix.scatter_numbered, radix.scatter_pairs,
-        search.search_left, search.search_right, search.interpolate, counting.between, counting.histogram)
+        search.search_left, search.search_right, search.interpolate, counting.between, counting.histogram,
+        counting.tally, counting.weigh)
 }
 """What writes the function of each routine, for one element type."""
 

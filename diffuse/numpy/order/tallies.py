@@ -1,0 +1,78 @@
+"""`bincount`: how often each integer occurs, or the sum of the weights of each.
+
+Each thread counts a part of the elements.  Counts do not depend on the order of the elements, nor do sums of
+integers that a float64 has exactly; other weights NumPy adds up one after another, and does so here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.order import radix
+from diffuse.numpy.order.calls import Array, at_hand, given, own
+from diffuse.numpy.order.histograms import BLOCK, EXACT
+from diffuse.numpy.order.team import on_parts, threads
+
+POSITIONS = "int8 int16 int32 int64 uint8 uint16 uint32".split()
+"""Element types whose elements NumPy takes as positions."""
+APART = 4
+"""How many elements there are, at least, for each count of each thread."""
+
+
+class Unfit(Exception):
+    """Raised where NumPy has to count."""
+
+
+@own(numpy.bincount, 0)
+def bincount(x: Any, weights: Any, minlength: Any) -> Any:
+    elements = at_hand(x)
+    if (elements is None or elements.ndim != 1 or elements.dtype.name not in POSITIONS
+            or not elements.dtype.isnative or type(minlength) is not int or minlength < 0):
+        return None
+    values = None if weights is None else at_hand(weights)
+    if weights is not None and (values is None or not _whole(values) or values.shape != elements.shape):
+        return None
+    routine = "tally" if values is None else "weigh"
+    found = radix.routines(elements.size, (routine, elements.dtype.name))
+    if found is None:
+        return None
+    try:
+        pieces = on_parts(elements.size, lambda low, high: _counted(elements, values, low, high, found[0]))
+    except Unfit:
+        return None
+    out = numpy.zeros(max(minlength, *[piece.size for piece in pieces]), pieces[0].dtype)
+    for piece in pieces:
+        out[:piece.size] += piece
+    return given(out)
+
+
+def _whole(weights: Array) -> bool:
+    return weights.dtype.kind in "iu" and weights.dtype.isnative
+
+
+def _counted(elements: Array, weights: Array | None, low: int, high: int, routine: Any) -> Array:
+    """The counts, or sums of weights, of a part of the elements, up to that of the largest of them.  Each
+    block is checked while it is in cache: that its elements are positions, neither negative nor so large that
+    few would share a count, and that sums of such weights are exact."""
+    most = elements.size // (APART * threads())
+    counts = numpy.zeros(0, numpy.intp if weights is None else numpy.float64)
+    length = 0
+    for start in range(low, high, BLOCK):
+        end = min(high, start + BLOCK)
+        part = numpy.ascontiguousarray(elements[start:end])
+        first, last = int(part.min()), int(part.max())
+        if first < 0 or last >= most:
+            raise Unfit
+        length = max(length, last + 1)
+        if length > counts.size:
+            counts = numpy.concatenate([counts, numpy.zeros(2 * length - counts.size, counts.dtype)])
+        if weights is None:
+            routine(part, part.size, counts)
+            continue
+        some = weights[start:end]
+        if max(abs(int(some.min())), abs(int(some.max()))) * elements.size > EXACT:
+            raise Unfit
+        routine(part, part.size, counts, numpy.ascontiguousarray(some, numpy.float64))
+    return counts[:length]
