@@ -66,6 +66,12 @@ def expm1(x: Real, short: bool) -> Real:
     return rarely("expm1", special, expm1_within(special.replaced(1.0, x), short), _expm1_anywhere, x)
 
 
+def expm1_single(x: Real) -> Real:
+    special = beyond(x.size(), LARGEST_SINGLE)
+    found = expm1_within(special.replaced(1.0, x), short=True)
+    return rarely("expm1", special, found, lambda y: widened(_expm1_anywhere, y), x)
+
+
 def exp_within(x: Real, short: bool) -> Real:
     """Return e^x for magnitudes up to LARGEST."""
     if not short:
@@ -91,8 +97,11 @@ def expm1_within(x: Real, short: bool) -> Real:
 
 
 def expm1_falling(x: Real, short: bool) -> Real:
-    """Return e^x - 1 for negative x, where nothing cancels; -0.0 loses its sign."""
-    n, r = _reduced(x, short)
+    """Return e^x - 1 for negative x, where nothing cancels; -0.0 loses its sign.
+
+    What ln 2 is rounded by moves e^x by 2^-56 at most.
+    """
+    n, r = _reduced(x, short=True)
     scale = scaled(x.of(1.0), n)
     grown = fma(r * _growth(r, r.squared(), short), r, r)
     return fma(scale, grown, scale - 1.0)

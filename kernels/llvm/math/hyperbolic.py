@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diffuse.kernels.llvm.math.exponential import (
     LARGEST,
+    LARGEST_SINGLE,
     exp_anywhere,
     exp_within,
     expm1_falling,
@@ -18,6 +19,7 @@ from diffuse.kernels.llvm.math.values import (
     raises_divide,
     raises_invalid,
     rarely,
+    widened,
 )
 
 FLAT = {"float64": 22.0, "float32": 10.0}
@@ -28,16 +30,39 @@ LARGE = 2.0 ** 500
 
 def sinh(x: Real, short: bool) -> Real:
     special = beyond(x.size(), LARGEST)
-    safe = special.replaced(1.0, x)
-    more = expm1_within(abs(safe), short)
-    found = ((more + more / (more + 1.0)) * 0.5).signed(safe)
-    return rarely("sinh", special, found, lambda y: _half_power(y).signed(y), x)
+    found = _sinh_within(special.replaced(1.0, x), short)
+    return rarely("sinh", special, found, _sinh_beyond, x)
+
+
+def sinh_single(x: Real) -> Real:
+    special = beyond(x.size(), LARGEST_SINGLE)
+    found = _sinh_within(special.replaced(1.0, x), short=True)
+    return rarely("sinh", special, found, lambda y: widened(_sinh_beyond, y), x)
+
+
+def _sinh_within(x: Real, short: bool) -> Real:
+    more = expm1_within(abs(x), short)
+    return ((more + more / (more + 1.0)) * 0.5).signed(x)
+
+
+def _sinh_beyond(x: Real) -> Real:
+    return _half_power(x).signed(x)
 
 
 def cosh(x: Real, short: bool) -> Real:
     special = beyond(x.size(), LARGEST)
-    power = exp_within(abs(special.replaced(1.0, x)), short)
-    return rarely("cosh", special, power * 0.5 + 0.5 / power, _half_power, x)
+    return rarely("cosh", special, _cosh_within(special.replaced(1.0, x), short), _half_power, x)
+
+
+def cosh_single(x: Real) -> Real:
+    special = beyond(x.size(), LARGEST_SINGLE)
+    found = _cosh_within(special.replaced(1.0, x), short=True)
+    return rarely("cosh", special, found, lambda y: widened(_half_power, y), x)
+
+
+def _cosh_within(x: Real, short: bool) -> Real:
+    power = exp_within(abs(x), short)
+    return power * 0.5 + 0.5 / power
 
 
 def _half_power(x: Real) -> Real:

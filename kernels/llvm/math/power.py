@@ -7,18 +7,19 @@ computed with the rounding errors of each step.
 
 from __future__ import annotations
 
-from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywhere
+from diffuse.kernels.llvm.math.exponential import exp_of_sum, exp_of_sum_anywhere, exp_within
 from diffuse.kernels.llvm.math.logarithm import (
     LEAST,
+    LN2,
     LN2_SHORT,
     LN2_SHORT_REST,
-    natural,
     taken_apart,
 )
 from diffuse.kernels.llvm.math.values import (
     INFINITY,
     LAST,
     MANTISSA,
+    SINGLE,
     Real,
     Truth,
     Whole,
@@ -29,6 +30,7 @@ from diffuse.kernels.llvm.math.values import (
     horner,
     nearest,
     outside,
+    paired,
     raises_divide,
     raises_invalid,
     rarely,
@@ -38,10 +40,16 @@ from diffuse.kernels.llvm.math.values import (
 LOG = (0.3999999999999998, 0.28571428571443835, 0.22222222217791554, 0.1818181884376006, 0.15384558443719035,
        0.13336263967348377, 0.11675790179267076, 0.11981686801658752)
 """Q(z) = ((log((1 + s) / (1 - s)) - 2 s) / s^3 - 2/3) / s^2 for z = s^2 <= 0.0295: 2^-73 of log."""
+LOG_SHORT = (-0.5000000002151236, 0.3333333404364341, -0.24999994830095754, 0.19999898138078226,
+             -0.1666692742540809, 0.14290571179728703, -0.12497413186292416, 0.11009611432350702,
+             -0.09927299521887488, 0.10015380290279545, -0.09871921437831191, 0.053587065732074786)
+"""(log(1 + f) - f) / f^2 for results of 24 bits, sqrt 1/2 <= 1 + f <= sqrt 2: log has an error of 2^-35.7."""
 TWO_THIRDS, TWO_THIRDS_REST = 0.6666666666666666, 3.700743415417188e-17
 CBRT = (1.781070708270658, -1.5660536402366347, 1.2437909599344115, -0.5978567882490654, 0.15605969384094634,
         -0.01701662674042502)
 """x^(-1/3) for 1 <= x <= 2, with a relative error of 2^-17.3."""
+CBRT_SINGLE = (1.5418870843398114, -0.8099605062465388, 0.31775726981163444, -0.049936937678778506)
+"""The same for float32 arithmetic, with an error of 2^-11.9."""
 CBRT2 = 2.0 ** (1 / 3)
 
 
@@ -50,12 +58,15 @@ def pow(x: Real, y: Real, short: bool) -> Real:
     special = (raw - LEAST).is_("uge", bits(INFINITY) - LEAST) | outside(y.size(), 2.0 ** -900, 2.0 ** 900)
     k, m = taken_apart(special.pick(bits(1.0), raw))
     exponent = special.replaced(1.0, y)
-    if short:  # the precision of a float64 is enough
-        product, rest = exponent * natural(k, m - 1.0, short=False), x.of(0.0)
+    f = m - 1.0
+    if short:
+        product = exponent * fma(k.counted(), LN2, fma(f * paired(LOG_SHORT, f), f, f))
+        special = special | beyond(product.size(), 707.0)
+        found = exp_within(special.replaced(0.0, product), short)
     else:
-        product, rest = _times(exponent, k, m - 1.0)
-    special = special | beyond(product.size(), 707.0)
-    found = exp_of_sum(special.replaced(0.0, product), special.replaced(0.0, rest), short)
+        product, rest = _times(exponent, k, f)
+        special = special | beyond(product.size(), 707.0)
+        found = exp_of_sum(special.replaced(0.0, product), special.replaced(0.0, rest), short)
     return rarely("pow", special, found, pow_anywhere, x, y)
 
 
@@ -134,40 +145,50 @@ def _is_whole(x: Real) -> Truth:
 
 
 def cbrt(x: Real, short: bool) -> Real:
-    size = x.size()
-    special = (size - LEAST).is_("uge", bits(INFINITY) - LEAST)
-    return rarely("cbrt", special, _third(special.pick(bits(1.0), size), x, short), _cbrt_anywhere, x)
+    special, size = _cbrt_size(x)
+    return rarely("cbrt", special, _third(size, x), _cbrt_anywhere, x)
 
 
-def _third(size: Whole, x: Real, short: bool) -> Real:
+def cbrt_single(x: Real) -> Real:
+    special, size = _cbrt_size(x)
+    return rarely("cbrt", special, _third(size, x), lambda y: widened(_cbrt_anywhere, y), x)
+
+
+def _cbrt_size(x: Real) -> tuple[Truth, Whole]:
+    """Return which lanes are no normal numbers, and the magnitudes of the others."""
+    size, least = x.size(), x.format.bits(x.format.least)
+    special = (size - least).is_("uge", x.format.bits(INFINITY) - least)
+    return special, special.pick(x.format.bits(1.0), size)
+
+
+def _third(size: Whole, x: Real) -> Real:
     """Return the cube root of a normal number, given by its magnitude and the sign of x.
 
-    One step of the third order from a polynomial for y^(-1/3), then one of Newton's method for the root.
+    One step of the third order from a polynomial for y^(-1/3), in float32 of the second, then one of Newton's
+    method for the root.
     """
-    exponent = ((size >> MANTISSA) - 1023).counted()
+    mantissa, one = x.format.mantissa, x.format.bits(1.0)
+    exponent = ((size >> mantissa) - (one >> mantissa)).counted()
     k, thirds = nearest(exponent, 1 / 3)
     m = fma(thirds, -3.0, exponent)
-    fraction = ((size & ((1 << MANTISSA) - 1)) | bits(1.0)).real()
-    up, down = m.whole().is_("eq", bits(1.0)), m.negative()
-    y = fraction * up.choose(2.0, down.choose(0.5, 1.0))
-    r = horner(CBRT, fraction) * up.choose(1 / CBRT2, down.choose(CBRT2, 1.0))
+    fraction = ((size & ((1 << mantissa) - 1)) | one).real()
+    up, down = m.whole().is_("eq", one), m.negative()
+    y = fraction * up.choose(x.of(2.0), down.choose(x.of(0.5), 1.0))
+    r = horner(CBRT_SINGLE if x.dtype == SINGLE else CBRT, fraction)
+    r = r * up.choose(x.of(1 / CBRT2), down.choose(x.of(CBRT2), 1.0))
     h = fma(r * r * r, -y, 1.0)
-    if short:
-        r = fma(r * h, 1 / 3, r)
-        c = y * (r * r)
-    else:
-        r = fma(r * h, fma(h, 2 / 9, 1 / 3), r)
-        inverse = r * r
-        c = y * inverse
-        c = fma(fma(-(c * c), c, y), inverse * (1 / 3), c)
-    return (c.whole() + (k << MANTISSA)).real().signed(x)
+    r = fma(r * h, 1 / 3 if x.dtype == SINGLE else fma(h, 2 / 9, 1 / 3), r)
+    inverse = r * r
+    c = y * inverse
+    c = fma(fma(-(c * c), c, y), inverse * (1 / 3), c)
+    return (c.whole() + (k << mantissa)).real().signed(x)
 
 
 def _cbrt_anywhere(x: Real) -> Real:
     """Return the cube root of zero, infinity, NaN or a subnormal number."""
     plain = x.equals(0.0) | beyond(x.size(), LAST)
     lifted = plain.choose(1.0, abs(x) * 2.0 ** 54)
-    return plain.choose(x, _third(lifted.size(), x, short=False) * 2.0 ** -18)
+    return plain.choose(x, _third(lifted.size(), x) * 2.0 ** -18)
 
 
 def hypot(x: Real, y: Real, short: bool) -> Real:

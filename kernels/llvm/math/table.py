@@ -6,7 +6,7 @@ are some.  Nothing but IEEE 754's operations is used, so that all machines give 
 
 Polynomials are minimax fits, made for these files with Remez' exchange in high precision.  Errors, measured
 against long double on some millions of operands, are 0.9 units in the last place for exp and log, 1.1 for
-pow, exp2 and expm1, 1.5 for sin and cos, and at most 3; `UNITS` in tests/test_math.py has all of them.
+pow and exp2, 1.5 for expm1, sin and cos, and at most 3; `UNITS` in tests/test_math.py has all of them.
 Functions of complex numbers (`complex_exponential` and others) are made of these; their rules call them.
 
 A float32 is computed as a float64 with shorter polynomials, and rounded once: overflow and underflow, with
@@ -52,7 +52,8 @@ NARROW: dict[str, Callable[..., Real]] = {
     "erf": error_function.erf_single,
     "atan": inverse_trigonometric.atan_single, "asin": inverse_trigonometric.asin_single,
     "acos": inverse_trigonometric.acos_single, "atan2": inverse_trigonometric.atan2_single,
-    "tanh": hyperbolic.tanh_single, "hypot": power.hypot_single,
+    "tanh": hyperbolic.tanh_single, "hypot": power.hypot_single, "cbrt": power.cbrt_single,
+    "expm1": exponential.expm1_single, "sinh": hyperbolic.sinh_single, "cosh": hyperbolic.cosh_single,
 }
 """Functions of a float32 that are faster in float32 arithmetic."""
 
