@@ -51,9 +51,9 @@ def prepare(name: str) -> None:
     the program's first line."""
     heap.keep()
     if name == "legate":
-        from diffuse.runtime.legate import ranks
+        from diffuse.runtime.ranks import process
 
-        ranks.settle_in_early()
+        process.settle_in_early()
 
 
 _foreseen = False

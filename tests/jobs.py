@@ -35,17 +35,18 @@ needs_legate = pytest.mark.skipif(ONE is not None, reason=str(ONE))
 
 FILL = """
 import os, sys
-from diffuse.runtime.legate import prepare, ranks
+from diffuse.runtime.legate import prepare
+from diffuse.runtime.ranks import launcher, process
 core = prepare.start()
 assert prepare.start() is core
-ranks.settle_in(prepare.rank(), prepare.ranks())
+process.settle_in(launcher.rank(), launcher.ranks())
 import numpy
 legate = core.get_legate_runtime()
 store = legate.create_store(core.types.float64, (1000,))
 store.fill(3.0)
 assert numpy.asarray(store.get_physical_store())[999] == 3.0
 print(legate.node_count, prepare.inline(), prepare.memory_given() > 0)
-if sys.argv[1:] == ["fail"] and prepare.rank() == 1:
+if sys.argv[1:] == ["fail"] and launcher.rank() == 1:
     raise ValueError("boo")
 """
 """A store of Legate's, filled and read back."""

@@ -13,6 +13,7 @@ import pytest
 
 from diffuse.runtime import machine
 from diffuse.runtime.legate import libraries, prepare
+from diffuse.runtime.ranks import launcher
 from diffuse.settings import using
 from tests.jobs import FILL, LAUNCHERS, diffuse, job, needs_legate, python
 
@@ -176,7 +177,7 @@ def test_ranks_are_what_the_launcher_says(variables: dict[str, str], expected: t
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert (prepare.ranks(), prepare.rank(), prepare.local_ranks()) == expected
+    assert (launcher.ranks(), launcher.rank(), launcher.local_ranks()) == expected
 
 
 def test_an_empty_configuration_gets_ours() -> None:

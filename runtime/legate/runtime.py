@@ -23,13 +23,14 @@ from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
-from diffuse.runtime.legate import message, orders, prepare, ranks
+from diffuse.runtime.legate import message, orders, prepare
 from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
@@ -59,7 +60,7 @@ class Legate:
             place.pool = Pool(self.threads - 1, spin=spin)
             place.code.pool(place.pool)
         if place.ranks > 1:
-            ranks.settle_in(place.rank, place.ranks)
+            process.settle_in(place.rank, place.ranks)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
         self.exchange = LegateExchange(self)
@@ -136,7 +137,7 @@ class Legate:
         prepared = layout.derived.get(launch.points)
         if prepared is None:
             prepared = layout.derived[launch.points] = orders.prepared(layout, self.threads, place.alone)
-        ranks.tick()
+        process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
@@ -351,7 +352,7 @@ def threads(place: Placement) -> int:
     """Threads for each Legate processor: the setting, or a share of the machine's processors."""
     if settings.config.threads != "auto":
         return machine.threads()
-    sharing: int = prepare.local_ranks() * max(1, place.processors // place.ranks)
+    sharing: int = launcher.local_ranks() * max(1, place.processors // place.ranks)
     return max(1, machine.processors() // sharing)
 
 

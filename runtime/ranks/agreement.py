@@ -1,11 +1,11 @@
 """Detects that ranks diverge: each keeps a chain of digests of what it submits, and ranks compare them.
 
 Every rank runs the same program and has to submit the same launches.  If ranks diverge (random numbers,
-time, files, sets of strings), Legate deadlocks or computes nonsense.  So each rank keeps a chain of
-digests, with a link for each launch and copy.  Before ranks synchronise in Legate they compare the last
-links by MPI; if these differ, they search for the first link that does, and the program ends with what each
-rank was about to submit there.  Legate synchronises ranks when one waits for results, and when it makes a
-store or a partition.
+time, files, sets of strings), Legate or MPI deadlock or compute nonsense.  So each rank keeps a chain of
+digests, with a link for each launch and copy.  Before ranks wait for each other they compare the last links
+by MPI; if these differ, they search for the first link that does, and the program ends with what each rank
+was about to submit there.  Ranks wait for each other when one wants results; under Legate also when it makes
+a store or a partition.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import atexit
 import os
 import re
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
-from diffuse.runtime.legate import message
-from diffuse.runtime.legate.ranks import leave
+from diffuse.runtime.ranks.process import leave
 
 HEARD = 0.5
 """Seconds for the launcher to forward the messages of all ranks before one of them ends the job."""
@@ -51,7 +51,7 @@ class Agreement:
                 self._stores += 1
                 owner.number = self._stores
             numbers.append(owner.number)
-        self._add(title, form, message.words(numbers), block)
+        self._add(title, form, array("q", numbers), block)
 
     def event(self, event: str, content: Any = b"") -> None:
         """Add anything else that is about to be submitted."""
