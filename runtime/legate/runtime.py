@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse import settings
-from diffuse.ir import Privilege, Store
+from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
@@ -31,6 +31,7 @@ from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks.interpret import interpret
 from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
@@ -292,22 +293,11 @@ class Legate:
 
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch whose kernel has no machine code, over the host's copies, on every rank."""
-        layout, kernel = launch.layout, launch.kernel
-        assert layout is not None
+        assert launch.layout is not None
         if self.placement.agreement is not None:
-            self.placement.agreement.event(f"{layout.title}, interpreted", repr(launch.values).encode())
+            self.placement.agreement.event(f"{launch.layout.title}, interpreted", repr(launch.values).encode())
         self.fence()
-        block = list(launch.values)
-        for argument, instance in zip(layout.arguments, launch.instances, strict=True):
-            memory = self.host(instance, argument.privilege is not Privilege.READ)
-            block[argument.word] += address(memory)
-        scratch = [np.empty(max(piece.nbytes, 8), np.uint8) for piece in layout.scratch]
-        for piece, memory in zip(layout.scratch, scratch, strict=True):
-            block[piece.word] = address(memory)
-        with np.errstate(all="call", call=self._note):
-            for p in range(launch.points):
-                kernel.point(tuple(block), p)
-            kernel.finish(tuple(block))
+        interpret(launch, self.host, self._note)
         self._pay()
 
     # -- waiting -------------------------------------------------------------------------------------------

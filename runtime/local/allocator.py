@@ -81,6 +81,8 @@ class Host:
     """The memory of this process."""
 
     lazy = True
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    """Of the mappings that large blocks are."""
 
     def __init__(self, available: Callable[[], int] = machine.memory_available) -> None:
         self.available = available
@@ -89,7 +91,7 @@ class Host:
         if size < MAPPED:
             return _allocate(size)
         heap.trim()
-        return _map(size)
+        return _map(size, self.flags)
 
     def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
         return (_libc().munmap, (address, size)) if size >= MAPPED else (_libc().free, (address,))
@@ -128,8 +130,10 @@ def size_class(nbytes: int) -> int:
 class Allocator:
     """The memory blocks of one runtime."""
 
-    def __init__(self, progress: Progress | None = None, kept: int = KEPT, system: System | None = None
-                 ) -> None:
+    def __init__(self, progress: Progress | None = None, kept: int = KEPT, system: System | None = None,
+                 limited: bool = True) -> None:
+        """`limited`: the setting `memory` bounds the blocks that are in use."""
+        self._limited = limited
         self._progress = progress or Still()
         self._kept = kept
         self._system = system or Host()
@@ -169,7 +173,7 @@ class Allocator:
             self._sort()
             self._torn = True
             limit = settings.config.memory
-            if limit is not None and self._in_use + size > limit:
+            if limit is not None and self._limited and self._in_use + size > limit:
                 raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
@@ -366,11 +370,10 @@ def _allocate(size: int) -> int:
     return _libc().aligned_alloc(ALIGNMENT, size) or 0
 
 
-def _map(size: int) -> int:
+def _map(size: int, flags: int) -> int:
     """A private mapping that starts at a huge page; 0 when the system refuses."""
     libc = _libc()
-    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE,
-                      mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if start is None or start == ctypes.c_void_p(-1).value:
         return 0
     address = int(start) + -int(start) % HUGE

@@ -77,15 +77,38 @@ class Agreement:
         if self._equal(self._chain):
             self._recent.clear()
             return
-        number, event = self._difference()
+        self._say(*self._difference())
+        self._gather(0)  # until all have said it
+        time.sleep(HEARD)
+        leave(1, "")
+
+    def _say(self, number: int, event: str) -> None:
         said = (f"rank {self._rank}: the ranks went different ways; number {number} of what they submitted "
                 f"is here\n    {event}\nLook for what differs between ranks (random numbers without a seed, "
                 "time, files, os.getpid, the order of a set of strings, a test for the rank) and make it the "
                 "same.\n")
         os.write(2, said.encode())
-        self._gather(0)  # until all have said it
-        time.sleep(HEARD)
-        leave(1, "")
+
+    @property
+    def links(self) -> tuple[int, list[bytes]]:
+        """How many events there were before the last comparison, and the links of those since then."""
+        return self._count - len(self._recent), [link for link, _ in self._recent]
+
+    @property
+    def last(self) -> str:
+        """The description of the last event."""
+        return self._recent[-1][1] if self._recent else "the beginning"
+
+    def judge(self, before: int, links: list[bytes]) -> None:
+        """End the program if these links of another rank's, the first of which has the number after `before`,
+        differ from those here.  For ranks that wait for each other and do not compare."""
+        own, mine = self.links
+        for k, (_, event) in enumerate(self._recent):
+            number = own + k - before
+            if 0 <= number < len(links) and links[number] != mine[k]:
+                self._say(own + k + 1, event)
+                time.sleep(HEARD)
+                leave(1, "")
 
     def _equal(self, chain: bytes) -> bool:
         return len(set(self._gather(int.from_bytes(chain, "little", signed=True)))) == 1
