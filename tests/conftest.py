@@ -29,8 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 GOLDEN = Path(__file__).parent / "golden"
 
 ELSEWHERE = {
-    "local_only": (("legate", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
-    "not_legate": (("legate",), "what a runtime promises that runs in one process"),
+    "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
+    "not_legate": (("legate", "mpi"), "what a runtime promises that runs in one process"),
     "not_device": (("simt", "cuda"), "what a runtime promises whose kernels run on the host's threads"),
 }
 """Markers of tests that are skipped where DIFFUSE_RUNTIME names some runtimes, and what such tests ask for.

@@ -1,6 +1,6 @@
 """Random NumPy programs on all ranks at once: the programs of test_fuzz_numpy.py and test_fuzz_stream.py.
 
-    mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
+    DIFFUSE_RUNTIME=mpi mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
 
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
 few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
@@ -15,11 +15,13 @@ import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from diffuse.runtime.mpi.runtime import Prepared  # noqa: E402
 from diffuse.stream import engine  # noqa: E402
 from tests import legate_grid, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
 
@@ -60,13 +62,20 @@ def loop(seed: int) -> None:
         ))
 
 
+def shared(prepared: Any) -> int:
+    """Among how many ranks a kind of launch is shared out, or in how many pieces Legate has it."""
+    if isinstance(prepared, Prepared):
+        return sum(count > 0 for _, count in prepared.share.points) if prepared.share.divided else 1
+    return math.prod(prepared.cut.spread)
+
+
 def main(first: int, last: int, loops: int) -> None:
     for seed in range(first, last):
         run(seed)
         if seed % loops == 0:
             loop(seed)
     runtime = engine.current().runtime
-    pieces = [math.prod(prepared.cut.spread) for plan in engine.current().plans
+    pieces = [shared(prepared) for plan in engine.current().plans
               for layout in plan.layouts.values() for prepared in layout.derived.values()]
     ranks = getattr(runtime, "ranks", 0)
     print(f"{last - first} programs on {ranks} ranks, {len(pieces)} kinds of launches, "

@@ -263,7 +263,7 @@ def test_only_the_main_thread_may_start_legate() -> None:
 def test_info_says_what_there_is() -> None:
     found = diffuse("info").stdout
     assert "\nlegate\n  legate  " in found
-    version = prepare.version("legate")
+    version = launcher.version("legate")
     assert (f" {version} (" if version else "not installed: pip install 'diffuse[legate]'") in found
 
 

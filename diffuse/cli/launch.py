@@ -23,8 +23,8 @@ from diffuse.runtime.mpi import prepare as mpi
 from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
 
-TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "MPI4PY_", "PYTHON", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV", "OMP_",
-          "OPENBLAS_", "MKL_")
+TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "MPI4PY_", "PYTHON", "LD_LIBRARY_PATH", "PATH",
+          "VIRTUAL_ENV", "OMP_", "OPENBLAS_", "MKL_")
 """Beginnings of the names of the variables that ranks on other machines need."""
 
 
@@ -71,7 +71,8 @@ def options(function: Any) -> Any:
     """The options of `JobOptions` on a command."""
     count = click.IntRange(min=1)
     for option in reversed((
-        click.option("--ranks", type=count, metavar="N", help="Processes on each machine, under Legate or MPI."),
+        click.option("--ranks", type=count, metavar="N",
+                     help="Processes on each machine, under Legate or MPI."),
         click.option("--nodes", type=count, metavar="N", help="Machines to run on."),
         click.option("--hosts", metavar="A,B", help="Their names."),
         click.option("--launcher", type=click.Choice(["mpirun", "srun", "none"]),

@@ -25,7 +25,7 @@ from types import ModuleType
 from diffuse.runtime import machine
 from diffuse.runtime.legate import libraries
 from diffuse.runtime.legate.libraries import Library
-from diffuse.runtime.ranks.launcher import beside, local_ranks, rank, ranks, version
+from diffuse.runtime.ranks.launcher import beside, local_ranks, ranks, version
 from diffuse.settings import config
 
 INSTALL = "pip install 'diffuse[legate]'"

@@ -23,7 +23,7 @@ from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
-from diffuse.runtime.legate import message, orders, prepare
+from diffuse.runtime.legate import message, orders
 from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
@@ -295,7 +295,8 @@ class Legate:
         """Interpret a launch whose kernel has no machine code, over the host's copies, on every rank."""
         assert launch.layout is not None
         if self.placement.agreement is not None:
-            self.placement.agreement.event(f"{launch.layout.title}, interpreted", repr(launch.values).encode())
+            self.placement.agreement.event(f"{launch.layout.title}, interpreted",
+                                           repr(launch.values).encode())
         self.fence()
         interpret(launch, self.host, self._note)
         self._pay()

@@ -6,7 +6,6 @@ that is reserved costs nothing until it is touched.
 
 from __future__ import annotations
 
-
 import numpy as np
 from numpy.typing import NDArray
 

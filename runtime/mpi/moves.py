@@ -46,10 +46,12 @@ def region(box: Box, shape: Point, itemsize: int) -> tuple[int, int] | tuple[sli
     return tuple([slice(r.start, r.stop, r.step) for r in box])
 
 
-def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
+def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]], tag: int) -> None:
     """Send and get what a rank has to; `memories` are the bytes of each move's memory.  Nothing else may
     write or, where boxes arrive, read them."""
-    sends, receives, unpack = [], [], []
+    sends: list[tuple[int, Any]] = []
+    receives: list[tuple[int, Any]] = []
+    unpack = []
     for move, memory in zip(todo, memories, strict=True):
         where: Any = move.region
         if type(where[0]) is int:
@@ -64,7 +66,7 @@ def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.
                 unpack.append((whole, part))
             part = part.view(np.uint8)
         (sends if move.sends else receives).append((move.peer, part))
-    network.exchange(sends, receives)
+    network.exchange(sends, receives, tag)
     for whole, part in unpack:
         whole[...] = part.reshape(whole.shape)
 

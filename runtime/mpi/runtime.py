@@ -108,9 +108,10 @@ class Mpi:
         """Bytes of memory that the stores of each rank take."""
         self._held = 0
         """Bytes of all stores."""
-        self._fenced = 0
         self._noted = 0
-        """Floating-point exceptions of interpreted launches, and of other ranks."""
+        """Floating-point exceptions of interpreted launches."""
+        if self.network is not None:
+            self.network.raised = self._pool.flags
         self._process = os.getpid()
 
     @property
@@ -236,7 +237,6 @@ class Mpi:
             block[piece.word] = address(scratch[-1])
         if mine.before:
             self._bring(mine.before, instances)
-        keep = native, launch.keep, scratch
         words = bytes(block)
         number = self._run(mine, native, words, (native, launch.keep, scratch))
         if mine.meets:
@@ -283,9 +283,8 @@ class Mpi:
         if mine.partials or mine.late:
             self._pool.wait(number)
         if mine.partials:
-            assert self.network is not None
-            carry(self.network, mine.partials, [scratch[move.place][offset:] for move, offset in
-                                                zip(mine.partials, mine.offsets, strict=True)])
+            self._carry(mine.partials, [scratch[move.place][offset:] for move, offset in
+                                        zip(mine.partials, mine.offsets, strict=True)])
         self._bring(mine.late, instances)
         if not mine.finishes:
             return number
@@ -295,9 +294,12 @@ class Mpi:
         """Move boxes between ranks, when what is queued on their stores is done."""
         if not todo:
             return
-        assert self.network is not None
         self._pool.wait(max([instances[move.place].used for move in todo]))
-        carry(self.network, todo, [instances[move.place].array for move in todo])
+        self._carry(todo, [instances[move.place].array for move in todo])
+
+    def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
+        assert self.network is not None and self.agreement is not None
+        carry(self.network, todo, memories, self.agreement.tag)
 
     def _interpret(self, launch: Launch) -> None:
         assert launch.layout is not None
@@ -324,18 +326,18 @@ class Mpi:
     def fence(self) -> None:
         self._check()
         self._pool.fence()
-        if self.network is None or self.agreement is None:
-            return
-        self.agreement.meet("waiting for everything submitted")
-        for flags in self.network.gather(self._pool.flags()):
-            self._noted |= flags
+        if self.agreement is not None:
+            self.agreement.meet("waiting for everything submitted")
 
     def _note(self, kind: str, flag: int) -> None:
         self._noted |= flag
 
     def flags(self) -> int:
         seen, self._noted = self._noted, 0
-        return seen | self._pool.flags() if self.ranks == 1 else seen
+        if self.network is None:
+            return seen | self._pool.flags()
+        seen, self.network.flags = seen | self.network.flags, 0
+        return seen
 
     def mark(self) -> int:
         return 0

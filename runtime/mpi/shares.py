@@ -82,7 +82,8 @@ def share(layout: Launched, ranks: int) -> Share:
                   for slot, place in places.items()])
     partials = tuple([Partials(k, plane.offset, plane.shape, _filled(plane, layout.domain, each))
                       for k, piece in enumerate(layout.scratch) for plane in piece.planes])
-    divided = len(points) > 1 and all(_disjoint(x.writes) for x in (*uses, *partials))
+    divided = (len(points) > 1 and all(_disjoint(use.writes) for use in uses)
+               and all(_disjoint(partial.writes) for partial in partials))
     words = tuple([(a.word, k) for k, a in enumerate(layout.arguments)])
     return Share(tuple(parts), len(points), divided, uses, partials, words)
 

@@ -95,6 +95,11 @@ class Agreement:
         return self._count - len(self._recent), [link for link, _ in self._recent]
 
     @property
+    def tag(self) -> int:
+        """A number for messages that belong to the last event: on ranks that agree, the same."""
+        return int.from_bytes(self._chain, "little") & (1 << 22) - 1
+
+    @property
     def last(self) -> str:
         """The description of the last event."""
         return self._recent[-1][1] if self._recent else "the beginning"
