@@ -53,11 +53,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         marker = item.get_closest_marker(name)
         if marker is not None and runtime in runtimes:
             pytest.skip(f"under {runtime} {marker.args[0]}")
-    if item.get_closest_marker("ranks") is not None:
-        from tests.jobs import SEVERAL
+    if (marker := item.get_closest_marker("ranks")) is not None:
+        from tests.jobs import OVER_MPI, SEVERAL
 
-        if SEVERAL is not None:
-            pytest.skip(SEVERAL)
+        refusal = OVER_MPI if marker.args == ("mpi",) else SEVERAL
+        if refusal is not None:
+            pytest.skip(refusal)
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).

@@ -9,21 +9,19 @@ other program with loops runs over random grids of tiles.
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
 
 import numpy
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from diffuse.runtime.mpi.runtime import Prepared  # noqa: E402
 from diffuse.stream import engine  # noqa: E402
 from tests import legate_grid, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
+from tests.pieces import pieces  # noqa: E402
 
 
 class Program(test_fuzz_numpy.Program):
@@ -62,24 +60,16 @@ def loop(seed: int) -> None:
         ))
 
 
-def shared(prepared: Any) -> int:
-    """Among how many ranks a kind of launch is shared out, or in how many pieces Legate has it."""
-    if isinstance(prepared, Prepared):
-        return sum(count > 0 for _, count in prepared.share.points) if prepared.share.divided else 1
-    return math.prod(prepared.cut.spread)
-
-
 def main(first: int, last: int, loops: int) -> None:
     for seed in range(first, last):
         run(seed)
         if seed % loops == 0:
             loop(seed)
     runtime = engine.current().runtime
-    pieces = [shared(prepared) for plan in engine.current().plans
-              for layout in plan.layouts.values() for prepared in layout.derived.values()]
+    found = pieces(engine.current().plans)
     ranks = getattr(runtime, "ranks", 0)
-    print(f"{last - first} programs on {ranks} ranks, {len(pieces)} kinds of launches, "
-          f"{sum(n > 1 for n in pieces)} in several pieces", flush=True)
+    print(f"{last - first} programs on {ranks} ranks, {len(found)} kinds of launches, "
+          f"{sum(n > 1 for n in found)} in several pieces", flush=True)
 
 
 if __name__ == "__main__":

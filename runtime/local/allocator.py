@@ -254,7 +254,7 @@ class Allocator:
         blocks = self._free.get(size)
         if not blocks or blocks[0].stamp > self._progress.completed:
             return None
-        if _libc().madvise(blocks[0].address, size, getattr(mmap, "MADV_DONTNEED", 4)):
+        if not give_back(blocks[0].address, size):
             return None
         self._moving = block = blocks[0]
         del self._order[block.address]
@@ -364,6 +364,11 @@ def _libc() -> Any:
         function = getattr(libc, name)
         function.restype, function.argtypes = result, arguments
     return libc
+
+
+def give_back(address: int, size: int) -> bool:
+    """Give the memory of some pages of a mapping back, which then read as zeros; false if it stays."""
+    return not _libc().madvise(address, size, getattr(mmap, "MADV_DONTNEED", 4))
 
 
 def _allocate(size: int) -> int:

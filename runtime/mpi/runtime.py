@@ -32,7 +32,7 @@ from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.shares import Share, share, spread
-from diffuse.runtime.mpi.steps import fetched, step
+from diffuse.runtime.mpi.steps import fetched, step, trimmed
 from diffuse.runtime.mpi.validity import State, all_of
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.agreement import Agreement, form
@@ -42,6 +42,8 @@ from diffuse.settings import config
 
 MOST_STEPS = 64
 """Steps of one layout that are kept: of as many combinations of states."""
+MUCH = 16 << 20
+"""Bytes of copies that are valid no more, whose memory is given back."""
 OFTEN = 16
 """Parts of a store that are fetched one by one; after that all of it is."""
 
@@ -246,6 +248,11 @@ class Mpi:
             instance.state, instance.used = state, number
             if use.every_write or use.late_writes:
                 instance.written, instance.pieces = number, 0
+                if state.stale > MUCH and instance.trims:
+                    less = trimmed(state)
+                    self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
+                    self._pool.wait(number)
+                    instance.trim(less, self.rank)
 
     def _prepared(self, layout: Layout) -> Prepared:
         shared = share(layout, self.ranks)

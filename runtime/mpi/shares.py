@@ -139,6 +139,24 @@ def run(box: Box, shape: Point) -> tuple[int, int] | None:
     return first, first + length
 
 
+def runs(boxes: Iterable[Box], shape: Point) -> list[tuple[int, int]]:
+    """The runs of memory, as numbers of elements, in which these boxes lie; of a box that is several, with
+    what lies between them."""
+    found: list[tuple[int, int]] = []
+    for box in boxes:
+        low = high = 0
+        for r, n in zip(box, shape, strict=True):
+            low, high = low * n + r[0], high * n + r[-1]
+        found.append((low, high + 1))
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(found):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
 def spread(low: int, high: int, shape: Point, itemsize: int) -> Holding:
     """The elements of a store that have bytes between two places."""
     low, high = low // itemsize, min(-(-high // itemsize), prod(shape))

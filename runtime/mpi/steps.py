@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, remove, size
 from diffuse.movement.direct import exchange
-from diffuse.runtime.mpi.shares import Partials, Share
-from diffuse.runtime.mpi.validity import State
+from diffuse.runtime.mpi.shares import Partials, Share, runs, spread
+from diffuse.runtime.mpi.validity import State, tidy
 
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
@@ -81,6 +81,13 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int) -> Step:
     now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
     runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
     return Step(before, runs, (), (), (), tuple(now), ())
+
+
+def trimmed(state: State) -> State:
+    """The state after ranks gave back memory with copies that are valid no more."""
+    return state.trimmed(tuple([tidy([box for low, high in runs(boxes, state.shape) for box in
+                                      spread(low * state.itemsize, high * state.itemsize, state.shape,
+                                             state.itemsize)]) for boxes in state.have]))
 
 
 def _bring(shared: Share, now: list[State], wants: Sequence[Layout]) -> tuple[tuple[int, Arrivals], ...]:

@@ -22,7 +22,7 @@ MOST_STATES = 1 << 14
 class State:
     """Where the elements of a store are.  Two states of one meaning are mostly one object."""
 
-    __slots__ = ("shape", "itemsize", "have", "touched", "bytes", "whole")
+    __slots__ = ("shape", "itemsize", "have", "touched", "bytes", "stale", "whole")
 
     shape: Point
     itemsize: int
@@ -32,6 +32,8 @@ class State:
     """Where each rank has memory: what it wrote or received since the store was made."""
     bytes: tuple[int, ...]
     """The bytes of that memory."""
+    stale: int
+    """The most bytes of it in which a rank has nothing valid."""
     whole: bool
     """Does every rank hold everything?"""
 
@@ -40,6 +42,10 @@ class State:
         have = [tidy([*held, *wanted]) if wanted else held
                 for held, wanted in zip(self.have, want, strict=True)]
         return made(self.shape, self.itemsize, have, _reach(self.touched, want))
+
+    def trimmed(self, kept: Layout) -> State:
+        """The state after each rank gave back the memory around what it keeps."""
+        return made(self.shape, self.itemsize, self.have, kept)
 
     def written(self, by: Layout) -> State:
         """The state after each rank wrote these boxes: who wrote an element holds it, and nobody else."""
@@ -66,6 +72,8 @@ def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable
         found = _states[key] = State()
         found.shape, found.itemsize, found.have, found.touched = shape, itemsize, held, key[3]
         found.bytes = tuple([size(boxes) * itemsize for boxes in key[3]])
+        found.stale = max([total - size(boxes) * itemsize
+                           for total, boxes in zip(found.bytes, held, strict=True)])
         found.whole = all(size(boxes) == prod(shape) for boxes in held)
     return found
 
