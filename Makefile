@@ -50,7 +50,7 @@ $(INSTALLED): $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 
-$(INSTALLED)-test: EXTRAS = test,legate
+$(INSTALLED)-test: EXTRAS = test,legate,mpi
 
 $(INSTALLED)-%: $(SOURCES) | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(or $(EXTRAS),$*)]"

@@ -111,9 +111,9 @@ def _cache_folder() -> str:
 SETTINGS: dict[str, Setting] = {
     name: Setting(name, variable, default, rule, sentence)
     for name, variable, default, rule, sentence in (
-        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate", "cuda", "simt"),
-         "Where tasks run: threads of this machine, one after another over NumPy arrays, Legate, an NVIDIA "
-         "GPU, or a GPU's kernels thread by thread on the host."),
+        ("runtime", "DIFFUSE_RUNTIME", "local", one_of("local", "reference", "legate", "mpi", "cuda", "simt"),
+         "Where tasks run: threads of this machine, one after another over NumPy arrays, Legate, ranks over "
+         "MPI, an NVIDIA GPU, or a GPU's kernels thread by thread on the host."),
         ("threads", "DIFFUSE_NUM_THREADS", "auto", integer(1, "auto"),
          "Threads of each process; auto is what affinity and the cgroup quota leave to it."),
         ("window", "DIFFUSE_WINDOW_SIZE", "auto", integer(1, "auto"),
@@ -146,6 +146,9 @@ SETTINGS: dict[str, Setting] = {
         ("legate_memory", "DIFFUSE_LEGATE_MEMORY", None, SIZE,
          "Bytes that Legate may give to arrays in each process, the same on all ranks; none takes 70 % "
          "of what there is."),
+        ("mpi_memory", "DIFFUSE_MPI_MEMORY", None, SIZE,
+         "Bytes that arrays may take in each process of the runtime mpi; none takes 70 % of what is there at "
+         "the start, shared among the ranks of a node; the smallest of all ranks counts."),
         ("gather", "DIFFUSE_GATHER", None, SIZE,
          "Bytes of arrays above which several ranks give what Diffuse has not to cuPyNumeric, if that is "
          "installed, rather than to NumPy on every rank; none: half of a node's memory."),
@@ -180,6 +183,7 @@ class Config:
     memory: int | None
     check: bool
     legate_memory: int | None
+    mpi_memory: int | None
     gather: int | None
     output: str
     digest: bool

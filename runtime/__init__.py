@@ -1,6 +1,6 @@
 """Runtimes run point tasks: `base` is their protocol, `reference` defines its meaning, `local` uses the
-threads of this process, `legate` the ranks of a distributed machine, `cuda` a GPU, `simt` a GPU's kernels on
-the host.
+threads of this process, `legate` and `mpi` the ranks of a distributed machine, `cuda` a GPU, `simt` a GPU's
+kernels on the host.
 
 A runtime gets kernels as opaque objects (`base.Kernel`) and does not know what they compute.
 """
@@ -15,7 +15,9 @@ from diffuse.runtime.base import Runtime
 from diffuse.service.client import Unavailable
 from diffuse.settings import config
 
-RUNTIMES = ("local", "reference", "legate", "cuda", "simt")
+RUNTIMES = ("local", "reference", "legate", "mpi", "cuda", "simt")
+RANKS = frozenset({"legate", "mpi"})
+"""The runtimes of several processes."""
 SEEN = frozenset({"local", "reference"})
 """The runtimes whose memory the host sees: one rank, and no memory of other libraries (base.py).  It is known
 by name, so that a program on small arrays asks without making a runtime."""
@@ -35,6 +37,10 @@ def make(name: str, points: int | None = None) -> Runtime:
         from diffuse.runtime.legate.runtime import Legate
 
         return Legate(points)
+    if name == "mpi":
+        from diffuse.runtime.mpi.runtime import Mpi
+
+        return Mpi(points)
     if name == "simt":
         from diffuse.runtime.device.simt import Simt
 
@@ -50,10 +56,10 @@ def prepare(name: str) -> None:
     """Prepare this process for a runtime that is made later.  Several ranks are synchronised at once, before
     the program's first line."""
     heap.keep()
-    if name == "legate":
-        from diffuse.runtime.legate import ranks
+    if name in RANKS:
+        from diffuse.runtime.ranks import process
 
-        ranks.settle_in_early()
+        process.settle_in_early()
 
 
 _foreseen = False

@@ -29,8 +29,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 GOLDEN = Path(__file__).parent / "golden"
 
 ELSEWHERE = {
-    "local_only": (("legate", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
-    "not_legate": (("legate",), "what a runtime promises that runs in one process"),
+    "local_only": (("legate", "mpi", "simt", "cuda"), "what a runtime promises whose memory the host shares"),
+    "not_legate": (("legate", "mpi"), "what a runtime promises that runs in one process"),
     "not_device": (("simt", "cuda"), "what a runtime promises whose kernels run on the host's threads"),
 }
 """Markers of tests that are skipped where DIFFUSE_RUNTIME names some runtimes, and what such tests ask for.
@@ -53,11 +53,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         marker = item.get_closest_marker(name)
         if marker is not None and runtime in runtimes:
             pytest.skip(f"under {runtime} {marker.args[0]}")
-    if item.get_closest_marker("ranks") is not None:
-        from tests.jobs import SEVERAL
+    if (marker := item.get_closest_marker("ranks")) is not None:
+        from tests.jobs import OVER_MPI, SEVERAL
 
-        if SEVERAL is not None:
-            pytest.skip(SEVERAL)
+        refusal = OVER_MPI if marker.args == ("mpi",) else SEVERAL
+        if refusal is not None:
+            pytest.skip(refusal)
     engine = sys.modules.get("diffuse.stream.engine")
     if engine is not None:
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import math
 import os
 import signal
 import sys
@@ -168,13 +167,11 @@ def main(folder: str, *words: str) -> None:
         said[name] = bits(FOUND[name]())
         if failure and number == 1 and stream.runtime.rank == 1:
             fail(failure)
-    if stream is not None and stream.runtime.name == "legate":
+    if stream is not None and stream.runtime.name in ("legate", "mpi"):
         said["ranks"], said["rank"] = stream.runtime.ranks, stream.runtime.rank
-        prepared = [p for plan in stream.plans for layout in plan.layouts.values()
-                    for p in layout.derived.values()]
-        if stream.runtime.placement.devices is not None:
+        if stream.runtime.name == "legate" and stream.runtime.placement.devices is not None:
             said["launches"] = stream.runtime.placement.devices.launched()
-        said["pieces"] = [math.prod(p.cut.spread) for p in prepared]
+        said["pieces"] = import_module("tests.pieces").pieces(stream.plans)
     path.write_text(json.dumps(said))
 
 

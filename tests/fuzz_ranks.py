@@ -1,6 +1,6 @@
 """Random NumPy programs on all ranks at once: the programs of test_fuzz_numpy.py and test_fuzz_stream.py.
 
-    mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
+    DIFFUSE_RUNTIME=mpi mpirun -n 2 python tests/fuzz_ranks.py FIRST LAST
 
 A seed is one program, the same on all ranks; each rank compares what it sees with NumPy.  The arrays are of a
 few elements and cut into tiles of one or two (DIFFUSE_MIN_CHUNK=1), so that views cross the ranks.  Every
@@ -9,7 +9,6 @@ other program with loops runs over random grids of tiles.
 
 from __future__ import annotations
 
-import math
 import random
 import sys
 import warnings
@@ -22,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from diffuse.stream import engine  # noqa: E402
 from tests import legate_grid, test_fuzz_numpy, test_fuzz_stream, test_grids  # noqa: E402, F401
+from tests.pieces import pieces  # noqa: E402
 
 
 class Program(test_fuzz_numpy.Program):
@@ -66,11 +66,10 @@ def main(first: int, last: int, loops: int) -> None:
         if seed % loops == 0:
             loop(seed)
     runtime = engine.current().runtime
-    pieces = [math.prod(prepared.cut.spread) for plan in engine.current().plans
-              for layout in plan.layouts.values() for prepared in layout.derived.values()]
+    found = pieces(engine.current().plans)
     ranks = getattr(runtime, "ranks", 0)
-    print(f"{last - first} programs on {ranks} ranks, {len(pieces)} kinds of launches, "
-          f"{sum(n > 1 for n in pieces)} in several pieces", flush=True)
+    print(f"{last - first} programs on {ranks} ranks, {len(found)} kinds of launches, "
+          f"{sum(n > 1 for n in found)} in several pieces", flush=True)
 
 
 if __name__ == "__main__":

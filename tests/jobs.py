@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from diffuse.runtime.legate import prepare
+from diffuse.runtime.mpi import prepare as mpi
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCHERS = ("OMPI_", "PMIX_", "MV2_", "SLURM_", "LEGATE_", "REALM_", "UCX_")
@@ -31,21 +32,26 @@ TINY: dict[str, Any] = {"DIFFUSE_SMALL": "0", "DIFFUSE_MIN_CHUNK": "64", "DIFFUS
 ONE, SEVERAL = prepare.find().refusal(), prepare.find().refusal(several=True)
 if SEVERAL is None and not Path(sys.prefix, "bin", "mpirun").exists():
     SEVERAL = "no mpirun beside this Python"
+OVER_MPI = mpi.refusal()
+if OVER_MPI is None and not Path(sys.prefix, "bin", "mpirun").exists():
+    OVER_MPI = "no mpirun beside this Python"
+"""Why no ranks run over MPI here."""
 needs_legate = pytest.mark.skipif(ONE is not None, reason=str(ONE))
 
 FILL = """
 import os, sys
-from diffuse.runtime.legate import prepare, ranks
+from diffuse.runtime.legate import prepare
+from diffuse.runtime.ranks import launcher, process
 core = prepare.start()
 assert prepare.start() is core
-ranks.settle_in(prepare.rank(), prepare.ranks())
+process.settle_in(launcher.rank(), launcher.ranks())
 import numpy
 legate = core.get_legate_runtime()
 store = legate.create_store(core.types.float64, (1000,))
 store.fill(3.0)
 assert numpy.asarray(store.get_physical_store())[999] == 3.0
 print(legate.node_count, prepare.inline(), prepare.memory_given() > 0)
-if sys.argv[1:] == ["fail"] and prepare.rank() == 1:
+if sys.argv[1:] == ["fail"] and launcher.rank() == 1:
     raise ValueError("boo")
 """
 """A store of Legate's, filled and read back."""
@@ -54,7 +60,9 @@ if sys.argv[1:] == ["fail"] and prepare.rank() == 1:
 def environment(**variables: str) -> dict[str, str]:
     """Ours, without what some launcher around the tests has said."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-    return {**kept, "PYTHONPATH": str(ROOT), **variables}
+    # what somebody put on Python's path stays there, behind us
+    found = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder]
+    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(ROOT), *found])), **variables}
 
 
 @dataclass(frozen=True)

@@ -198,12 +198,12 @@ class Loops:
 def stream(points: int, seed: int | None = None, **chosen: Any) -> Iterator[None]:
     """Settings, and a runtime of so many points; with a seed the reference one, its points shuffled.
 
-    Under Legate, which a process has once, its points are what they are: the settings alone.
+    Under Legate and MPI, which a process has once, its points are what they are: the settings alone.
     """
     stores = engine.current().stores
     with settings.using(**chosen):
         engine.fence()
-        if settings.config.runtime == "legate":
+        if settings.config.runtime in ("legate", "mpi"):
             yield
             engine.fence()
             return

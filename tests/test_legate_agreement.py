@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from diffuse.runtime.legate import agreement
-from diffuse.runtime.legate.agreement import APART, Agreement, form
+from diffuse.runtime.ranks import agreement
+from diffuse.runtime.ranks.agreement import APART, Agreement, form
 from tests.jobs import RANKS_SECONDS, TINY, job, run
 
 Program = Callable[[Agreement], None]

@@ -13,6 +13,7 @@ import pytest
 
 from diffuse.runtime import machine
 from diffuse.runtime.legate import libraries, prepare
+from diffuse.runtime.ranks import launcher
 from diffuse.settings import using
 from tests.jobs import FILL, LAUNCHERS, diffuse, job, needs_legate, python
 
@@ -176,7 +177,7 @@ def test_ranks_are_what_the_launcher_says(variables: dict[str, str], expected: t
                                           monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert (prepare.ranks(), prepare.rank(), prepare.local_ranks()) == expected
+    assert (launcher.ranks(), launcher.rank(), launcher.local_ranks()) == expected
 
 
 def test_an_empty_configuration_gets_ours() -> None:
@@ -262,7 +263,7 @@ def test_only_the_main_thread_may_start_legate() -> None:
 def test_info_says_what_there_is() -> None:
     found = diffuse("info").stdout
     assert "\nlegate\n  legate  " in found
-    version = prepare.version("legate")
+    version = launcher.version("legate")
     assert (f" {version} (" if version else "not installed: pip install 'diffuse[legate]'") in found
 
 

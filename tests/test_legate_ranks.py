@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from diffuse.runtime.legate import ranks
+from diffuse.runtime.ranks import process as ranks
 from tests.jobs import FILL, RANKS_SECONDS, TINY, Job, diffuse, environment, python
 
 RANK = """
 import os, sys, threading, warnings
-from diffuse.runtime.legate import ranks
+from diffuse.runtime.ranks import process as ranks
 ranks.GRACE = 0.0
 ranks.settle_in(int(sys.argv[1]), 2)
 import atexit
@@ -77,7 +77,7 @@ def test_a_failure_of_all_ranks_is_told_once() -> None:
 
 
 def test_hash_seeds_that_differ_are_warned_of() -> None:
-    text = "from diffuse.runtime.legate import ranks; ranks.settle_in(0, 2)"
+    text = "from diffuse.runtime.ranks import process as ranks; ranks.settle_in(0, 2)"
     assert "PYTHONHASHSEED=0" in python(text, PYTHONHASHSEED="random").stderr
     assert not python(text, PYTHONHASHSEED="7").stderr
 

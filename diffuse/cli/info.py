@@ -1,5 +1,5 @@
-"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, Legate, the GPU, the
-versions."""
+"""`diffuse info`: the machine, the threads and why so many, the settings, the cache, Legate, MPI, the GPU,
+the versions."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def gathered() -> dict[str, Any]:
                      for name, setting in settings.SETTINGS.items()},
         "cache": {"folder": settings.config.cache_dir, "kernels": entries, "bytes": size},
         "legate": legate(),
+        "mpi": mpi(),
         "cuda": cuda(),
         "small arrays": {"extension": small.state()},
         "versions": versions(),
@@ -61,6 +62,13 @@ def legate() -> dict[str, str]:
         **{f"library {library.source.stem}": f"{'built' if library.path.exists() else 'not built yet'}: "
                                              f"{library.path}" for library in found.built(several=True)},
     }
+
+
+def mpi() -> dict[str, str]:
+    """What the runtime mpi would find, in words."""
+    from diffuse.runtime.mpi import prepare
+
+    return {**prepare.found(), "several ranks": _can(prepare.refusal())}
 
 
 def cuda() -> dict[str, str]:
@@ -137,7 +145,7 @@ def text(found: dict[str, Any]) -> str:
         lines.append(f"  {one['variable']:22} {one['value']!s:24} {one['source']}")
     cache = found["cache"]
     lines += ["", "cache", f"  {cache['folder']}: {cache['kernels']} kernels, {sized(cache['bytes'])}"]
-    for part in ("legate", "cuda", "small arrays", "versions"):
+    for part in ("legate", "mpi", "cuda", "small arrays", "versions"):
         lines += ["", part, *(f"  {name:18} {value}" for name, value in found[part].items())]
     return "\n".join(lines)
 
@@ -156,7 +164,7 @@ def sized(count: Any) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--markdown", is_flag=True, help="Print the table of settings for a README.")
 def command(as_json: bool, markdown: bool) -> int:
-    """Show the machine, the threads, the settings, the cache, Legate, the GPU and the versions."""
+    """Show the machine, the threads, the settings, the cache, Legate, MPI, the GPU and the versions."""
     if markdown:
         print(settings.table())
         return 0

@@ -19,10 +19,12 @@ import click
 from diffuse import settings
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
+from diffuse.runtime.mpi import prepare as mpi
+from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
 
-TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "PYTHON", "LD_LIBRARY_PATH", "PATH", "VIRTUAL_ENV", "OMP_",
-          "OPENBLAS_", "MKL_")
+TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "MPI4PY_", "PYTHON", "LD_LIBRARY_PATH", "PATH",
+          "VIRTUAL_ENV", "OMP_", "OPENBLAS_", "MKL_")
 """Beginnings of the names of the variables that ranks on other machines need."""
 
 
@@ -43,7 +45,7 @@ class JobOptions:
 
     @property
     def named(self) -> list[str]:
-        """The options given that only Legate can follow."""
+        """The options given that only runtimes of several ranks can follow."""
         given = {"--ranks": self.ranks, "--nodes": self.nodes, "--hosts": self.hosts,
                  "--launcher": self.launcher, "--launcher-extra": self.launcher_extra,
                  "--memory": self.memory, "--profile": self.profile, "--dry-run": self.dry_run}
@@ -69,7 +71,8 @@ def options(function: Any) -> Any:
     """The options of `JobOptions` on a command."""
     count = click.IntRange(min=1)
     for option in reversed((
-        click.option("--ranks", type=count, metavar="N", help="Processes on each machine, under Legate."),
+        click.option("--ranks", type=count, metavar="N",
+                     help="Processes on each machine, under Legate or MPI."),
         click.option("--nodes", type=count, metavar="N", help="Machines to run on."),
         click.option("--hosts", metavar="A,B", help="Their names."),
         click.option("--launcher", type=click.Choice(["mpirun", "srun", "none"]),
@@ -77,7 +80,7 @@ def options(function: Any) -> Any:
         click.option("--launcher-extra", multiple=True, metavar="WORDS",
                      help="More words for the launcher; may be repeated."),
         click.option("--cpus", type=count, metavar="N", help="Threads of each rank."),
-        click.option("--memory", metavar="SIZE", help="What Legate may give to arrays, in each rank."),
+        click.option("--memory", metavar="SIZE", help="What arrays may take in each rank."),
         click.option("--output", type=click.Choice(["rank0", "all"]), help="Whose output is shown."),
         click.option("--profile", is_flag=True, help="Let Legate write a profile."),
         click.option("--dry-run", is_flag=True, help="Print the launcher's command instead of running it."),
@@ -93,25 +96,29 @@ def taken(values: dict[str, Any]) -> JobOptions:
 
 def apply(launch: JobOptions) -> None:
     """Set what the options ask of this process and, as its environment, of the ranks that it may start."""
-    given = {"threads": launch.cpus, "legate_memory": launch.memory, "output": launch.output}
+    if launch.named and config.runtime not in ("legate", "mpi"):
+        if settings.source("runtime") != "default":
+            said = "DIFFUSE_RUNTIME=" if settings.source("runtime") == "environment" else "--runtime "
+            raise click.UsageError(f"{launch.named[0]} is for the runtimes legate and mpi, but "
+                                   f"{said}{config.runtime} names another: leave one of them out")
+        config.runtime = "legate"
+    over_mpi = config.runtime == "mpi"
+    given = {"threads": launch.cpus, "mpi_memory" if over_mpi else "legate_memory": launch.memory,
+             "output": launch.output}
     for name, value in given.items():
         if value is not None:
             setattr(config, name, value)
-    if launch.named:
-        if settings.source("runtime") != "default" and config.runtime != "legate":
-            said = "DIFFUSE_RUNTIME=" if settings.source("runtime") == "environment" else "--runtime "
-            raise click.UsageError(f"{launch.named[0]} is for the runtime legate, but {said}{config.runtime} "
-                                   "names another: leave one of them out")
-        config.runtime = "legate"
     if launch.hosts and launch.nodes not in (None, launch.machines):
         raise click.UsageError(f"--nodes {launch.nodes}, but --hosts {launch.hosts} names {launch.machines}: "
                                "leave one of them out")
-    if launch.launcher == "none" and (launch.ranks or launch.nodes) and prepare.ranks() != launch.total:
+    if launch.launcher == "none" and (launch.ranks or launch.nodes) and launcher.ranks() != launch.total:
         raise click.UsageError(f"--launcher none: expected to be one of {launch.total} ranks, but whatever "
-                               f"started this process says {prepare.ranks()}")
+                               f"started this process says {launcher.ranks()}")
     if launch.dry_run and not launch.outer:
         raise click.UsageError("--dry-run shows the command of a launcher: add --ranks, --nodes or --hosts")
     if launch.profile:
+        if over_mpi:
+            raise click.UsageError("--profile is for the runtime legate: leave it out")
         profile()
 
 
@@ -139,7 +146,11 @@ def environment(launch: JobOptions) -> dict[str, str]:
     # ranks that share a machine share its processors, and have to agree on the memory
     if config.threads == "auto":
         made["DIFFUSE_NUM_THREADS"] = str(max(1, machine.processors() // (launch.ranks or 1)))
-    if config.legate_memory is None:
+    if config.runtime == "mpi":
+        if launch.machines == 1:  # to look for other networks takes a second
+            made.setdefault("OMPI_MCA_pml", "ob1")
+            made.setdefault("OMPI_MCA_btl", "self,sm")
+    elif config.legate_memory is None:
         share = int(prepare.SHARE * machine.memory_total()) // (launch.ranks or 1)
         made["DIFFUSE_LEGATE_MEMORY"] = str(share)
     made.setdefault("PYTHONHASHSEED", "0")  # sets of strings iterate alike
@@ -175,7 +186,7 @@ def found(launcher: str) -> str:
 def become(launch: JobOptions, words: list[str]) -> int:
     """Replace this process by the launcher of a program; 0 if that was only shown."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
-        raise click.UsageError(f"this process is already one of {prepare.ranks()} ranks: leave out "
+        raise click.UsageError(f"this process is already one of {launcher.ranks()} ranks: leave out "
                                f"{launch.named[0]}, or add --launcher none")
     variables = environment(launch)
     line = command(launch, words, variables)
@@ -185,7 +196,7 @@ def become(launch: JobOptions, words: list[str]) -> int:
     if not os.path.isabs(line[0]):
         raise click.ClickException(f"there is no {line[0]} here: " + (
             prepare.INSTALL if line[0] == "mpirun" else "outside of Slurm use --launcher mpirun"))
-    if refusal := prepare.find().refusal(launch.total > 1):
+    if refusal := mpi.refusal() if config.runtime == "mpi" else prepare.find().refusal(launch.total > 1):
         raise click.ClickException(refusal)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -35,7 +35,7 @@ def settings_options(function: Any) -> Any:
     """The options that set a setting for one run."""
     for option in (
         click.option("--trace", is_flag=True, help="Print plans and refusals as they are made."),
-        click.option("--runtime", metavar="NAME", help="local, reference or legate."),
+        click.option("--runtime", metavar="NAME", help="local, reference, legate or mpi."),
         click.option("--threads", metavar="N", help="Threads of each process."),
         click.option("--window", metavar="N", help="Tasks held before they are forwarded; 1 fuses nothing."),
         click.option("--compile", metavar="MODE", help="background, wait or off."),
@@ -120,17 +120,17 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
 
 def one_of_several() -> ModuleType | None:
     """Settle in among the ranks, before the program begins; None if this is no rank of several."""
-    if settings.config.runtime != "legate":
+    if settings.config.runtime not in ("legate", "mpi"):
         return None
     from diffuse.runtime import machine
-    from diffuse.runtime.legate import prepare, ranks
+    from diffuse.runtime.ranks import launcher, process
 
-    if prepare.ranks() == 1:
+    if launcher.ranks() == 1:
         return None
     if "PYTHONHASHSEED" not in os.environ:  # another launcher started us; sets iterate alike from here on
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if settings.config.threads == "auto":
-        settings.config.threads = max(1, machine.processors() // prepare.local_ranks())
-    ranks.settle_in(prepare.rank(), prepare.ranks())
-    return ranks
+        settings.config.threads = max(1, machine.processors() // launcher.local_ranks())
+    process.settle_in(launcher.rank(), launcher.ranks())
+    return process

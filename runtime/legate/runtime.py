@@ -18,18 +18,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse import settings
-from diffuse.ir import Privilege, Store
+from diffuse.ir import Store
 from diffuse.memory import address
 from diffuse.observe import trace
 from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
-from diffuse.runtime.legate import message, orders, prepare, ranks
+from diffuse.runtime.legate import message, orders
 from diffuse.runtime.legate.exchange import LegateExchange
 from diffuse.runtime.legate.instances import LegateInstance
 from diffuse.runtime.legate.orders import Orders, Prepared
 from diffuse.runtime.legate.placement import Placement
 from diffuse.runtime.legate.requirements import Need, shared
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks.interpret import interpret
 from diffuse.runtime.reference import HostInstance, attached
 
 MOST_LENT = 4096
@@ -59,7 +61,7 @@ class Legate:
             place.pool = Pool(self.threads - 1, spin=spin)
             place.code.pool(place.pool)
         if place.ranks > 1:
-            ranks.settle_in(place.rank, place.ranks)
+            process.settle_in(place.rank, place.ranks)
         self.rank, self.ranks = place.rank, place.ranks
         self.processors, self.alone = place.processors, place.alone
         self.exchange = LegateExchange(self)
@@ -136,7 +138,7 @@ class Legate:
         prepared = layout.derived.get(launch.points)
         if prepared is None:
             prepared = layout.derived[launch.points] = orders.prepared(layout, self.threads, place.alone)
-        ranks.tick()
+        process.tick()
         if place.alone and self._run_directly(launch, prepared):
             return
         owners: list[Any] = [instances[k] for k in prepared.slots]
@@ -291,22 +293,12 @@ class Legate:
 
     def _interpret(self, launch: Launch) -> None:
         """Interpret a launch whose kernel has no machine code, over the host's copies, on every rank."""
-        layout, kernel = launch.layout, launch.kernel
-        assert layout is not None
+        assert launch.layout is not None
         if self.placement.agreement is not None:
-            self.placement.agreement.event(f"{layout.title}, interpreted", repr(launch.values).encode())
+            self.placement.agreement.event(f"{launch.layout.title}, interpreted",
+                                           repr(launch.values).encode())
         self.fence()
-        block = list(launch.values)
-        for argument, instance in zip(layout.arguments, launch.instances, strict=True):
-            memory = self.host(instance, argument.privilege is not Privilege.READ)
-            block[argument.word] += address(memory)
-        scratch = [np.empty(max(piece.nbytes, 8), np.uint8) for piece in layout.scratch]
-        for piece, memory in zip(layout.scratch, scratch, strict=True):
-            block[piece.word] = address(memory)
-        with np.errstate(all="call", call=self._note):
-            for p in range(launch.points):
-                kernel.point(tuple(block), p)
-            kernel.finish(tuple(block))
+        interpret(launch, self.host, self._note)
         self._pay()
 
     # -- waiting -------------------------------------------------------------------------------------------
@@ -351,7 +343,7 @@ def threads(place: Placement) -> int:
     """Threads for each Legate processor: the setting, or a share of the machine's processors."""
     if settings.config.threads != "auto":
         return machine.threads()
-    sharing: int = prepare.local_ranks() * max(1, place.processors // place.ranks)
+    sharing: int = launcher.local_ranks() * max(1, place.processors // place.ranks)
     return max(1, machine.processors() // sharing)
 
 

@@ -82,6 +82,8 @@ class Host:
     """The memory of this process."""
 
     lazy = True
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    """Of the mappings that large blocks are."""
 
     def __init__(self, available: Callable[[], int] = machine.memory_available) -> None:
         self.available = available
@@ -90,7 +92,7 @@ class Host:
         if size < MAPPED:
             return _allocate(size)
         heap.trim()
-        return _map(size)
+        return _map(size, self.flags)
 
     def giving(self, address: int, size: int) -> tuple[Callable[..., Any], tuple[int, ...]]:
         return (_libc().munmap, (address, size)) if size >= MAPPED else (_libc().free, (address,))
@@ -130,7 +132,9 @@ class Allocator:
     """The memory blocks of one runtime."""
 
     def __init__(self, progress: Progress | None = None, kept: int | None = None,
-                 system: System | None = None) -> None:
+                 system: System | None = None, limited: bool = True) -> None:
+        """`limited`: the setting `memory` bounds the blocks that are in use."""
+        self._limited = limited
         self._progress = progress or Still()
         self._keeping = Keeping(KEPT) if kept is None else Keeping(kept, kept)
         self._system = system or Host()
@@ -170,7 +174,7 @@ class Allocator:
             self._sort()
             self._torn = True
             limit = settings.config.memory
-            if limit is not None and self._in_use + size > limit:
+            if limit is not None and self._limited and self._in_use + size > limit:
                 raise MemoryError(f"{nbytes} bytes asked, {self._in_use} in use: the setting memory "
                                   f"(DIFFUSE_MEMORY) allows {limit} bytes; raise it or hold fewer arrays")
             block = (self._cleared(size) if zero else self._reuse(size)) or self._make(size, nbytes)
@@ -252,7 +256,7 @@ class Allocator:
         blocks = self._free.get(size)
         if not blocks or blocks[0].stamp > self._progress.completed:
             return None
-        if _libc().madvise(blocks[0].address, size, getattr(mmap, "MADV_DONTNEED", 4)):
+        if not give_back(blocks[0].address, size):
             return None
         self._moving = block = blocks[0]
         del self._order[block.address]
@@ -366,15 +370,19 @@ def _libc() -> Any:
     return libc
 
 
+def give_back(address: int, size: int) -> bool:
+    """Give the memory of some pages of a mapping back, which then read as zeros; false if it stays."""
+    return not _libc().madvise(address, size, getattr(mmap, "MADV_DONTNEED", 4))
+
+
 def _allocate(size: int) -> int:
     return _libc().aligned_alloc(ALIGNMENT, size) or 0
 
 
-def _map(size: int) -> int:
+def _map(size: int, flags: int) -> int:
     """A private mapping that starts at a huge page; 0 when the system refuses."""
     libc = _libc()
-    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE,
-                      mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, 0)
+    start = libc.mmap(None, size + HUGE, mmap.PROT_READ | mmap.PROT_WRITE, flags, -1, 0)
     if start is None or start == ctypes.c_void_p(-1).value:
         return 0
     address = int(start) + -int(start) % HUGE

@@ -10,17 +10,26 @@ from diffuse.runtime.local.driver import REGISTER, SEEK
 # them are queued, and none for a light launch: these run after the next wake, or when somebody waits.
 SUBMIT = """
 define i64 @submit(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size) {
-  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 0)
+  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 0,
+                            i64 0)
   ret i64 %number
 }
 
 define i64 @submit_light(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size) {
-  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 1)
+  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 1,
+                            i64 0)
   ret i64 %number
 }
 
-define internal i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 %light
-                          ) {
+; Of the points of a launch only so many, from %first on.
+define i64 @submit_part(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 %first) {
+  %number = call i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size, i64 0,
+                            i64 %first)
+  ret i64 %number
+}
+
+define internal i64 @queue(ptr %pool, ptr %kernel, ptr %finish, i64 %points, ptr %block, i64 %size,
+                           i64 %light, i64 %first) {
 entry:
   FIELD ticket submitted mask work sleepers
   %few = sub i64 %points, 1
@@ -36,7 +45,7 @@ room:
   br i1 %full, label %later, label %place
 place:
   %slot = call ptr @slot(ptr %pool, i64 %launch)
-  OF %slot kernel finish points block capacity done light
+  OF %slot kernel finish points block capacity done light first
   %old = load ptr, ptr %slot.block
   %capacity = load i64, ptr %slot.capacity
   %small = icmp ult i64 %capacity, %size
@@ -63,6 +72,7 @@ fill:
   store ptr %finish, ptr %slot.finish
   store i64 0, ptr %slot.done
   store i64 %light, ptr %slot.light
+  store i64 %first, ptr %slot.first
   store atomic i64 %points, ptr %slot.points monotonic, align 8
   %next = add i64 %launch, 1
   store atomic i64 %next, ptr %submitted seq_cst, align 8

@@ -77,7 +77,7 @@ entry:
   %launch = lshr i64 %t, @BITS
   %p = and i64 %t, @MOST
   %slot = call ptr @slot(ptr %pool, i64 %launch)
-  OF %slot kernel points block done light
+  OF %slot kernel points block done light first
   %points = load i64, ptr %slot.points
   %next = add i64 %p, 1
   %last = icmp eq i64 %next, %points
@@ -95,8 +95,10 @@ rouse:
 ready:
   %kernel = load ptr, ptr %slot.kernel
   %block = load ptr, ptr %slot.block
+  %first = load i64, ptr %slot.first
+  %point = add i64 %first, %p
   call void @enter(ptr %saved)
-  call void %kernel(ptr %block, i64 %p)
+  call void %kernel(ptr %block, i64 %point)
   %seen = call i32 @leave(ptr %saved)
   call void @note(ptr %flags, i32 %seen)
   %d = atomicrmw add ptr %slot.done, i64 1 acq_rel

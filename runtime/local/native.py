@@ -33,7 +33,8 @@ FIELDS = {
     "mask": 5 * LINE + 16,     # ring size - 1
     "ring": 6 * LINE,
 }
-SLOT = {"kernel": 0, "finish": 8, "points": 16, "block": 24, "capacity": 32, "done": 40, "light": 48}
+SLOT = {"kernel": 0, "finish": 8, "points": 16, "block": 24, "capacity": 32, "done": 40, "light": 48,
+        "first": 56}
 SLOT_BYTES = 64
 
 FUTEX = {"x86_64": 202, "aarch64": 98}

@@ -34,7 +34,7 @@ SLICE = 50_000_000
 """Nanoseconds that a wait sleeps at most before Python checks for signals."""
 
 
-NAMES = "submit", "submit_light", "wait", "stop", "empty", "pauses", "worker"
+NAMES = "submit", "submit_light", "submit_part", "wait", "stop", "empty", "pauses", "worker"
 """The names of the entry points of the pool's machine code."""
 
 
@@ -49,6 +49,8 @@ class Entry:
         # submit never blocks, so it keeps Python's lock: giving it up would cost more than the call
         submitting = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word)
         self.submit, self.submit_light = submitting(found["submit"]), submitting(found["submit_light"])
+        partly = ctypes.PYFUNCTYPE(word, pointer, pointer, pointer, word, ctypes.c_char_p, word, word)
+        self.submit_part = partly(found["submit_part"])
         self.wait = ctypes.CFUNCTYPE(word, pointer, word, word)(found["wait"])
         self.stop = ctypes.PYFUNCTYPE(None, pointer)(found["stop"])
         self.empty = ctypes.PYFUNCTYPE(None, pointer)(found["empty"])
@@ -246,6 +248,17 @@ class Pool:
             if kept[0][0] <= threads.ticket.value >> native.POINT_BITS:
                 threads.purge()
         return sequence
+
+    def submit_part(self, kernel: int, first: int, points: int, block: bytes, keep: object) -> int:
+        """Queue some of the points of a launch, from `first` on, and not its `finish`; see `submit`."""
+        if not self.threads.started:
+            self.start()
+        part = self.threads.entry.submit_part
+        while (sequence := part(self.address, kernel, None, points, block, len(block), first)) <= 0:
+            self._blocked(sequence, points, len(block))
+        self.threads.kept.append((sequence, keep))
+        self.threads.purge()
+        return int(sequence)
 
     def keep(self, thing: object) -> None:
         """Keep an object alive until everything submitted so far has ended."""

@@ -195,7 +195,8 @@ def is_new(found: Any) -> bool:
 def elsewhere(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any] | None:
     """What a function of NumPy's gives, in a tuple, if another library computes it where the arrays are: on
     all ranks, or on a GPU."""
-    if library.current().runtime.ranks > 1:
+    running = library.current().runtime
+    if running.ranks > 1 and running.exchange is not None:
         from diffuse.numpy.bridge import distributed
 
         return distributed.call(name, args, kwargs)

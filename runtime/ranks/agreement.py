@@ -1,11 +1,11 @@
 """Detects that ranks diverge: each keeps a chain of digests of what it submits, and ranks compare them.
 
 Every rank runs the same program and has to submit the same launches.  If ranks diverge (random numbers,
-time, files, sets of strings), Legate deadlocks or computes nonsense.  So each rank keeps a chain of
-digests, with a link for each launch and copy.  Before ranks synchronise in Legate they compare the last
-links by MPI; if these differ, they search for the first link that does, and the program ends with what each
-rank was about to submit there.  Legate synchronises ranks when one waits for results, and when it makes a
-store or a partition.
+time, files, sets of strings), Legate or MPI deadlock or compute nonsense.  So each rank keeps a chain of
+digests, with a link for each launch and copy.  Before ranks wait for each other they compare the last links
+by MPI; if these differ, they search for the first link that does, and the program ends with what each rank
+was about to submit there.  Ranks wait for each other when one wants results; under Legate also when it makes
+a store or a partition.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import atexit
 import os
 import re
 import time
+from array import array
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import Any
 
-from diffuse.runtime.legate import message
-from diffuse.runtime.legate.ranks import leave
+from diffuse.runtime.ranks.process import leave
 
 HEARD = 0.5
 """Seconds for the launcher to forward the messages of all ranks before one of them ends the job."""
@@ -51,7 +51,7 @@ class Agreement:
                 self._stores += 1
                 owner.number = self._stores
             numbers.append(owner.number)
-        self._add(title, form, message.words(numbers), block)
+        self._add(title, form, array("q", numbers), block)
 
     def event(self, event: str, content: Any = b"") -> None:
         """Add anything else that is about to be submitted."""
@@ -77,15 +77,43 @@ class Agreement:
         if self._equal(self._chain):
             self._recent.clear()
             return
-        number, event = self._difference()
+        self._say(*self._difference())
+        self._gather(0)  # until all have said it
+        time.sleep(HEARD)
+        leave(1, "")
+
+    def _say(self, number: int, event: str) -> None:
         said = (f"rank {self._rank}: the ranks went different ways; number {number} of what they submitted "
                 f"is here\n    {event}\nLook for what differs between ranks (random numbers without a seed, "
                 "time, files, os.getpid, the order of a set of strings, a test for the rank) and make it the "
                 "same.\n")
         os.write(2, said.encode())
-        self._gather(0)  # until all have said it
-        time.sleep(HEARD)
-        leave(1, "")
+
+    @property
+    def links(self) -> tuple[int, list[bytes]]:
+        """How many events there were before the last comparison, and the links of those since then."""
+        return self._count - len(self._recent), [link for link, _ in self._recent]
+
+    @property
+    def tag(self) -> int:
+        """A number for messages that belong to the last event: on ranks that agree, the same."""
+        return int.from_bytes(self._chain, "little") & (1 << 22) - 1
+
+    @property
+    def last(self) -> str:
+        """The description of the last event."""
+        return self._recent[-1][1] if self._recent else "the beginning"
+
+    def judge(self, before: int, links: list[bytes]) -> None:
+        """End the program if these links of another rank's, the first of which has the number after `before`,
+        differ from those here.  For ranks that wait for each other and do not compare."""
+        own, mine = self.links
+        for k, (_, event) in enumerate(self._recent):
+            number = own + k - before
+            if 0 <= number < len(links) and links[number] != mine[k]:
+                self._say(own + k + 1, event)
+                time.sleep(HEARD)
+                leave(1, "")
 
     def _equal(self, chain: bytes) -> bool:
         return len(set(self._gather(int.from_bytes(chain, "little", signed=True)))) == 1

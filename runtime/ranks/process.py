@@ -2,8 +2,8 @@
 
 Every rank records the same launches, so everything that the program depends on has to be equal on all of
 them: random numbers without a seed (`seed`), and the moment at which the garbage collector frees stores
-(`tick`).  Shutting Legate down waits for all ranks.  So a rank that fails ends its process at once, and the
-launcher ends the others.
+(`tick`).  Shutting Legate or MPI down waits for all ranks.  So a rank that fails ends its process at once,
+and the launcher ends the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import warnings
 from types import TracebackType
 from typing import Any, NoReturn
 
-from diffuse.runtime.legate import prepare
+from diffuse.runtime.ranks import launcher
 from diffuse.service import code
 from diffuse.settings import config
 
@@ -40,7 +40,7 @@ def settle_in(rank: int, ranks: int) -> None:
     if ranks == 1 or _settled:
         return
     _rank, _ranks, _settled = rank, ranks, True
-    if rank % prepare.local_ranks():
+    if rank % launcher.local_ranks():
         code.follow()  # of the ranks of a node one has kernels compiled
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
@@ -57,15 +57,15 @@ def settle_in(rank: int, ranks: int) -> None:
 
 def settle_in_early() -> None:
     """Set this process up before there is a runtime, if it is one of several ranks."""
-    if prepare.ranks() > 1:
-        settle_in(prepare.rank(), prepare.ranks())
-        seed(job() or b"")
+    if launcher.ranks() > 1:
+        settle_in(launcher.rank(), launcher.ranks())
+        seed(launcher.job() or b"")
 
 
 def _silence() -> None:
     """Discard standard output, of C code and child processes too, and Python's standard error.
 
-    The descriptor of standard error stays open for tracebacks and for Legate's last words.
+    The descriptor of standard error stays open for tracebacks and for a library's last words.
     """
     sys.stdout.flush()
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -147,15 +147,6 @@ def tick() -> None:
     _launches += 1
     if not _launches & (YOUNG - 1) and _settled:
         gc.collect(2 if not _launches & (OLD - 1) else 1 if not _launches & (MIDDLE - 1) else 0)
-
-
-def job() -> bytes | None:
-    """The launcher's name of this run, equal on all ranks and usually unique; None if it has none."""
-    for names in (("PMIX_NAMESPACE",), ("SLURM_JOB_ID", "SLURM_STEP_ID")):
-        said = [os.environ[name] for name in names if name in os.environ]
-        if said:
-            return "/".join(said).encode()
-    return None
 
 
 def seed(entropy: bytes) -> None:

@@ -1,0 +1,51 @@
+"""Finds out that ranks went different ways while they wait for messages that nobody will send.
+
+A rank that has been waiting for a while tells the others the digests of what it submitted lately.  Who gets
+digests that differ from its own says so and ends.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.ranks.agreement import Agreement
+
+LONG = 10.0
+"""Seconds of waiting after which a rank names those that it waits for."""
+
+
+class Doubt:
+    """What this rank knows of the others that wait."""
+
+    def __init__(self, network: Network, agreement: Agreement) -> None:
+        self._channel = network.channel()
+        self._rank, self._ranks = network.rank, network.ranks
+        self._agreement = agreement
+        self._told: object = None
+        """What this rank told last."""
+        self._sending: list[Any] = []
+        self._heard: dict[int, tuple[int, list[bytes]]] = {}
+        self._named = False
+        network.doubt = self.waits
+
+    def waits(self, seconds: float) -> None:
+        """This rank has been waiting so long: tell it, hear what others told, and judge."""
+        links = self._agreement.links
+        if links != self._told:
+            self._told = links
+            self._sending = [self._channel.isend((self._rank, *links), other)
+                             for other in range(self._ranks) if other != self._rank]
+        while self._channel.iprobe():
+            other, before, theirs = self._channel.recv()
+            self._heard[other] = before, theirs
+        for before, theirs in self._heard.values():
+            self._agreement.judge(before, theirs)
+        if seconds > LONG and not self._named:
+            self._named = True
+            quiet = {*range(self._ranks)} - {self._rank} - self._heard.keys()
+            if quiet:
+                names = ", ".join(map(str, sorted(quiet)))
+                os.write(2, f"rank {self._rank} has waited {LONG:.0f} s for rank {names} at "
+                            f"{self._agreement.last}\n".encode())

@@ -1,0 +1,66 @@
+"""Instances over MPI: address space for a whole store on every rank, of which each touches its parts.
+
+Kernels then find elements where they are on one rank: at the same offsets from the store's address.  Memory
+that is reserved costs nothing until it is touched.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import ITEMSIZE, Store
+from diffuse.runtime.local.allocator import MAPPED, Host, Lease, give_back
+from diffuse.runtime.local.runtime import LocalInstance
+from diffuse.runtime.mpi.shares import runs
+from diffuse.runtime.mpi.validity import State, everywhere, fresh
+
+PAGE = mmap.PAGESIZE
+NORESERVE = 0x4000
+"""MAP_NORESERVE: the system promises no memory for the mapping, which may be larger than all there is."""
+
+
+class MpiInstance(LocalInstance):
+    """The memory of one store, and who holds what of it."""
+
+    __slots__ = ("state", "number", "written", "used", "pieces", "trims")
+
+    private = False
+
+    def __init__(self, memory: Lease | None, array: NDArray[np.uint8] | None, store: Store, ranks: int
+                 ) -> None:
+        super().__init__(memory, array)
+        where = fresh if array is None else everywhere
+        self.state: State = where(store.shape, ITEMSIZE[store.dtype], ranks)
+        self.number = 0
+        """Its number in the digests of the agreement, equal on all ranks."""
+        self.written = self.used = 0
+        """The numbers of the last launches that write it, and that use it."""
+        self.pieces = 0
+        """How often parts were asked for since the store was written."""
+        self.trims = memory is not None and self.nbytes >= MAPPED
+        """Is the memory a mapping of its own, of which parts can be given back?"""
+
+
+    def trim(self, state: State, rank: int) -> None:
+        """Take a state in which this rank has less memory, and give the rest back: it then reads as zeros.
+        Nothing that is queued may use it."""
+        self.state = state
+        ends = [low * state.itemsize for run in runs(state.touched[rank], state.shape) for low in run]
+        begins = [0, *ends[1::2]]
+        for low, high in zip(begins, [*ends[::2], self.nbytes], strict=True):
+            low, high = -(-(self.address + low) // PAGE) * PAGE, (self.address + high) // PAGE * PAGE
+            if high > low:
+                give_back(low, high - low)
+
+
+class Reserved(Host):
+    """Address space: blocks are refused when there is none, not when there is no memory."""
+
+    lazy = False
+    flags = Host.flags | NORESERVE
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 1 << 62)

@@ -1,0 +1,79 @@
+"""Moves: what one rank sends and gets in an exchange, and the bytes in memory that those are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir import Point
+from diffuse.movement.boxes import Box, volume
+from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.shares import run
+from diffuse.runtime.mpi.steps import Arrivals
+
+
+class Move(NamedTuple):
+    """A box that this rank sends to another one, or gets from it."""
+
+    place: int
+    """Whose memory it is in: a number that the step gives."""
+    peer: int
+    sends: bool
+    shape: Point
+    itemsize: int
+    region: tuple[int, int] | tuple[slice, ...]
+    """The bytes from one offset to another if it is one run of memory; else its indices."""
+    nbytes: int
+
+
+def moves(rank: int, place: int, arrivals: Arrivals, shape: Point, itemsize: int) -> Iterable[Move]:
+    """The moves of one rank, in an order in which each two ranks have the messages between them."""
+    for receiver, boxes in enumerate(arrivals):
+        for sender, box in boxes:
+            if rank in (sender, receiver):
+                yield Move(place, sender if receiver == rank else receiver, sender == rank, shape, itemsize,
+                           region(box, shape, itemsize), volume(box) * itemsize)
+
+
+def region(box: Box, shape: Point, itemsize: int) -> tuple[int, int] | tuple[slice, ...]:
+    """Where a box is in the memory of a store."""
+    found = run(box, shape)
+    if found is not None:
+        return found[0] * itemsize, found[1] * itemsize
+    return tuple([slice(r.start, r.stop, r.step) for r in box])
+
+
+def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]], tag: int) -> None:
+    """Send and get what a rank has to; `memories` are the bytes of each move's memory.  Nothing else may
+    write or, where boxes arrive, read them."""
+    sends: list[tuple[int, Any]] = []
+    receives: list[tuple[int, Any]] = []
+    unpack = []
+    for move, memory in zip(todo, memories, strict=True):
+        where: Any = move.region
+        if type(where[0]) is int:
+            part = memory[where[0]:where[1]]
+        else:
+            count = move.nbytes // move.itemsize
+            part = np.empty(count, f"V{move.itemsize}")
+            whole = _elements(memory, move)[where]
+            if move.sends:
+                part.reshape(whole.shape)[...] = whole
+            else:
+                unpack.append((whole, part))
+            part = part.view(np.uint8)
+        (sends if move.sends else receives).append((move.peer, part))
+    network.exchange(sends, receives, tag)
+    for whole, part in unpack:
+        whole[...] = part.reshape(whole.shape)
+
+
+def _elements(memory: NDArray[np.uint8], move: Move) -> Any:
+    """The memory of a store as elements without a meaning, in its shape."""
+    count = 1
+    for n in move.shape:
+        count *= n
+    return memory[:count * move.itemsize].view(f"V{move.itemsize}").reshape(move.shape)

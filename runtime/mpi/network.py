@@ -1,0 +1,110 @@
+"""Messages between ranks: exchanges of bytes, and a gather of one word.
+
+Nothing here blocks inside of MPI: a rank that waits looks for messages, leaves its processor to others, and
+after a while tells the other ranks for what it waits.  Ranks that went different ways wait for messages that
+nobody will send; from what they tell each other they find out (`Doubt`), and end.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from diffuse.runtime.mpi import prepare
+from diffuse.runtime.ranks.process import leave
+
+Messages = Sequence[tuple[int, Any]]
+"""Other ranks, each with the bytes that it is to send or get."""
+LONGEST = 1 << 30
+"""Bytes of one message; MPI counts with 32 bits."""
+SOON, NAP = 0.01, 1e-4
+"""Seconds of waiting after which a rank sleeps between two looks, and for how long."""
+PATIENCE = 0.5
+"""Seconds of waiting after which a rank tells the others for what it waits."""
+
+
+class Network:
+    """The other ranks.  One thread at a time may call."""
+
+    def __init__(self) -> None:
+        self._mpi = mpi = prepare.start()
+        self._world = mpi.COMM_WORLD.Dup()
+        self.rank: int = self._world.rank
+        self.ranks: int = self._world.size
+        self._word, self._words = np.zeros(2, np.int64), np.zeros((self.ranks, 2), np.int64)
+        self.raised: Callable[[], int] = lambda: 0
+        """The floating-point exceptions of this rank that no other knows of; they travel with each word."""
+        self.flags = 0
+        """Those of all ranks."""
+        self.doubt: Callable[[float], None] | None = None
+        """Is told every so often for how many seconds this rank has been waiting."""
+        self.sent = self.messages = 0
+        """Bytes that this rank sent in exchanges, and in how many messages."""
+
+    def gather(self, word: int) -> list[int]:
+        """The words of all ranks."""
+        self._word[:] = word, self.raised()
+        self._wait([self._world.Iallgather(self._word, self._words)])
+        for found, flags in (rows := self._words.tolist()):
+            self.flags |= flags
+        return [found for found, _ in rows]
+
+    def exchange(self, sends: Messages, receives: Messages, tag: int) -> None:
+        """Send and receive bytes, both in the order in which the other side has them.
+
+        The tag says what they are for.  A rank that went another way has other tags, and its messages never
+        arrive where they do not fit, which Open MPI may answer by damaged memory."""
+        requests = [self._world.Irecv([piece, self._mpi.BYTE], peer, tag)
+                    for peer, memory in receives for piece in _pieces(memory)]
+        for peer, memory in sends:
+            self.sent += memory.nbytes
+            self.messages += 1
+            requests += [self._world.Isend([piece, self._mpi.BYTE], peer, tag) for piece in _pieces(memory)]
+        self._wait(requests)
+
+    def _wait(self, requests: list[Any]) -> None:
+        try:
+            self._look(requests)
+        except self._mpi.Exception as error:  # a message that is longer than expected, most likely
+            self._end(str(error))
+
+    def _end(self, error: str) -> NoReturn:
+        """End the program, after the time in which ranks find out that they went different ways.  It never
+        returns: MPI may still write to the memory of messages that the callers would free."""
+        for k in range(50):
+            if self.doubt is not None:
+                self.doubt(k / 10)
+            time.sleep(0.1)
+        leave(1, f"rank {self.rank} of {self.ranks}: MPI failed: {error}\n")
+
+    def _look(self, requests: list[Any]) -> None:
+        """Return when the requests are done."""
+        test = self._mpi.Request.Testall
+        looks, begun, told = 0, 0.0, PATIENCE
+        while not test(requests):
+            os.sched_yield()
+            looks += 1
+            if looks & 255:
+                continue
+            now = time.monotonic()
+            begun = begun or now
+            if now - begun > SOON:
+                time.sleep(NAP)
+                looks |= 255  # look at the clock each time
+            if now - begun > told and self.doubt is not None:
+                self.doubt(now - begun)
+                told += PATIENCE / 5
+
+    def channel(self) -> Any:
+        """A communicator for messages besides; every rank has to ask for it."""
+        return self._world.Dup()
+
+
+def _pieces(memory: Any) -> list[Any]:
+    if memory.nbytes <= LONGEST:
+        return [memory]
+    return [memory[k:k + LONGEST] for k in range(0, memory.nbytes, LONGEST)]

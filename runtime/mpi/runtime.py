@@ -1,0 +1,374 @@
+"""The mpi runtime: each rank runs its share of the points of a launch, on its threads, over its parts.
+
+Every rank runs the same program and submits the same launches.  What a rank lacks comes from a rank that
+holds it, before its points run: all ranks know who holds what (validity.py), and so post the messages of both
+sides without asking (steps.py).  A launch is then queued on the thread pool; the program waits for the pool
+only where messages need what is queued.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+import diffuse
+from diffuse.ir import Store
+from diffuse.ir.bounded import Bounded
+from diffuse.memory import address
+from diffuse.movement.boxes import Layout as Boxes
+from diffuse.runtime import machine
+from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
+from diffuse.runtime.local.allocator import Allocator, Lease
+from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.mpi import prepare
+from diffuse.runtime.mpi.doubt import Doubt
+from diffuse.runtime.mpi.instances import MpiInstance, Reserved
+from diffuse.runtime.mpi.moves import Move, carry, moves
+from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.shares import Share, share, spread
+from diffuse.runtime.mpi.steps import fetched, step, trimmed
+from diffuse.runtime.mpi.validity import State, all_of
+from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks.agreement import Agreement, form
+from diffuse.runtime.ranks.interpret import interpret
+from diffuse.runtime.reference import HostInstance, attached
+from diffuse.settings import config
+
+MOST_STEPS = 64
+"""Steps of one layout that are kept: of as many combinations of states."""
+MUCH = 16 << 20
+"""Bytes of copies that are valid no more, whose memory is given back."""
+OFTEN = 16
+"""Parts of a store that are fetched one by one; after that all of it is."""
+
+
+class Prepared(NamedTuple):
+    """What is derived from a layout once, for all of its launches."""
+
+    share: Share
+    form: bytes
+    """A digest of the layout, for the comparison of ranks."""
+    steps: dict[tuple[State, ...], Mine]
+
+
+class Mine(NamedTuple):
+    """A step, as one rank takes it."""
+
+    before: tuple[Move, ...]
+    first: int
+    points: int
+    undivided: bool
+    partials: tuple[Move, ...]
+    """Their places are numbers of scratch memory."""
+    offsets: tuple[int, ...]
+    """Where in that memory the array of each of them begins."""
+    late: tuple[Move, ...]
+    meets: bool
+    """Does `finish` run by itself, on any rank?"""
+    finishes: bool
+    after: tuple[State, ...]
+    growth: tuple[int, ...] | None
+
+
+class Mpi:
+    """Launches on the ranks of MPI."""
+
+    name = "mpi"
+    addressed = host_sees = False
+    code = CodeUse.NEEDED
+    target = "host"
+    exchange = None
+
+    def __init__(self, points: int | None = None) -> None:
+        if said := prepare.refusal():
+            raise RuntimeError(said)
+        self.ranks, self.rank = launcher.ranks(), 0
+        self.network: Network | None = None
+        self.agreement: Agreement | None = None
+        threads, memory = _threads(), prepare.memory()
+        if self.ranks > 1:
+            self.network = network = Network()
+            self.rank = network.rank
+            process.settle_in(self.rank, self.ranks)
+            _alike(network)
+            threads, memory = min(network.gather(threads)), min(network.gather(memory))
+            self.agreement = Agreement(self.rank, network.gather, config.digest)
+            Doubt(network, self.agreement)
+        self.threads = threads if points is None else max(1, points // self.ranks)
+        self.points = self.ranks * self.threads
+        spin = 200.0 if self.threads * launcher.local_ranks() <= machine.processors() else 10.0
+        self._pool = Pool(self.threads - 1, spin=spin)
+        self._allocator = Allocator(self._pool, system=Reserved(), limited=False)
+        self._most = memory
+        self._touched = [0] * self.ranks
+        """Bytes of memory that the stores of each rank take."""
+        self._held = 0
+        """Bytes of all stores."""
+        self._noted = 0
+        """Floating-point exceptions of interpreted launches."""
+        if self.network is not None:
+            self.network.raised = self._pool.flags
+        self._process = os.getpid()
+
+    @property
+    def pipelines(self) -> bool:
+        """One rank has whole stores, and their order."""
+        return self.ranks == 1
+
+    # -- stores --------------------------------------------------------------------------------------------
+
+    def scratch(self, nbytes: int) -> HostInstance:
+        return HostInstance(np.empty(nbytes, np.uint8))
+
+    def create(self, nbytes: int, store: Store | None = None) -> MpiInstance:
+        if config.memory is not None and self._held + nbytes > config.memory:
+            raise MemoryError(f"{nbytes} bytes asked, {self._held} in use: the setting memory "
+                              f"(DIFFUSE_MEMORY) allows {config.memory} bytes; raise it or hold fewer arrays")
+        lease = Lease(self._allocator, nbytes)
+        return self._made(MpiInstance(lease, None, _named(store, nbytes), self.ranks))
+
+    def zeroed(self, nbytes: int, store: Store | None = None) -> None:
+        return None
+
+    def attach(self, array: NDArray[Any], store: Store | None = None) -> MpiInstance:
+        memory = attached(array)
+        return self._made(MpiInstance(None, memory, _named(store, memory.nbytes), self.ranks))
+
+    def _made(self, instance: MpiInstance) -> MpiInstance:
+        instance.used = self._pool.submitted  # by whoever had the memory before
+        self._held += instance.nbytes
+        self._charge(instance.state.bytes, 1)
+        return instance
+
+    def release(self, instance: Instance) -> None:
+        if not isinstance(instance, MpiInstance):
+            return
+        if instance._memory is None:
+            self._pool.keep(instance._array)
+        self._held -= instance.nbytes
+        self._charge(instance.state.bytes, -1)
+        instance._array = instance._memory = None
+
+    def _charge(self, nbytes: Sequence[int], sign: int) -> None:
+        self._touched = [before + sign * more for before, more in zip(self._touched, nbytes, strict=True)]
+
+    def _afford(self, growth: Sequence[int], what: str) -> None:
+        """Count memory that ranks are about to touch.  MemoryError, on all ranks, if one has not so much."""
+        for rank, (used, more) in enumerate(zip(self._touched, growth, strict=True)):
+            if more > 0 and used + more > self._most:
+                raise MemoryError(f"{more} bytes more on rank {rank} for {what}, where arrays take {used} "
+                                  f"bytes of {self._most}: use more ranks or smaller arrays, or give them "
+                                  "more with DIFFUSE_MPI_MEMORY")
+        self._charge(growth, 1)
+
+    # -- the host ------------------------------------------------------------------------------------------
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        if not isinstance(instance, MpiInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        if not instance.state.whole:
+            self._gather(instance)
+        self._pool.wait(instance.used if write else instance.written)
+        return instance.array
+
+    def _gather(self, instance: MpiInstance) -> None:
+        """Give every rank all of a store."""
+        state = instance.state
+        arrivals, after = fetched(state, (all_of(state.shape),) * self.ranks)
+        what = f"reading an array of shape {state.shape}"
+        self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
+        self._tell(what)
+        self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
+        instance.state = after
+
+    def known(self, instance: Instance) -> NDArray[np.uint8] | None:
+        return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        assert isinstance(instance, MpiInstance)
+        state = instance.state
+        instance.pieces += 1
+        if not state.whole and instance.pieces <= OFTEN:
+            want: Boxes = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
+            arrivals, _ = fetched(state, want)
+            self._tell(f"reading bytes {offset} to {offset + nbytes} of an array of shape {state.shape}")
+            self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
+            self._pool.wait(instance.written)
+            found = instance.array[offset:offset + nbytes].copy()
+        else:
+            found = self.host(instance, False)[offset:offset + nbytes]
+        self.fence()
+        return found
+
+    # -- launches ------------------------------------------------------------------------------------------
+
+    def launch(self, launch: Launch) -> None:
+        self._check()
+        layout, native = launch.layout, launch.kernel.native
+        instances: Any = launch.instances
+        assert layout is not None
+        if native is None:
+            self._interpret(launch)
+            return
+        process.tick()
+        known = layout.derived.get(self.name)
+        if known is None:
+            known = layout.derived[self.name] = self._prepared(layout)
+        shared = known.share
+        states = tuple([instances[use.place].state for use in shared.uses])
+        mine = known.steps.get(states)
+        if mine is None:
+            mine = known.steps[states] = self._mine(shared, states)
+        packed = launch.kernel.pack(launch.values)
+        if self.agreement is not None:
+            self.agreement.launch(known.form, layout.title, instances, packed)
+        if mine.growth is not None:
+            self._afford(mine.growth, layout.title)
+        block = memoryview(bytearray(packed)).cast("q")
+        for word, place in shared.words:
+            block[word] += instances[place].address
+        scratch = []
+        for piece in layout.scratch:
+            scratch.append(np.empty(max(piece.nbytes, 8), np.uint8))
+            block[piece.word] = address(scratch[-1])
+        if mine.before:
+            self._bring(mine.before, instances)
+        words = bytes(block)
+        number = self._run(mine, native, words, (native, launch.keep, scratch))
+        if mine.meets:
+            number = self._finish(mine, native, words, scratch, instances, number)
+        for use, state in zip(shared.uses, mine.after, strict=True):
+            instance = instances[use.place]
+            instance.state, instance.used = state, number
+            if use.every_write or use.late_writes:
+                instance.written, instance.pieces = number, 0
+                if state.stale > MUCH and instance.trims:
+                    less = trimmed(state)
+                    self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
+                    self._pool.wait(number)
+                    instance.trim(less, self.rank)
+
+    def _prepared(self, layout: Layout) -> Prepared:
+        shared = share(layout, self.ranks)
+        return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
+
+    def _mine(self, shared: Share, states: Sequence[State]) -> Mine:
+        """This rank's part of a step."""
+        found = step(shared, states, self.ranks)
+        at = {use.place: state for use, state in zip(shared.uses, states, strict=True)}
+
+        def own(arriving: Any) -> tuple[Move, ...]:
+            return tuple([move for place, arrivals in arriving for move in
+                          moves(self.rank, place, arrivals, at[place].shape, at[place].itemsize)])
+
+        partials = [(move, partial.offset) for partial, arrivals in found.partials
+                    for move in moves(self.rank, partial.scratch, arrivals, partial.shape, 1)]
+        first, points = found.runs[self.rank]
+        return Mine(own(found.before), first, points, not shared.divided,
+                    tuple([move for move, _ in partials]), tuple([offset for _, offset in partials]),
+                    own(found.late), bool(found.finishing), self.rank in found.finishing, found.after,
+                    found.growth if any(found.growth) else None)
+
+    def _run(self, mine: Mine, native: Any, block: bytes, keep: object) -> int:
+        """Queue this rank's points; returns the number of the last launch."""
+        if mine.points and mine.undivided:
+            finish = native.finish if mine.points > 1 else 0
+            return self._pool.submit(native.address, finish, mine.points, block, keep)
+        if mine.points:
+            return self._pool.submit_part(native.address, mine.first, mine.points, block, keep)
+        return self._pool.submitted
+
+    def _finish(self, mine: Mine, native: Any, block: bytes, scratch: Sequence[NDArray[np.uint8]],
+                instances: Any, number: int) -> int:
+        """Combine what all points found, where the step says; returns the number of the last launch."""
+        if mine.partials or mine.late:
+            self._pool.wait(number)
+        if mine.partials:
+            self._carry(mine.partials, [scratch[move.place][offset:] for move, offset in
+                                        zip(mine.partials, mine.offsets, strict=True)])
+        self._bring(mine.late, instances)
+        if not mine.finishes:
+            return number
+        return self._pool.submit(native.finish, 0, 1, block, (native, scratch, instances))
+
+    def _bring(self, todo: Sequence[Move], instances: Sequence[Any]) -> None:
+        """Move boxes between ranks, when what is queued on their stores is done."""
+        if not todo:
+            return
+        self._pool.wait(max([instances[move.place].used for move in todo]))
+        self._carry(todo, [instances[move.place].array for move in todo])
+
+    def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
+        assert self.network is not None and self.agreement is not None
+        carry(self.network, todo, memories, self.agreement.tag)
+
+    def _interpret(self, launch: Launch) -> None:
+        assert launch.layout is not None
+        self._tell(f"{launch.layout.title}, interpreted", repr(launch.values).encode())
+        self.fence()
+        interpret(launch, self.host, self._note)
+
+    # -- waiting -------------------------------------------------------------------------------------------
+
+    def _tell(self, event: str, content: bytes = b"") -> None:
+        if self.agreement is not None:
+            self.agreement.event(event, content)
+
+    def _check(self) -> None:
+        """Refuse work in a forked child: the other ranks know nothing of it."""
+        if self.ranks > 1 and os.getpid() != self._process:
+            raise RuntimeError("this is a forked child of a rank, which the other ranks have not: compute in "
+                               "the rank itself, or start children with the method spawn")
+
+    def call(self, function: Callable[[], None]) -> None:
+        self._pool.fence()
+        function()
+
+    def fence(self) -> None:
+        self._check()
+        self._pool.fence()
+        if self.agreement is not None:
+            self.agreement.meet("waiting for everything submitted")
+
+    def _note(self, kind: str, flag: int) -> None:
+        self._noted |= flag
+
+    def flags(self) -> int:
+        seen, self._noted = self._noted, 0
+        if self.network is None:
+            return seen | self._pool.flags()
+        seen, self.network.flags = seen | self.network.flags, 0
+        return seen
+
+    def mark(self) -> int:
+        return 0
+
+    def fate(self, mark: int) -> Fate:
+        return Fate.LOST
+
+
+def _named(store: Store | None, nbytes: int) -> Store:
+    return store or Store(-1, (nbytes,), "uint8")
+
+
+def _threads() -> int:
+    """Threads of this rank: the setting, or its share of the machine's processors."""
+    if config.threads != "auto":
+        return machine.threads()
+    return max(1, machine.processors() // launcher.local_ranks())
+
+
+def _alike(network: Network) -> None:
+    """Refuse ranks that differ in what decides what is submitted."""
+    said = (f"Diffuse {diffuse.__version__}, NumPy {np.__version__}, Python {sys.version.split()[0]}, "
+            f"window {config.window}, small {config.small}, min_chunk {config.min_chunk}, memory "
+            f"{config.memory}, compile {config.compile}")
+    if len(set(network.gather(crc32(said.encode())))) > 1:
+        raise RuntimeError(f"ranks differ: rank {network.rank} has {said}; make versions and settings the "
+                           "same")

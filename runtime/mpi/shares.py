@@ -1,0 +1,202 @@
+"""From a layout to shares: which points of a launch each rank runs, and which boxes of stores they touch.
+
+Every box is in the coordinates of its store.  An access in other coordinates (a reshaped array, or the real
+parts of a complex one) is translated where it is one run of memory, and taken for the whole store otherwise.
+These are pure functions over plain data, which know nothing of MPI.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations, product
+from math import prod
+from typing import NamedTuple
+
+from diffuse.ir import ITEMSIZE, Point, Privilege
+from diffuse.movement.boxes import Box, Holding, Layout, intersection, tile, volume
+from diffuse.runtime.base import LaunchArgument, Plane
+from diffuse.runtime.base import Layout as Launched
+from diffuse.runtime.mpi.validity import all_of, tidy
+
+
+class Use(NamedTuple):
+    """What a launch does with one store."""
+
+    place: int
+    """Which of the launch's instances it is: the first with this store."""
+    reads: Layout
+    """What the points of each rank read, and what they may not quite fill by writing."""
+    writes: Layout
+    every_read: Holding
+    """What all points read together."""
+    every_write: Holding
+    late_reads: Holding
+    """What `finish` reads."""
+    late_writes: Holding
+
+
+class Partials(NamedTuple):
+    """An array of partial results, of which each rank's points write a part."""
+
+    scratch: int
+    """Which scratch memory of the launch it lies in."""
+    offset: int
+    shape: Point
+    writes: Layout
+
+
+class Share(NamedTuple):
+    """A launch, shared out among ranks."""
+
+    points: tuple[tuple[int, int], ...]
+    """The first point that each rank runs, and how many."""
+    total: int
+    divided: bool
+    """May each rank run its points alone?  Else one runs them all, or each does."""
+    uses: tuple[Use, ...]
+    partials: tuple[Partials, ...]
+    words: tuple[tuple[int, int], ...]
+    """The words of the block with an address, and which of the launch's instances lies there."""
+
+    @property
+    def folds(self) -> bool:
+        """Is there anything to do for `finish` after the points of all ranks?"""
+        return bool(self.partials) or any(use.late_reads or use.late_writes for use in self.uses)
+
+
+def owned(points: int, ranks: int) -> list[tuple[int, int]]:
+    """Equal runs of points: the first of each rank, and how many."""
+    firsts = [-(-rank * points // ranks) for rank in range(ranks + 1)]
+    return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
+
+
+def share(layout: Launched, ranks: int) -> Share:
+    """Share out the points of a launch."""
+    points = list(product(*map(range, layout.domain)))
+    parts = owned(len(points), ranks)
+    each = [points[first:first + number] for first, number in parts]
+    places: dict[int, int] = {}
+    for k, argument in enumerate(layout.arguments):
+        places.setdefault(argument.slot, k)
+    uses = tuple([_use(place, [a for a in layout.arguments if a.slot == slot], points, each)
+                  for slot, place in places.items()])
+    partials = tuple([Partials(k, plane.offset, plane.shape, _filled(plane, layout.domain, each))
+                      for k, piece in enumerate(layout.scratch) for plane in piece.planes])
+    divided = (len(points) > 1 and all(_disjoint(use.writes) for use in uses)
+               and all(_disjoint(partial.writes) for partial in partials))
+    words = tuple([(a.word, k) for k, a in enumerate(layout.arguments)])
+    return Share(tuple(parts), len(points), divided, uses, partials, words)
+
+
+def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],
+         each: Sequence[Sequence[Point]]) -> Use:
+    late = [a for a in arguments if a.late or a.privilege is Privilege.REDUCE]
+    rest = [a for a in arguments if not (a.late or a.privilege is Privilege.REDUCE)]
+    reads, writes = [a for a in rest if _reads(a)], [a for a in rest if a.privilege is not Privilege.READ]
+    return Use(place, tuple([_boxes(reads, mine) for mine in each]),
+               tuple([_boxes(writes, mine) for mine in each]),
+               _boxes(reads, points), _boxes(writes, points),
+               _boxes([a for a in late if _reads(a)], points),
+               _boxes([a for a in late if a.privilege is not Privilege.READ], points))
+
+
+def _reads(argument: LaunchArgument) -> bool:
+    """Does the argument need what is there: to read it, or because it may not write all of its boxes?"""
+    map = argument.access.map
+    return argument.privilege.reads or not map.simple or bool(map.free or map.turned) or (
+        argument.access.store.shape, argument.access.store.dtype) != argument.storage
+
+
+def _boxes(arguments: Iterable[LaunchArgument], points: Iterable[Point]) -> Holding:
+    """What these points touch of a store through these arguments."""
+    points = list(points)
+    return tidy(dict.fromkeys([box for a in arguments for point in points for box in boxes(a, point)]))
+
+
+def boxes(argument: LaunchArgument, point: Point) -> Holding:
+    """What a point touches of a store through an argument; more of it where that is no box."""
+    access, (shape, dtype) = argument.access, argument.storage
+    box = tile(access.partition, point, access.store.shape)
+    if not volume(box):
+        return ()
+    if (access.store.shape, access.store.dtype) == (shape, dtype):
+        return (box,)
+    found = run(box, access.store.shape)
+    if found is None:
+        return all_of(shape)
+    item = ITEMSIZE[access.store.dtype]
+    return spread(found[0] * item, found[1] * item, shape, ITEMSIZE[dtype])
+
+
+def run(box: Box, shape: Point) -> tuple[int, int] | None:
+    """The elements of a box as one run of memory, from one number to another; None if they are several."""
+    first, length = 0, 1
+    for r, n in zip(box, shape, strict=True):
+        if length > 1 and len(r) < n or len(r) > 1 and r.step != 1:
+            return None
+        first = first * n + r.start
+        length *= len(r)
+    return first, first + length
+
+
+def runs(boxes: Iterable[Box], shape: Point) -> list[tuple[int, int]]:
+    """The runs of memory, as numbers of elements, in which these boxes lie; of a box that is several, with
+    what lies between them."""
+    found: list[tuple[int, int]] = []
+    for box in boxes:
+        low = high = 0
+        for r, n in zip(box, shape, strict=True):
+            low, high = low * n + r[0], high * n + r[-1]
+        found.append((low, high + 1))
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(found):
+        if joined and low <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(high, joined[-1][1])
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def spread(low: int, high: int, shape: Point, itemsize: int) -> Holding:
+    """The elements of a store that have bytes between two places."""
+    low, high = low // itemsize, min(-(-high // itemsize), prod(shape))
+    return tidy(_slab(low, high, shape)) if high > low else ()
+
+
+def _slab(low: int, high: int, shape: Point) -> list[Box]:
+    """A run of elements as boxes: what is left of a first row, whole rows, what there is of a last row."""
+    if not shape:
+        return [()]
+    row = prod(shape[1:])
+    first, last = -(-low // row), high // row
+    if first > last:
+        return [(range(last, first), *box) for box in _slab(low - last * row, high - last * row, shape[1:])]
+    found: list[Box] = []
+    if low < first * row:
+        found += [(range(first - 1, first), *box)
+                  for box in _slab(low - (first - 1) * row, row, shape[1:])]
+    if first < last:
+        found.append((range(first, last), *map(range, shape[1:])))
+    if last * row < high:
+        found += [(range(last, last + 1), *box) for box in _slab(0, high - last * row, shape[1:])]
+    return found
+
+
+def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Layout:
+    """What the points of each rank write of an array of partial results."""
+    tiles = {d: (launch, extent) for d, launch, extent in plane.tiles}
+
+    def box(point: Point) -> Box:
+        found = []
+        for d, n in enumerate(plane.shape):
+            launch, extent = tiles.get(d, (0, n))
+            low = point[launch] * extent if d in tiles else 0
+            found.append(range(min(low, n), min(low + extent, n)))
+        return tuple(found)
+
+    return tuple([tidy(dict.fromkeys(map(box, points))) for points in each])
+
+
+def _disjoint(writes: Layout) -> bool:
+    return all(intersection(a, b) is None for one, other in combinations(writes, 2) for a in one
+               for b in other)

@@ -1,0 +1,116 @@
+"""Steps: what a launch moves, who runs it, and where the elements of its stores are afterwards.
+
+A step follows from a share and from the states of the stores alone, so that all ranks find the same one.  In
+the order of time: what the points read arrives; they run; the partial results and what `finish` reads arrive;
+`finish` runs.  These are pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+from diffuse.movement.boxes import Box, Holding, Layout, remove, size
+from diffuse.movement.direct import exchange
+from diffuse.runtime.mpi.shares import Partials, Share, runs, spread
+from diffuse.runtime.mpi.validity import State, tidy
+
+Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
+"""For each rank, the boxes that it receives, each with its sender."""
+FEW = 1 << 10
+"""Bytes that ranks may receive so that each runs for itself what one could run for all: numbers."""
+LARGE = 1 << 16
+"""Bytes of partial results from which on one rank combines them for all."""
+
+
+class Step(NamedTuple):
+    """One launch."""
+
+    before: tuple[tuple[int, Arrivals], ...]
+    """What arrives before the points run: which of the launch's instances, and its boxes."""
+    runs: tuple[tuple[int, int], ...]
+    """The first point that each rank runs, and how many."""
+    partials: tuple[tuple[Partials, Arrivals], ...]
+    late: tuple[tuple[int, Arrivals], ...]
+    """What arrives before `finish` runs."""
+    finishing: tuple[int, ...]
+    """The ranks that run `finish` by itself; none where it ends a launch that was not divided."""
+    after: tuple[State, ...]
+    """The states of the stores, in the order of the share's uses."""
+    growth: tuple[int, ...]
+    """The bytes of memory that each rank touches for the first time."""
+
+
+def step(shared: Share, states: Sequence[State], ranks: int) -> Step:
+    """The step of a launch on stores in these states."""
+    found = _divided(shared, states, ranks) if shared.divided else _undivided(shared, states, ranks)
+    growth = tuple([sum(after.bytes[rank] - before.bytes[rank]
+                        for before, after in zip(states, found.after, strict=True)) for rank in range(ranks)])
+    return found._replace(growth=growth)
+
+
+def _divided(shared: Share, states: Sequence[State], ranks: int) -> Step:
+    """Each rank runs its points."""
+    now = list(states)
+    before = _bring(shared, now, [use.reads for use in shared.uses])
+    now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
+    if not shared.folds:
+        return Step(before, shared.points, (), (), (), tuple(now), ())
+    heavy = sum([prod(partial.shape) for partial in shared.partials]) > LARGE
+    finishing = (0,) if heavy else tuple(range(ranks))
+    partials = tuple([(partial, exchange(partial.writes, _for(finishing, partial.shape, ranks)).arrivals)
+                      for partial in shared.partials])
+    late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses])
+    now = [state.written(_to(finishing, use.late_writes, ranks))
+           for use, state in zip(shared.uses, now, strict=True)]
+    return Step(before, shared.points, partials, late, finishing, tuple(now), ())
+
+
+def _undivided(shared: Share, states: Sequence[State], ranks: int) -> Step:
+    """One rank runs all points, or each rank does where that moves no more than a few numbers."""
+    reads = [tuple([*use.every_read, *remove(use.late_reads, use.every_read)]) for use in shared.uses]
+    writes = [tuple([*use.every_write, *remove(use.late_writes, use.every_write)]) for use in shared.uses]
+    lacking = [sum(size(tuple(remove(boxes, state.have[rank]))) * state.itemsize
+                   for boxes, state in zip(reads, states, strict=True)) for rank in range(ranks)]
+    most = sum(size(boxes) * state.itemsize for boxes, state in zip(writes, states, strict=True))
+    everyone = sum(lacking) <= FEW and (any(reads) or most <= LARGE)
+    running = tuple(range(ranks)) if everyone else (min(range(ranks), key=lacking.__getitem__),)
+    now = list(states)
+    before = _bring(shared, now, [_to(running, boxes, ranks) for boxes in reads])
+    now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
+    runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
+    return Step(before, runs, (), (), (), tuple(now), ())
+
+
+def trimmed(state: State) -> State:
+    """The state after ranks gave back memory with copies that are valid no more."""
+    return state.trimmed(tuple([tidy([box for low, high in runs(boxes, state.shape) for box in
+                                      spread(low * state.itemsize, high * state.itemsize, state.shape,
+                                             state.itemsize)]) for boxes in state.have]))
+
+
+def _bring(shared: Share, now: list[State], wants: Sequence[Layout]) -> tuple[tuple[int, Arrivals], ...]:
+    """What arrives so that each rank has what it wants; `now` becomes the states after that."""
+    found = []
+    for k, (use, want) in enumerate(zip(shared.uses, wants, strict=True)):
+        arrivals, now[k] = fetched(now[k], want)
+        if any(arrivals):
+            found.append((use.place, arrivals))
+    return tuple(found)
+
+
+def fetched(state: State, want: Layout) -> tuple[Arrivals, State]:
+    """What arrives so that each rank has what it wants of a store, and the state after that."""
+    if state.whole or not any(want):
+        return ((),) * len(want), state if not any(want) else state.received(want)
+    return exchange(state.have, want).arrivals, state.received(want)
+
+
+def _to(some: Sequence[int], boxes: Holding, ranks: int) -> Layout:
+    """A layout in which some ranks hold these boxes."""
+    return tuple([boxes if rank in some else () for rank in range(ranks)])
+
+
+def _for(some: Sequence[int], shape: tuple[int, ...], ranks: int) -> Layout:
+    return _to(some, (tuple(map(range, shape)),), ranks)

@@ -1,0 +1,170 @@
+"""The validity map: which rank holds valid copies of which elements of a store.
+
+Every rank knows it for all ranks, as a function of what was submitted, so that senders and receivers of an
+exchange find the same messages without asking each other.  A state is a value that is made once: loops come
+back to the same object, under which what follows from it is kept.  These are pure functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import prod
+
+from diffuse.ir import Point
+from diffuse.ir.bounded import Bounded
+from diffuse.movement.boxes import Box, Holding, Layout, remove, size, volume
+
+MOST_BOXES = 24
+"""Boxes of one rank from which on copies are forgotten that other ranks have as well."""
+MOST_STATES = 1 << 14
+
+
+class State:
+    """Where the elements of a store are.  Two states of one meaning are mostly one object."""
+
+    __slots__ = ("shape", "itemsize", "have", "touched", "bytes", "stale", "whole")
+
+    shape: Point
+    itemsize: int
+    have: Layout
+    """What each rank holds.  Elements that were never written have any value, and all ranks hold them."""
+    touched: Layout
+    """Where each rank has memory: what it wrote or received since the store was made."""
+    bytes: tuple[int, ...]
+    """The bytes of that memory."""
+    stale: int
+    """The most bytes of it in which a rank has nothing valid."""
+    whole: bool
+    """Does every rank hold everything?"""
+
+    def received(self, want: Layout) -> State:
+        """The state after each rank received what it wants."""
+        have = [tidy([*held, *wanted]) if wanted else held
+                for held, wanted in zip(self.have, want, strict=True)]
+        return made(self.shape, self.itemsize, have, _reach(self.touched, want))
+
+    def trimmed(self, kept: Layout) -> State:
+        """The state after each rank gave back the memory around what it keeps."""
+        return made(self.shape, self.itemsize, self.have, kept)
+
+    def written(self, by: Layout) -> State:
+        """The state after each rank wrote these boxes: who wrote an element holds it, and nobody else."""
+        if not any(by):
+            return self
+        have = []
+        for rank, held in enumerate(self.have):
+            others = [box for other, boxes in enumerate(by) if other != rank for box in boxes]
+            have.append(tidy([*remove(held, others), *by[rank]]))
+        return made(self.shape, self.itemsize, have, _reach(self.touched, by))
+
+
+_states: dict[tuple[object, ...], State] = Bounded(MOST_STATES)
+
+
+def made(shape: Point, itemsize: int, have: Iterable[Holding], touched: Iterable[Holding]) -> State:
+    """The state with these boxes."""
+    held = tuple(have)
+    if any(len(boxes) > MOST_BOXES for boxes in held):
+        held = _alone(held)
+    key = shape, itemsize, held, tuple(touched)
+    found = _states.get(key)
+    if found is None:
+        found = _states[key] = State()
+        found.shape, found.itemsize, found.have, found.touched = shape, itemsize, held, key[3]
+        found.bytes = tuple([size(boxes) * itemsize for boxes in key[3]])
+        found.stale = max([total - size(boxes) * itemsize
+                           for total, boxes in zip(found.bytes, held, strict=True)])
+        found.whole = all(size(boxes) == prod(shape) for boxes in held)
+    return found
+
+
+def fresh(shape: Point, itemsize: int, ranks: int) -> State:
+    """The state of a store that nobody wrote."""
+    return made(shape, itemsize, (all_of(shape),) * ranks, ((),) * ranks)
+
+
+def everywhere(shape: Point, itemsize: int, ranks: int) -> State:
+    """The state of a store that every rank holds whole."""
+    return made(shape, itemsize, (all_of(shape),) * ranks, (all_of(shape),) * ranks)
+
+
+def all_of(shape: Point) -> Holding:
+    """A holding with every element."""
+    return (tuple(map(range, shape)),) if prod(shape) else ()
+
+
+def _reach(touched: Layout, more: Layout) -> list[Holding]:
+    """Where ranks have memory after they touched more; of scattered boxes their bounding box."""
+    found = []
+    for before, boxes in zip(touched, more, strict=True):
+        after = tidy([*before, *boxes]) if remove(boxes, before) else before
+        if len(after) > MOST_BOXES:
+            after = (tuple([range(min(r.start for r in ranges), max(r.stop for r in ranges))
+                            for ranges in zip(*after, strict=True)]),)
+        found.append(after)
+    return found
+
+
+def _alone(have: Layout) -> Layout:
+    """One holder of each element, the first."""
+    found: list[Holding] = []
+    taken: list[Box] = []
+    for held in have:
+        found.append(tidy(remove(held, taken)))
+        taken += found[-1]
+    return tuple(found)
+
+
+def tidy(boxes: Iterable[Box]) -> Holding:
+    """The same elements as boxes that have none in common, neighbours joined, in a fixed order."""
+    found: list[Box] = []
+    for box in boxes:
+        if volume(box):
+            found += remove([tuple(map(_plain, box))], found)
+    before = 0
+    while len(found) > 1 and len(found) != before:
+        before = len(found)
+        for d in range(len(found[0])):
+            lines: dict[Box, list[range]] = {}
+            for box in found:
+                lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
+            found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _joined(ranges)]
+    return tuple(sorted(found, key=_order))
+
+
+def _order(box: Box) -> list[tuple[int, int, int]]:
+    return [(r.start, r.stop, r.step) for r in box]
+
+
+def _plain(r: range) -> range:
+    """The same numbers, ending behind the last one."""
+    return range(r[0], r[-1] + 1, r.step if len(r) > 1 else 1)
+
+
+def _joined(ranges: Sequence[range]) -> list[range]:
+    """Join ranges that follow each other, and ranges with steps that are each other's gaps."""
+    if len(ranges) == 1:
+        return [_plain(ranges[0])]
+    found: list[range] = []
+    for r in _woven(sorted(map(_plain, ranges), key=lambda r: r.start)):
+        last = found[-1] if found else range(0)
+        if last and last.stop == r.start and last.step == r.step == 1:
+            found[-1] = range(last.start, r.stop)
+        else:
+            found.append(r)
+    return found
+
+
+def _woven(ranges: list[range]) -> list[range]:
+    """Replace ranges of one step that are each other's gaps by one without a step."""
+    known = {(r.start, r.step): r for r in ranges if r.step > 1}
+    for r in list(known.values()):
+        parts = [known.get((r.start + k, r.step)) for k in range(r.step)]
+        end = r.start + sum([len(part) for part in parts if part is not None])
+        if all([part == range(r.start + k, end, r.step) for k, part in enumerate(parts)]):
+            for part in parts:
+                assert part is not None
+                ranges.remove(part)
+                del known[part.start, part.step]
+            ranges.append(range(r.start, end))
+    return sorted(ranges, key=lambda r: r.start)

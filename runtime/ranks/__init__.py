@@ -1,0 +1,1 @@
+"""What the processes of several ranks have in common, whatever carries their data."""

@@ -1,0 +1,320 @@
+"""The validity map, shares and steps of the runtime mpi, without MPI: what moves, and that it is enough."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from diffuse.ir import Access, Point, Privilege, Split, Store, tiling
+from diffuse.ir.view import of
+from diffuse.movement.boxes import Box, Holding, Layout, volume
+from diffuse.runtime.base import LaunchArgument, Plane, Scratch
+from diffuse.runtime.base import Layout as Launched
+from diffuse.runtime.mpi.moves import region
+from diffuse.runtime.mpi.shares import boxes, owned, run, runs, share, spread
+from diffuse.runtime.mpi.steps import Step, fetched, step, trimmed
+from diffuse.runtime.mpi.validity import MOST_BOXES, State, all_of, everywhere, fresh, made, tidy
+
+READ, WRITE, BOTH, REDUCE = Privilege.READ, Privilege.WRITE, Privilege.READ_WRITE, Privilege.REDUCE
+
+
+def elements(holding: Holding) -> set[Point]:
+    return {point for box in holding for point in product(*box)}
+
+
+def some_box(pick: random.Random, shape: Point) -> Box:
+    found = []
+    for n in shape:
+        low = pick.randrange(n)
+        found.append(range(low, pick.randint(low + 1, n), pick.choice((1, 1, 1, 2, 3))))
+    return tuple(found)
+
+
+# -- boxes -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tidy_boxes_have_the_same_elements_once(seed: int) -> None:
+    pick = random.Random(seed)
+    shape = tuple(pick.randint(1, 9) for _ in range(pick.randint(0, 3)))
+    given = [some_box(pick, shape) for _ in range(pick.randint(0, 6))]
+    found = tidy(given)
+    assert elements(found) == elements(tuple(given))
+    assert sum(map(volume, found)) == len(elements(found))
+
+
+def test_neighbours_and_gaps_join() -> None:
+    rows = [(range(k, k + 1), range(4)) for k in (3, 1, 2, 0)]
+    assert tidy(rows) == ((range(4), range(4)),)
+    assert tidy([(range(0, 10, 3),), (range(1, 10, 3),), (range(2, 10, 3),)]) == ((range(10),),)
+    assert tidy([(range(0, 10, 2),), (range(1, 9, 2),)]) == ((range(9),),)
+    assert tidy([(range(0, 10, 2),), (range(1, 7, 2),)]) == ((range(0, 9, 2),), (range(1, 6, 2),))
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (4, 5), (3, 4, 5), (2, 1, 3, 2)])
+def test_runs_of_memory_are_boxes_and_back(shape: Point) -> None:
+    numbers = np.arange(prod(shape)).reshape(shape)
+    for low in range(numbers.size):
+        for high in range(low + 1, numbers.size + 1):
+            found = spread(low * 8, high * 8, shape, 8)
+            inside = [int(numbers[point]) for point in elements(found)]
+            assert sorted(inside) == list(range(low, high))
+            assert runs(found, shape)[0][0] == low and runs(found, shape)[-1][1] == high
+    assert spread(3, 5, (4,), 8) == ((range(1),),), "part of an element is all of it"
+
+
+def test_a_box_is_one_run_or_not() -> None:
+    assert run((range(2, 4), range(6)), (5, 6)) == (12, 24)
+    assert run((range(2, 3), range(1, 4)), (5, 6)) == (13, 16)
+    assert run((range(2, 4), range(1, 4)), (5, 6)) is None
+    assert run((range(0, 6, 2),), (6,)) is None
+    assert run((), ()) == (0, 1)
+    assert region((range(2, 4), range(1, 4)), (5, 6), 8) == (slice(2, 4, 1), slice(1, 4, 1))
+
+
+# -- states ------------------------------------------------------------------------------------------------
+
+
+def test_who_wrote_it_holds_it_and_nobody_else() -> None:
+    state = fresh((8, 3), 8, 2)
+    assert state.whole and state.bytes == (0, 0)
+    halves: Layout = (((range(4), range(3)),), ((range(4, 8), range(3)),))
+    state = state.written(halves)
+    assert state.have == halves and state.bytes == (96, 96) and not state.whole
+    more = state.received((((range(4, 5), range(3)),), ()))
+    assert more.have[0] == ((range(5), range(3)),) and more.bytes == (120, 96)
+    assert more.written(((), ((range(4, 5), range(3)),))).have == halves
+    again = more.written(halves)
+    assert again.have == halves and again.bytes == (120, 96), "memory that is touched stays"
+    assert again.received((((range(4, 5), range(3)),), ())) is more, "a loop comes back to the same state"
+
+
+def test_all_that_write_the_same_hold_it() -> None:
+    row: Holding = ((range(1), range(3)),)
+    state = everywhere((4, 3), 4, 3).written((row, row, ()))
+    assert state.have[0] == state.have[1] == all_of((4, 3))
+    assert elements(state.have[2]) == elements(all_of((4, 3))) - elements(row)
+
+
+def test_copies_are_forgotten_before_there_are_too_many_boxes() -> None:
+    scattered = tuple([(range(k, k + 1),) for k in range(0, 4 * MOST_BOXES, 2)])
+    state = made((4 * MOST_BOXES,), 8, (all_of((4 * MOST_BOXES,)), scattered), ((), ()))
+    assert state.have == (all_of((4 * MOST_BOXES,)), ())
+
+
+def test_memory_of_old_copies_is_given_back() -> None:
+    halves: Layout = (((range(4), range(3)),), ((range(4, 8), range(3)),))
+    state = everywhere((8, 3), 8, 2).written(halves)
+    assert state.stale == 96 and trimmed(state).bytes == (96, 96) and trimmed(state).have == halves
+    column: Layout = (((range(8), range(1)),), ((range(8), range(1, 3)),))
+    assert trimmed(everywhere((8, 3), 8, 2).written(column)).bytes == (176, 184), "between its rows, too"
+
+
+# -- shares ------------------------------------------------------------------------------------------------
+
+# A view of a store, as NumPy's array of the numbers of its elements.
+Picture = NDArray[Any]
+
+
+def argument(slot: int, whole: Picture, part: Picture, privilege: Privilege, splits: tuple[Split, ...],
+             dtype: str = "float64", frame: tuple[Point, str] | None = None) -> LaunchArgument:
+    """An argument that sees `part` of the numbered elements of `whole`; `frame`: in other coordinates."""
+    shape, kind = frame or (whole.shape, dtype)
+    offset = (part.__array_interface__["data"][0] - whole.__array_interface__["data"][0])
+    view = of(shape, kind, kind, np.dtype(kind).itemsize, offset, part.strides, part.shape)
+    store = Store(slot, view.frame, view.dtype)
+    access = Access(store, view, privilege, None, tiling(store, view, part.shape, splits))
+    return LaunchArgument(0, slot, (whole.shape, dtype), access, privilege)
+
+
+def numbered(*shape: int) -> Picture:
+    return np.arange(prod(shape)).astype(np.float64).reshape(shape)
+
+
+VIEWS: dict[str, Any] = {
+    "all": lambda a: a, "interior": lambda a: a[1:-1, 1:-1], "backwards": lambda a: a[::-1],
+    "steps": lambda a: a[1::3, ::2], "transposed": lambda a: a.T, "steps back": lambda a: a[::-2, ::-1],
+    "row": lambda a: a[3:4, :], "repeated": lambda a: np.broadcast_to(a[2], (12, 8)),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_point_touches_the_boxes_of_its_tile(name: str) -> None:
+    whole = numbered(12, 8)
+    part = VIEWS[name](whole)
+    for axis in (0, 1):
+        tile = -(-part.shape[axis] // 3)
+        seen = argument(0, whole, part, READ, (Split(axis, tile),))
+        for p in range(-(-part.shape[axis] // tile)):
+            mine = part[(slice(None),) * axis + (slice(p * tile, (p + 1) * tile),)]
+            assert {float(whole[at]) for at in elements(boxes(seen, (p,)))} == set(mine.ravel().tolist())
+
+
+def test_other_coordinates_of_one_run_are_exact() -> None:
+    whole = numbered(12, 8)
+    flat = argument(0, whole, whole.reshape(-1), READ, (Split(0, 40),), frame=((96,), "float64"))
+    assert [len(elements(boxes(flat, (p,)))) for p in range(3)] == [40, 40, 16]
+    assert elements(boxes(flat, (0,))) == {divmod(k, 8) for k in range(40)}
+    cube = argument(0, whole, whole.reshape(12, 2, 4), READ, (Split(1, 1),), frame=((12, 2, 4), "float64"))
+    assert boxes(cube, (0,)) == all_of((12, 8)), "several runs: the whole"
+
+
+def layout(arguments: list[LaunchArgument], points: int, planes: tuple[Plane, ...] = ()) -> Launched:
+    scratch = (Scratch(0, 1 << 10, planes),) if planes else ()
+    return Launched(tuple(arguments), scratch, "test", (points,))
+
+
+@pytest.mark.parametrize("points, ranks", [(4, 2), (3, 2), (1, 4), (5, 3), (7, 7)])
+def test_ranks_own_runs_of_points(points: int, ranks: int) -> None:
+    found = owned(points, ranks)
+    assert [p for first, number in found for p in range(first, first + number)] == list(range(points))
+    assert max(n for _, n in found) - min(n for _, n in found) <= 1
+
+
+def test_points_that_write_the_same_are_not_divided() -> None:
+    whole, splits = numbered(12, 8), (Split(0, 6),)
+    into = argument(0, whole, whole, WRITE, splits)
+    assert share(layout([into], 2), 2).divided
+    row = np.broadcast_to(whole[0], (12, 8))
+    assert not share(layout([argument(0, whole, row, BOTH, splits)], 2), 2).divided
+
+
+# -- steps -------------------------------------------------------------------------------------------------
+
+
+def received(found: Step) -> int:
+    return sum(volume(box) for _, arrivals in found.before for boxes in arrivals for _, box in boxes)
+
+
+def test_a_stencil_moves_two_rows_and_comes_back_to_its_states() -> None:
+    a, splits = numbered(64, 8), (Split(0, 31),)
+    kinds = [argument(0, a, part, READ, splits) for part in (a[:-2, 1:-1], a[2:, 1:-1], a[1:-1, :-2])]
+    kinds.append(argument(1, a, a[1:-1, 1:-1], WRITE, splits))
+    shared = share(layout(kinds, 2), 2)
+    states = [everywhere((64, 8), 8, 2), everywhere((64, 8), 8, 2)]
+    seen = []
+    for _ in range(6):
+        found = step(shared, states, 2)
+        states = [found.after[1], found.after[0]]
+        seen.append((received(found), tuple(states)))
+    assert [moved for moved, _ in seen] == [0, 12, 12, 12, 12, 12]
+    assert seen[3][1] == seen[5][1] and seen[2][1] == seen[4][1]
+
+
+def test_what_all_can_compute_nobody_sends() -> None:
+    number = numbered(1)
+    one = [argument(0, number, number, READ, (Split(-1, 0),)), argument(1, number, number, WRITE, (Split(-1, 0),))]
+    shared = share(layout(one, 1), 4)
+    known = everywhere((1,), 8, 4)
+    found = step(shared, [known, fresh((1,), 8, 4)], 4)
+    assert not found.before and found.runs == ((0, 1),) * 4 and found.after[1].whole
+    far = fresh((1,), 8, 4).written(((), (), all_of((1,)), ()))
+    found = step(shared, [far, known], 4)
+    assert received(found) == 3 and found.after[1].whole
+
+
+def test_one_rank_runs_what_cannot_be_divided_where_most_of_it_is() -> None:
+    a = numbered(4096, 8)
+    whole = [argument(0, a, a, READ, (Split(-1, 0),)), argument(1, a, a, WRITE, (Split(-1, 0),))]
+    parts: Layout = (((range(1000), range(8)),), ((range(1000, 4096), range(8)),))
+    state = fresh(a.shape, 8, 2).written(parts)
+    found = step(share(layout(whole, 1), 2), [state, fresh(a.shape, 8, 2)], 2)
+    assert found.runs == ((0, 0), (0, 1)) and received(found) == 8000
+    assert found.after[1].have == ((), all_of(a.shape)) and found.growth == (0, 8 * 4096 * 8 + 64000)
+
+
+@pytest.mark.parametrize("rows, finishing", [(8, (0, 1)), (1 << 16, (0,))])
+def test_partial_results_go_to_all_or_if_large_to_one(rows: int, finishing: tuple[int, ...]) -> None:
+    a, total = numbered(64, 8), numbered(1)
+    kinds = [argument(0, a, a, READ, (Split(0, 32),)),
+             argument(1, total, total.reshape(()), REDUCE, (Split(-1, 0),))]
+    plane = Plane(0, (2, rows), ((0, 0, 1),))
+    found = step(share(layout(kinds, 2, (plane,)), 2), [everywhere(a.shape, 8, 2), fresh((1,), 8, 2)], 2)
+    assert found.finishing == finishing
+    assert [len(boxes) for boxes in found.partials[0][1]] == [1, 1 if len(finishing) == 2 else 0]
+    assert found.after[1].whole is (len(finishing) == 2)
+
+
+# -- everything together: ranks with memory of their own -----------------------------------------------------
+
+
+class Ranks:
+    """Arrays of several ranks, who see what the steps bring them and nothing else."""
+
+    def __init__(self, number: int, shapes: list[Point]) -> None:
+        self.number = number
+        self.states: list[State] = [everywhere(shape, 8, number) for shape in shapes]
+        self.truth = [np.arange(prod(shape), dtype=np.float64).reshape(shape) for shape in shapes]
+        self.memory = [[array.copy() for array in self.truth] for _ in range(number)]
+
+    def arrive(self, place: int, arrivals: Any) -> None:
+        for receiver, boxes in enumerate(arrivals):
+            for sender, box in boxes:
+                at = np.ix_(*box)
+                self.memory[receiver][place][at] = self.memory[sender][place][at]
+
+    def check(self) -> None:
+        for k, state in enumerate(self.states):
+            assert set().union(*map(elements, state.have)) == elements(all_of(state.shape))
+            for rank, held in enumerate(state.have):
+                for box in held:
+                    at = np.ix_(*box)
+                    assert np.array_equal(self.memory[rank][k][at], self.truth[k][at])
+
+    def launch(self, target: Any, source: Any, points: int, axis: int) -> None:
+        """`target(array 0) = source(array 1) + 1`, and who runs a point sees its own memory."""
+        into, given = target(self.truth[0]), source(self.truth[1])
+        splits = (Split(axis, -(-into.shape[axis] // points)),) if points > 1 else (Split(-1, 0),)
+        kinds = [argument(1, self.truth[1], given, READ, splits), argument(0, self.truth[0], into, WRITE, splits)]
+        shared = share(layout(kinds, points), self.number)
+        found = step(shared, [self.states[1], self.states[0]], self.number)
+        for place, arrivals in found.before:
+            self.arrive(1 - place, arrivals)
+        for rank, (first, count) in enumerate(found.runs):
+            for p in range(first, first + count):
+                tile = splits[0].tile
+                mine = (slice(None),) * axis + (slice(p * tile, (p + 1) * tile),) if points > 1 else ...
+                target(self.memory[rank][0])[mine] = source(self.memory[rank][1])[mine] + 1
+        into[...] = given + 1
+        self.states = [found.after[1], found.after[0]]
+
+
+def pairs(pick: random.Random) -> Iterator[tuple[Any, Any]]:
+    """Views of equal shapes of two arrays of 12 x 12 elements."""
+    while True:
+        (a, b), (c, d) = sorted(pick.sample(range(13), 2)), sorted(pick.sample(range(13), 2))
+        e, f = pick.randint(0, 12 - (b - a)), pick.randint(0, 12 - (d - c))
+        turn = pick.choice((1, -1))
+        if pick.random() < 0.3:
+            yield (lambda x: x[::2, c:d]), (lambda x: x[1::2, f:f + d - c][::turn])
+        else:
+            yield (lambda x: x[a:b, c:d]), (lambda x: x[e:e + b - a, f:f + d - c][::turn])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_ranks_see_what_one_would(seed: int) -> None:
+    pick = random.Random(seed)
+    ranks = Ranks(pick.choice((2, 3, 4)), [(12, 12), (12, 12)])
+    views = pairs(pick)
+    for _ in range(25):
+        target, source = next(views)
+        shape = target(ranks.truth[0]).shape
+        axis = pick.randrange(2)
+        points = min(pick.choice((1, ranks.number, 2 * ranks.number)), shape[axis])
+        ranks.launch(target, source, points, axis)
+        ranks.check()
+        if pick.random() < 0.1:  # the host looks at an array, and so all ranks hold it
+            arrivals, ranks.states[0] = fetched(ranks.states[0], (all_of((12, 12)),) * ranks.number)
+            ranks.arrive(0, arrivals)
+            assert ranks.states[0].whole
+        if pick.random() < 0.5:  # the arrays change places
+            for row in (ranks.truth, ranks.states, *ranks.memory):
+                row.reverse()
+        ranks.check()
