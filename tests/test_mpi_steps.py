@@ -242,6 +242,16 @@ def test_partial_results_go_to_all_or_if_large_to_one(rows: int, finishing: tupl
     assert found.after[1].whole is (len(finishing) == 2)
 
 
+def test_sums_of_rows_stay_where_the_rows_are() -> None:
+    a, sums = numbered(64, 8), numbered(64)
+    kinds = [argument(0, a, a, READ, (Split(0, 32),)),
+             argument(1, sums, np.broadcast_to(sums[:, None], (64, 8)), REDUCE, (Split(0, 32),))]
+    plane = Plane(0, (64, 8), ((0, 0, 32),))
+    found = step(share(layout(kinds, 2, (plane,)), 2), [everywhere(a.shape, 8, 2), fresh((64,), 8, 2)], 2)
+    assert not found.partials and found.finishing == (0, 1)
+    assert found.after[1].have == (((range(32),),), ((range(32, 64),),))
+
+
 # -- everything together: ranks with memory of their own -----------------------------------------------------
 
 

@@ -235,7 +235,7 @@ class Mpi:
             block[word] += instances[place].address
         scratch = []
         for piece in layout.scratch:
-            scratch.append(np.empty(max(piece.nbytes, 8), np.uint8))
+            scratch.append(np.zeros(max(piece.nbytes, 8), np.uint8))
             block[piece.word] = address(scratch[-1])
         if mine.before:
             self._bring(mine.before, instances)

@@ -33,6 +33,8 @@ class Use(NamedTuple):
     late_reads: Holding
     """What `finish` reads."""
     late_writes: Holding
+    late_each: Layout
+    """Of these, what follows from the partial results of each rank's points."""
 
 
 class Partials(NamedTuple):
@@ -57,6 +59,13 @@ class Share(NamedTuple):
     partials: tuple[Partials, ...]
     words: tuple[tuple[int, int], ...]
     """The words of the block with an address, and which of the launch's instances lies there."""
+
+    @property
+    def folds_apart(self) -> bool:
+        """Does what `finish` writes of a rank's points follow from their partial results alone, as the sums of
+        rows do that are whole on a rank?"""
+        return not any(use.late_reads for use in self.uses) and all(
+            _disjoint(use.late_each) for use in self.uses)
 
     @property
     def folds(self) -> bool:
@@ -91,13 +100,14 @@ def share(layout: Launched, ranks: int) -> Share:
 def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],
          each: Sequence[Sequence[Point]]) -> Use:
     late = [a for a in arguments if a.late or a.privilege is Privilege.REDUCE]
+    written = [a for a in late if a.privilege is not Privilege.READ]
     rest = [a for a in arguments if not (a.late or a.privilege is Privilege.REDUCE)]
     reads, writes = [a for a in rest if _reads(a)], [a for a in rest if a.privilege is not Privilege.READ]
     return Use(place, tuple([_boxes(reads, mine) for mine in each]),
                tuple([_boxes(writes, mine) for mine in each]),
                _boxes(reads, points), _boxes(writes, points),
                _boxes([a for a in late if _reads(a)], points),
-               _boxes([a for a in late if a.privilege is not Privilege.READ], points))
+               _boxes(written, points), tuple([_boxes(written, mine) for mine in each]))
 
 
 def _reads(argument: LaunchArgument) -> bool:

@@ -35,7 +35,8 @@ class Step(NamedTuple):
     late: tuple[tuple[int, Arrivals], ...]
     """What arrives before `finish` runs."""
     finishing: tuple[int, ...]
-    """The ranks that run `finish` by itself; none where it ends a launch that was not divided."""
+    """The ranks that run `finish` by itself; none where it ends a launch that was not divided.  Where each
+    rank's results follow from its own partial results, those of others are zeros there."""
     after: tuple[State, ...]
     """The states of the stores, in the order of the share's uses."""
     growth: tuple[int, ...]
@@ -57,6 +58,9 @@ def _divided(shared: Share, states: Sequence[State], ranks: int) -> Step:
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
     if not shared.folds:
         return Step(before, shared.points, (), (), (), tuple(now), ())
+    if shared.folds_apart:
+        now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
+        return Step(before, shared.points, (), (), tuple(range(ranks)), tuple(now), ())
     heavy = sum([prod(partial.shape) for partial in shared.partials]) > LARGE
     finishing = (0,) if heavy else tuple(range(ranks))
     partials = tuple([(partial, exchange(partial.writes, _for(finishing, partial.shape, ranks)).arrivals)
