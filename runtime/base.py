@@ -11,16 +11,16 @@ launches still run.  Therefore:
 Who sees which memory, and when, differs from runtime to runtime.  Each answers the same questions by
 attributes of these names, and nothing outside of this package asks for a runtime's name:
 
-    question                                                     local     reference  legate     on one rank
-    addressed  are addresses of instances known before launch?   yes       yes        no         no
-    host_sees  does `host` show the memory itself, not a copy?   yes       yes        no         no
-    pipelines  can a launch be one pass over two fused tasks?    yes       no         no         yes
-    code       does a launch need machine code?                  PREFERRED UNUSED     NEEDED     NEEDED
-    target     for what is machine code compiled?                host      host       host       host
-    completes  does a point complete folds of its own rows?      yes       yes        no         no
-    ranks      processes that run the program together           1         1          any        1
-    exchange   may other libraries hold a store as well?         None      None       at once    when done
-    fate       is it known what an interrupt left of a launch?   yes       no         no         no
+    question                                                    local     reference legate  one rank  mpi
+    addressed  are addresses of instances known before launch?  yes       yes       no      no        no
+    host_sees  does `host` show the memory itself, not a copy?  yes       yes       no      no        no
+    pipelines  can a launch be one pass over two fused tasks?   yes       no        no      yes       one rank
+    code       does a launch need machine code?                 PREFERRED UNUSED    NEEDED  NEEDED    NEEDED
+    target     for what is machine code compiled?               host      host      host    host      host
+    completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
+    ranks      processes that run the program together          1         1         any     1         any
+    exchange   may other libraries hold a store as well?        None      None      at once when done None
+    fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
 
 A GPU's memory has addresses that the host does not see: addressed, but not host_sees; so has its simulator's.
 Where a runtime is not `addressed`, a launch comes with offsets in the place of addresses, with a `Layout`

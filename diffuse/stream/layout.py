@@ -38,7 +38,9 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
     composition = plan.composition
     body, places = composition.body, abi.words(composition.body)
     many = prod(tasks[0].domain) > 1
-    folded = {reduction.argument for reduction in abi.reductions(body)} if many else set()
+    shared = [many and number not in body.whole for number in range(len(abi.reductions(body)))]
+    folded = {reduction.argument for reduction, several in zip(abi.reductions(body), shared, strict=True)
+              if several}
     late = {loop.space for loop in body.loops[len(body.loops) - body.epilogue:]}
     arguments = []
     for k, ((number, position), argument, word) in enumerate(zip(composition.arguments, body.arguments,
@@ -50,9 +52,9 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
                                   argument.space in late))
     scratch = tuple(
         Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
-                if many else ())
-        for word, nbytes, reduction in zip(places.partials, plan.partial_bytes(tasks), abi.reductions(body),
-                                           strict=True))
+                if several else ())
+        for word, nbytes, reduction, several in zip(places.partials, plan.partial_bytes(tasks),
+                                                    abi.reductions(body), shared, strict=True))
     return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
 
 

@@ -43,7 +43,9 @@ class Legate:
     """Launches as tasks of Legate."""
 
     name = "legate"
-    addressed = host_sees = completes = False
+    addressed = host_sees = False
+    completes = True
+    """On processors; grid kernels combine what their groups have folded."""
     code = CodeUse.NEEDED
     target = "host"
     """Or what Legate's GPUs run: then what has no grid kernels runs on processors."""
@@ -56,6 +58,7 @@ class Legate:
         if place.devices is not None:
             self.threads, self.points = 1, place.devices.number
             self.target = place.devices.target
+            self.completes = False
         if self.threads > 1 or place.alone:
             spin = 200.0 if self.threads <= machine.processors() else 10.0
             place.pool = Pool(self.threads - 1, spin=spin)

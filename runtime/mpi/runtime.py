@@ -81,6 +81,7 @@ class Mpi:
 
     name = "mpi"
     addressed = host_sees = False
+    completes = True
     code = CodeUse.NEEDED
     target = "host"
     exchange = None
