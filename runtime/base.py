@@ -187,6 +187,9 @@ class Plane(NamedTuple):
     shape: Point
     tiles: tuple[tuple[int, int, int], ...]
     """(dimension, launch dimension, tile): the point at p writes the indices [p * tile, (p + 1) * tile)."""
+    leaves: int = 0
+    """If each point folds the subtrees of the tree that are its own: how many leaves an index of the cut
+    dimension has, whose states lie in the last dimension; else 0."""
 
 
 class Scratch(NamedTuple):

@@ -99,6 +99,9 @@ class Case:
                          tuple(d for d, _ in self.scalars), loops)
         if rows and self.axes[0] >= 0:
             self.body = replace(self.body, whole=tuple(range(len(abi.reductions(self.body)))))
+        elif not rows and seed % 2:
+            count = range(len(abi.reductions(self.body)))
+            self.body = replace(self.body, parts=tuple([k for k in count if abi.leaf_runs(self.body, k)]))
 
     def _extents(self) -> tuple[int, ...]:
         r = self.random

@@ -57,7 +57,8 @@ class Run:
             self.offsets[word] = 0
         task: Any = SimpleNamespace(shape=case.extents, splits=tuple(zip(case.axes, case.tiles, strict=True)))
         self.scratch = [abi.partial_bytes(body, r, case.extents) for r in abi.reductions(body)]
-        self.planes = [layouts.planes(body, r, task) if several else () for r in abi.reductions(body)]
+        self.planes = [layouts.planes(body, k, task) if several else ()
+                       for k in range(len(abi.reductions(body)))]
 
     @property
     def words(self) -> tuple[int, ...]:

@@ -206,7 +206,10 @@ def test_planes_give_each_point_the_partials_that_it_fills(
             tile = extents[axis]
         splits.append(Split(axis, tile))
     dtype = pick.choice(("float64", "int16"))
-    body: Any = SimpleNamespace(arguments=[SimpleNamespace(classes=letters)])
+    op = SimpleNamespace(kind="reduce", attribute=(operator, 0), dtype=dtype)
+    body: Any = SimpleNamespace(
+        arguments=[SimpleNamespace(classes=letters)], loops=[SimpleNamespace(space=0, ops=[op])],
+        spaces=[SimpleNamespace(rank=rank, axes=tuple([split.axis for split in splits]))], parts=())
     task: Any = SimpleNamespace(shape=extents, splits=tuple(splits))
     reduction = abi.Reduction(0, 0, operator, dtype)
     owners: dict[int, set[Point]] = {}
@@ -228,7 +231,7 @@ def test_planes_give_each_point_the_partials_that_it_fills(
             owners.setdefault(byte, set()).add(p)
     assert all(len(found) == 1 for found in owners.values())
     shared: dict[int, set[Point]] = {}
-    for plane in layouts.planes(body, reduction, task):
+    for plane in layouts.planes(body, 0, task):
         for byte, at in enumerate(product(*map(range, plane.shape)), plane.offset):
             assert byte not in shared
             tiles = sorted(plane.tiles, key=lambda cut: cut[1])

@@ -17,6 +17,19 @@ ROWS = 32
 """A column leaf: so many indices of the innermost reduced dimension, with tiles to match."""
 
 
+def roots(low: int, high: int, count: int) -> list[int]:
+    """When a point has folded all subtrees of the reduction tree over `count` leaves that lie in [low, high):
+    the leaves with what is left to combine, the first one of each largest subtree."""
+    found = []
+    while low < high:
+        size = low & -low or 1 << count.bit_length()
+        while min(low + size, count) > high:
+            size //= 2
+        found.append(low)
+        low += size
+    return found
+
+
 def flat(shape: Point, decomposition: Decomposition) -> int:
     """If the last dimension is short, never cut, and would leave lanes of vectors unused: the vectors of
     eight elements that a row takes; else 0."""

@@ -51,10 +51,10 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
                                   Privilege.REDUCE if k in folded else argument.privilege,
                                   argument.space in late))
     scratch = tuple(
-        Scratch(word, nbytes, planes(body, reduction, tasks[composition.spaces[space(body, reduction)]])
-                if several else ())
-        for word, nbytes, reduction, several in zip(places.partials, plan.partial_bytes(tasks),
-                                                    abi.reductions(body), shared, strict=True))
+        Scratch(word, nbytes, planes(body, number, tasks[composition.spaces[space(body, reduction)]])
+                if shared[number] else ())
+        for number, (word, nbytes, reduction) in enumerate(zip(
+            places.partials, plan.partial_bytes(tasks), abi.reductions(body), strict=True)))
     return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
 
 
@@ -83,8 +83,9 @@ def space(body: Body, reduction: abi.Reduction) -> int:
     return body.loops[reduction.loop].space
 
 
-def planes(body: Body, reduction: abi.Reduction, task: IndexTask) -> tuple[Plane, ...]:
+def planes(body: Body, number: int, task: IndexTask) -> tuple[Plane, ...]:
     """How the points of a task share out the partials of a reduction."""
+    reduction = abi.reductions(body)[number]
     extents, kept = task.shape, abi.kept(body, reduction)
     reduced = [d for d in range(len(extents)) if d not in kept]
     rows = abi.by_rows(len(extents), kept)
@@ -104,7 +105,8 @@ def planes(body: Body, reduction: abi.Reduction, task: IndexTask) -> tuple[Plane
         shape.append(count)
         run = 1
     item = ITEMSIZE[reduction.dtype]
-    found = [Plane(0, (*shape, run * item), tuple(tiles))]
+    leaves = prod([counts[order.index(d)] for d in reduced[1:]]) if number in body.parts else 0
+    found = [Plane(0, (*shape, run * item), tuple(tiles), leaves)]
     if reduction.operator in INDEXED:
-        found.append(Plane(abi.index_plane(prod(counts) * item), (*shape, run * 8), tuple(tiles)))
+        found.append(Plane(abi.index_plane(prod(counts) * item), (*shape, run * 8), tuple(tiles), leaves))
     return tuple(found)

@@ -13,7 +13,9 @@ block)` too, run once after all points of a launch.  The block is a row of 8-byt
 loop, the indices [p[d] * tile[d], (p[d] + 1) * tile[d]) of the axis that launch dimension d cuts, for each d,
 and all of the other dimensions.  Where a launch dimension cuts nothing, points with p[d] = 0 alone run the
 loop.  With one point a reduction is combined right after its loop, so that later loops may load its result;
-with more, by `k_finish`, or by the point that has all of its elements (`Body.whole`).
+with more, by `k_finish`, or by the point that has all of its elements (`Body.whole`).  Of some (`Body.parts`)
+a point folds each subtree whose leaves are all its own, and `k_finish` the rest of the tree: of a point's
+leaves it then reads the roots of those subtrees alone (`ir.loops.roots`).
 
 Partials hold one accumulator per leaf of the reduction tree (see `Reduction`):
 
@@ -133,6 +135,15 @@ def kept(body: Body, reduction: Reduction) -> tuple[int, ...]:
     """The iteration dimensions that the reduction's result follows."""
     classes = body.arguments[reduction.argument].classes
     return tuple(d for d, letter in enumerate(classes) if letter != "0")
+
+
+def leaf_runs(body: Body, number: int) -> bool:
+    """May each point fold subtrees of a reduction?  Its leaves have to be a run.  They are where a launch
+    domain of one dimension cuts the outermost reduced dimension."""
+    reduction = reductions(body)[number]
+    space = body.spaces[body.loops[reduction.loop].space]
+    reduced = [d for d in range(space.rank) if d not in kept(body, reduction)]
+    return bool(reduced) and space.axes == (reduced[0],)
 
 
 def by_rows(rank: int, kept: Sequence[int]) -> bool:

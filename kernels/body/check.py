@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from diffuse.ir import ITEMSIZE, Privilege
 from diffuse.ir.loops import NEAR
-from diffuse.kernels.body import operations
+from diffuse.kernels.body import abi, operations
 from diffuse.kernels.body.expr import EFFECTS, STRUCTURAL, Argument, Body, Loop, Op
 
 Rule = Callable[[Body], Iterator[str]]
@@ -179,6 +179,13 @@ def _whole(body: Body) -> Iterator[str]:
                    "cut along dimensions that it keeps")
 
 
+def _parts(body: Body) -> Iterator[str]:
+    for number in body.parts:
+        if not 0 <= number < len(abi.reductions(body)) or not abi.leaf_runs(body, number):
+            yield (f"subtrees of reduction {number} are folded at each point: expected one whose outermost "
+                   "reduced dimension is the one that the launch cuts")
+
+
 def _last(body: Body) -> Iterator[str]:
     places = {"store": 1, "reduce": 2, "scatter": 2}
     for number, loop in enumerate(body.loops):
@@ -202,7 +209,7 @@ def _first_use(body: Body) -> Iterator[str]:
 
 RULES: dict[str, Rule] = {
     "spaces": _spaces, "types": _types, "privileges": _privileges, "epilogue": _epilogue,
-    "whole rows": _whole}
+    "whole rows": _whole, "parts": _parts}
 """Rules for every body, in the order they are asked; a later one relies on those before it."""
 
 NUMBERED: dict[str, Rule] = {"stores last": _last, "numbers by first use": _first_use}

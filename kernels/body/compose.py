@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from diffuse.ir import IndexTask, Point, Privilege, Relation, Split, relation, volume
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
-from diffuse.kernels.body import operations, passes
+from diffuse.kernels.body import abi, operations, passes
 from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Builder, Loop, Op, Output, Space
 from diffuse.settings import config
 
@@ -260,7 +260,7 @@ def _numbered(body: Body, names: _Names, gone: frozenset[int]) -> Composition:
              tuple([a._replace(space=spaces[a.space], privilege=privilege((a.slot, a.space in late)))
                     for a in kept]),
              tuple([body.scalars[k] for k in scalars]), tuple(loops), body.epilogue,
-             _whole(body, names)),
+             _whole(body, names), _parts(body, names)),
         tuple([names.sources[k] for k in arguments]), tuple([sources[k] for k in scalars]),
         tuple([names.owners[s] for s in spaces]), gone - {a.slot for a in kept})
 
@@ -273,3 +273,11 @@ def _whole(body: Body, names: _Names) -> tuple[int, ...]:
     sources = [names.sources[op.attribute[1]] for op in folds]
     return tuple([number for number, (task, access) in enumerate(sources)
                   if names.tasks[task].accesses[access].privilege is not Privilege.REDUCE])
+
+
+def _parts(body: Body, names: _Names) -> tuple[int, ...]:
+    """The reductions whose subtrees each point folds: where a runtime places stores itself, what is left of
+    them may have to travel to another machine; elsewhere the smaller kernel compiles sooner."""
+    if not names.tasks[0].decomposition.gaps:
+        return ()
+    return tuple([k for k in range(len(abi.reductions(body))) if abi.leaf_runs(body, k)])

@@ -144,6 +144,10 @@ class Body:
     """The reductions, by their numbers among those of the body, whose results each point of several completes
     when their loop is done: it has all elements of the rows that it folds."""
 
+    parts: tuple[int, ...] = ()
+    """The reductions, by the same numbers, of whose tree each point of several folds the subtrees that are its
+    own (`abi.leaf_runs`), so that little is left to be combined when all points are done."""
+
     @property
     def launch_rank(self) -> int:
         """Dimensions of the launch domain."""
@@ -230,7 +234,8 @@ def _lines(body: Body) -> list[str]:
             name = "" if op.kind in EFFECTS else f"v{i}: {op.dtype} = "
             done = ""
             if op.kind == "reduce":
-                done = ", complete at each point" if folds in body.whole else ""
+                done = (", complete at each point" if folds in body.whole else
+                        ", its subtrees at each point" if folds in body.parts else "")
                 folds += 1
             lines.append(f"  {name}{op.kind} {args}{attribute}".rstrip() + done)
     return lines

@@ -1,11 +1,13 @@
 """What completes a reduction when its loop is done: a function that folds the leaves and stores the results.
 
-It does so for all results, or (`Body.whole`) for those of one point.
+It does so for all results, or (`Body.whole`) for those of one point.  Where each of several points writes a
+run of the leaves (`Body.parts`), it folds the subtrees within the run itself.
 """
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
@@ -22,49 +24,141 @@ def combine(module: Module, body: Body, number: int) -> str:
     code.label("entry")
     block, reduction = Block(code, body), abi.reductions(body)[number]
     p, name = Partials(block, number), f"combine{number}"
-    some = code.let(f"icmp sgt i64 {p.leaves}, 0")
-    if number in body.whole:
-        bounds = block.bounds(body.loops[reduction.loop].space, block.coordinates())
-        with guarded(code, some):
+    form, call = "ptr %block", f"call void @{name}(ptr %block)"
+    with guarded(code, code.let(f"icmp sgt i64 {p.leaves}, 0")):
+        if number in body.whole:
+            bounds = block.bounds(body.loops[reduction.loop].space, block.coordinates())
+            form, call = "ptr %block, i64 %point", f"call void @{name}(ptr %block, i64 %point)"
             _results(code, block, p, reduction.argument, bounds)
-        form, call = "ptr %block, i64 %point", f"call void @{name}(ptr %block, i64 %point)"
-    else:
-        with guarded(code, some):
-            if p.by_rows:
-                with counted(code, "0", p.outputs) as output:
-                    tree(code, p, output)
+        else:
+            if number in body.parts:
+                _each(code, p, lambda output: _join(code, p, _called(number, output),
+                                                    _run(block, p, reduction)))
             else:
-                tree(code, p, None)
+                _each(code, p, lambda output: tree(code, p, output))
             _results(code, block, p, reduction.argument, None)
-        form, call = "ptr %block", f"call void @{name}(ptr %block)"
     code.do("ret void")
     head = f"define internal void @{name}({form}) nounwind {{"
     module.functions.append("\n".join([head, *code.lines, "}"]))
     return call
 
 
+def fold(module: Module, body: Body, number: int) -> str:
+    """Write the function that folds the subtrees within a point's run of leaves; returns the call of it."""
+    _write_pair(module, body, number)
+    code = Code(module, 1)
+    code.label("entry")
+    block, reduction = Block(code, body), abi.reductions(body)[number]
+    p, name = Partials(block, number), f"fold{number}"
+    run = _run(block, p, reduction)
+    low = code.let(f"mul i64 %point, {run}")
+    end = code.let(f"add i64 {low}, {run}")
+    high = code.let(f"select i1 {code.let(f'icmp slt i64 {end}, {p.leaves}')}, i64 {end}, i64 {p.leaves}")
+    with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
+        _each(code, p, lambda output: _tree(code, p, _called(number, output), low, high))
+    code.do("ret void")
+    module.functions.append("\n".join([f"define internal void @{name}(ptr %block, i64 %point) nounwind {{",
+                                       *code.lines, "}"]))
+    return f"call void @{name}(ptr %block, i64 %point)"
+
+
+def _run(block: Block, p: Partials, reduction: abi.Reduction) -> str:
+    """How many leaves each point writes, where they are a run."""
+    code, rest = block.code, p.leaf_counts[1:]
+    run = block.tile(block.body.loops[reduction.loop].space, 0)
+    if not rest:
+        run = code.let(f"lshr i64 {code.let(f'add i64 {run}, {(1 << p.shift) - 1}')}, {p.shift}")
+    return p.product([run, *rest])
+
+
+def _each(code: Code, p: Partials, write: Callable[[str | None], None]) -> None:
+    """For each output of rows; of columns for all together, which lie side by side."""
+    if p.by_rows:
+        with counted(code, "0", p.outputs) as output:
+            write(output)
+    else:
+        write(None)
+
+
+Pair = Callable[[Code, str, str], None]
+"""Writes p[i] = op(p[i], p[i + s]), given i and s."""
+
+
+def _called(number: int, output: str | None) -> Pair:
+    """A call of the function for one pair: what folds subtrees and what joins them share it."""
+    def write(code: Code, leaf: str, apart: str) -> None:
+        code.do(f"call void @pair{number}(ptr %block, i64 {output or 0}, i64 {leaf}, i64 {apart})")
+    return write
+
+
+def _write_pair(module: Module, body: Body, number: int) -> None:
+    """Write the function for one pair of leaves: of one output of rows, or of all outputs of columns."""
+    code = Code(module, 1)
+    code.label("entry")
+    p = Partials(Block(code, body), number)
+    _pair(code, p, "%output" if p.by_rows else None, "%leaf", "%apart")
+    code.do("ret void")
+    form = "ptr %block, i64 %output, i64 %leaf, i64 %apart"
+    head = f"define internal void @pair{number}({form}) nounwind noinline {{"
+    module.functions.append("\n".join([head, *code.lines, "}"]))
+
+
+def _pair(code: Code, p: Partials, output: str | None, leaf: str, apart: str) -> None:
+    other = code.let(f"add i64 {leaf}, {apart}")
+    with ExitStack() as loops:
+        which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
+        here, there = p.at(leaf, which), p.at(other, which)
+        low, high = (load_state(code, place, Step("0")) for place in (here, there))
+        store_state(code, here, Step("0"), p.operator.fold(code, low, high))
+
+
 def tree(code: Code, p: Partials, output: str | None) -> None:
     """p[i] = op(p[i], p[i + s]) for s = 1, 2, 4, ...; of one output, or of all in turn."""
-    count = code.let(f"sub i64 64, {_leading_zeros(code, p.leaves)}")
+    _tree(code, p, lambda code, leaf, apart: _pair(code, p, output, leaf, apart), "0", p.leaves)
+
+
+def _tree(code: Code, p: Partials, pair: Pair, low: str, high: str) -> None:
+    """The pairs of the tree with all leaves in [low, high)."""
+    with _levels(code, p) as (level, apart, pairs):
+        # first, first + pairs, ...: as long as the leaf has a partner, or as far as pairs are whole
+        rest = code.let(f"sub i64 {pairs}, 1")
+        end = code.let(f"add i64 {code.let(f'sub i64 {p.leaves}, {apart}')}, {rest}")
+        first = "0"
+        if (low, high) != ("0", p.leaves):
+            last = code.let(f"icmp eq i64 {high}, {p.leaves}")
+            end = code.let(f"select i1 {last}, i64 {end}, i64 {high}")
+            up = code.let(f"add i64 {low}, {rest}")
+            first = code.let(f"and i64 {up}, {code.let(f'sub i64 0, {pairs}')}")
+            end = code.let(f"sub i64 {end}, {first}")
+        times = code.let(f"ashr i64 {end}, {code.let(f'add i64 {level}, 1')}")
+        with counted(code, "0", times) as step:
+            leaf = code.let(f"mul i64 {step}, {pairs}")
+            pair(code, leaf if first == "0" else code.let(f"add i64 {first}, {leaf}"), apart)
+
+
+def _join(code: Code, p: Partials, pair: Pair, run: str) -> None:
+    """The rest of the tree when the subtrees within runs of so many leaves are folded."""
+    up = code.let(f"add i64 {p.leaves}, {code.let(f'sub i64 {run}, 1')}")
+    runs = code.let(f"udiv i64 {up}, {run}")
+    with _levels(code, p) as (_, apart, pairs), counted(code, "1", runs) as k:
+        begin = code.let(f"mul i64 {k}, {run}")
+        leaf = code.let(f"and i64 {begin}, {code.let(f'sub i64 0, {pairs}')}")
+        # the pair crosses this border, has both its leaves, and crosses no earlier border
+        crosses = code.let(f"icmp slt i64 {leaf}, {begin}")
+        there = code.let(f"icmp slt i64 {code.let(f'add i64 {leaf}, {apart}')}, {p.leaves}")
+        new = code.let(f"icmp sge i64 {leaf}, {code.let(f'sub i64 {begin}, {run}')}")
+        both = code.let(f"and i1 {crosses}, {there}")
+        with guarded(code, code.let(f"and i1 {both}, {new}")):
+            pair(code, leaf, apart)
+
+
+@contextmanager
+def _levels(code: Code, p: Partials) -> Iterator[tuple[str, str, str]]:
+    """The levels of the tree: their number, how far the leaves of a pair are apart, and two pairs."""
+    count = code.let(f"sub i64 64, {code.intrinsic('llvm.ctlz', 'int64', p.leaves, 'i1 false')}")
     with counted(code, "0", count) as level:
         apart = code.let(f"shl i64 1, {level}")
-        pairs = code.let(f"shl i64 {apart}, 1")
-        end = code.let(f"sub i64 {p.leaves}, {apart}")
-        # leaves 0, pairs, 2 * pairs, ... below end
-        up = code.let(f"add i64 {end}, {code.let(f'sub i64 {pairs}, 1')}")
-        times = code.let(f"ashr i64 {up}, {code.let(f'add i64 {level}, 1')}")
-        with ExitStack() as loops:
-            step = loops.enter_context(counted(code, "0", times))
-            leaf = code.let(f"mul i64 {step}, {pairs}")
-            other = code.let(f"add i64 {leaf}, {apart}")
-            which = output if output is not None else loops.enter_context(counted(code, "0", p.outputs))
-            here, there = p.at(leaf, which), p.at(other, which)
-            low, high = (load_state(code, place, Step("0")) for place in (here, there))
-            store_state(code, here, Step("0"), p.operator.fold(code, low, high))
-
-
-def _leading_zeros(code: Code, value: str) -> str:
-    return code.intrinsic("llvm.ctlz", "int64", value, "i1 false")
+        yield level, apart, code.let(f"shl i64 {apart}, 1")
 
 
 def _results(code: Code, block: Block, p: Partials, argument: int,

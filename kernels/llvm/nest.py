@@ -22,7 +22,7 @@ from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import flat, memory, reduce, scatter
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
-from diffuse.kernels.llvm.combine import combine
+from diffuse.kernels.llvm.combine import combine, fold
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
 from diffuse.kernels.llvm.memory import Place, Step
@@ -50,6 +50,7 @@ def emit(body: Body, target: Target) -> str:
     """The module of a body: functions `k` and, if there is something to finish, `k_finish`."""
     module = Module(target)
     combines = [combine(module, body, number) for number in range(len(abi.reductions(body)))]
+    folds = {number: fold(module, body, number) for number in body.parts}
     code = Code(module, target.lanes)
     code.label("entry")
     block = Block(code, body)
@@ -58,8 +59,8 @@ def emit(body: Body, target: Target) -> str:
         _Nest(code, block, body, number).write()
         mine = [k for k, reduction in enumerate(abi.reductions(body)) if reduction.loop == number]
         for k in mine:
-            if k in body.whole:
-                code.do(combines[k])
+            if k in body.whole or k in folds:
+                code.do(combines[k] if k in body.whole else folds[k])
         if any(k not in body.whole for k in mine):
             with guarded(code, code.let(f"icmp eq i64 {block.points()}, 1")):
                 for k in mine:

@@ -23,7 +23,7 @@ from diffuse.kernels.build import routines
 from diffuse.kernels.build.routines import Routine, flags
 from diffuse.kernels.meaning.indexed import Counted, Picked, scattered
 from diffuse.kernels.meaning.launched import LaunchValues, cut, memory
-from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges
+from diffuse.kernels.meaning.reduce import STEP, Array, Fold, Ranges, subtrees
 from diffuse.kernels.meaning.sparse import Rows
 from diffuse.kernels.meaning.steps import Recipe, Step, recipe_of
 
@@ -97,6 +97,7 @@ def finish(body: Body, values: Values, errors: Collector | None = None) -> None:
             fold = launch.fold(number, op, 0)
             fold.box = [(0, n) for n in fold.extents]
             fold.leaves, fold.indices = _partials(launch, place, fold, body.loops[number].ops[op].dtype)
+            fold.run = launch.leaf_run(place)
             _deliver(launch, body.loops[number].ops[op].attribute[1], fold)
         recipes = _recipes(body)
         for number in range(len(body.loops) - body.epilogue, len(body.loops)):
@@ -337,6 +338,11 @@ def _keep(launch: LaunchValues, place: int, fold: Fold, dtype: str) -> None:
     values[at] = fold.leaves
     if indices is not None:
         indices[at] = fold.indices
+    if launch.leaf_run(place):
+        low = fold.first[fold.reduced[0]] * prod(fold.counts[d] for d in fold.reduced[1:])
+        length = prod(fold.leaves.shape[d] for d in fold.reduced)
+        subtrees(fold.operator, fold.by_leaves(values), None if indices is None else fold.by_leaves(indices),
+                 low, low + length)
 
 
 def _execute(steps: Sequence[Step], env: list[Any], watch: Watch | None) -> None:

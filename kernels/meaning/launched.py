@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges
 from diffuse.memory import Span
@@ -74,6 +75,16 @@ class LaunchValues:
         extents = self.spaces[self.body.arguments[argument].space][1]
         return memory(address, self.body.arguments[argument].dtype, [extents[d] for d in dims],
                       [strides[d] for d in dims])
+
+    def leaf_run(self, number: int) -> int:
+        """How many leaves each of several points writes of a reduction, if they are a run; else 0."""
+        if self.points == 1 or number not in self.body.parts:
+            return 0
+        reduction = abi.reductions(self.body)[number]
+        (tile,), extents = self.spaces[self.body.loops[reduction.loop].space]
+        dims = abi.kept(self.body, reduction)
+        axis = min(d for d in range(len(extents)) if d not in dims)
+        return abi.leaves([tile if d == axis else n for d, n in enumerate(extents)], dims)
 
     def fold(self, loop: int, op: int, p: int) -> Fold:
         """The reduction at op `op` of loop `loop`, over the box of point `p`."""

@@ -186,6 +186,38 @@ def _halves(operator: str, lanes: Array) -> Array:
     return lanes[..., 0]
 
 
+def subtrees(operator: str, values: Array, indices: Array | None, low: int, high: int) -> None:
+    """Fold, in place, every subtree of the tree over the first dimension with all leaves in [low, high)."""
+    count, apart = len(values), 1
+    while apart < count:
+        first = -(-low // (2 * apart)) * 2 * apart
+        behind = count - apart if high == count else high - 2 * apart + 1
+        _fold(operator, values, indices, np.arange(first, behind, 2 * apart), apart)
+        apart *= 2
+
+
+def join(operator: str, values: Array, indices: Array | None, run: int) -> None:
+    """Fold, in place, the rest of the tree when the subtrees within runs of so many leaves are folded."""
+    count, apart = len(values), 1
+    while apart < count:
+        pairs = {begin // (2 * apart) * 2 * apart for begin in range(run, count, run) if begin % (2 * apart)}
+        _fold(operator, values, indices, np.array(sorted(i for i in pairs if i + apart < count), int), apart)
+        apart *= 2
+
+
+def _fold(operator: str, values: Array, indices: Array | None, here: Array, apart: int) -> None:
+    """p[i] = op(p[i], p[i + apart]) for these i."""
+    if not here.size:
+        return
+    there = here + apart
+    if indices is None:
+        values[here] = STEP[operator](values[here], values[there])
+        return
+    wins = better(operator, values[there], values[here])
+    values[here] = np.where(wins, values[there], values[here])
+    indices[here] = np.where(wins, indices[there], indices[here])
+
+
 def combine(operator: str, leaves: Array) -> Array:
     """The pairwise tree over the first dimension."""
     step = STEP[operator]
@@ -228,6 +260,8 @@ class Fold:
         shape = [b - a for a, b in zip(self.first, self.last, strict=True)]
         self.leaves: Array = np.full(shape, identity(operator, dtype), dtype)
         self.indices: Array | None = np.zeros(shape, "int64") if operator in INDEXED else None
+        self.run = 0
+        """Leaves of the runs within which the subtrees are folded already; 0: none is."""
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -307,12 +341,21 @@ class Fold:
 
     def result(self) -> Array:
         """The reduction's values over the kept dimensions, in order, when the box is the whole space."""
-        order = self.reduced + self.kept
-        shape = (-1, *(self.leaves.shape[d] for d in self.kept))
-        leaves = self.leaves.transpose(order).reshape(shape)
-        if self.indices is None:
+        leaves = self.by_leaves(self.leaves)
+        indices = None if self.indices is None else self.by_leaves(self.indices)
+        if self.run:
+            join(self.operator, leaves, indices, self.run)
+            first: Array = (leaves if indices is None else indices)[0]
+            return first
+        if indices is None:
             return combine(self.operator, leaves)
-        return combine_indexed(self.operator, leaves, self.indices.transpose(order).reshape(shape))
+        return combine_indexed(self.operator, leaves, indices)
+
+    def by_leaves(self, partials: Array) -> Array:
+        """An array of the shape of `leaves` with the leaves in the order of the tree first, then the kept
+        dimensions; a view where the partials lie so in memory."""
+        shape = (-1, *(partials.shape[d] for d in self.kept))
+        return partials.transpose(self.reduced + self.kept).reshape(shape)
 
 
 def reduce(operator: str, array: Array, reduced: Sequence[int]) -> Array:

@@ -13,6 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point, Privilege
+from diffuse.ir.loops import roots
 from diffuse.movement.boxes import Box, Holding, Layout, intersection, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
 from diffuse.runtime.base import Layout as Launched
@@ -45,6 +46,9 @@ class Partials(NamedTuple):
     offset: int
     shape: Point
     writes: Layout
+    """What the points of each rank leave for `finish` to combine."""
+    every: Holding
+    """All of that."""
 
 
 class Share(NamedTuple):
@@ -89,7 +93,7 @@ def share(layout: Launched, ranks: int) -> Share:
         places.setdefault(argument.slot, k)
     uses = tuple([_use(place, [a for a in layout.arguments if a.slot == slot], points, each)
                   for slot, place in places.items()])
-    partials = tuple([Partials(k, plane.offset, plane.shape, _filled(plane, layout.domain, each))
+    partials = tuple([_partials(k, plane, _filled(plane, layout.domain, each))
                       for k, piece in enumerate(layout.scratch) for plane in piece.planes])
     divided = (len(points) > 1 and all(_disjoint(use.writes) for use in uses)
                and all(_disjoint(partial.writes) for partial in partials))
@@ -192,6 +196,11 @@ def _slab(low: int, high: int, shape: Point) -> list[Box]:
     return found
 
 
+def _partials(scratch: int, plane: Plane, writes: Layout) -> Partials:
+    every = tidy([box for boxes in writes for box in boxes])
+    return Partials(scratch, plane.offset, plane.shape, writes, every)
+
+
 def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Layout:
     """What the points of each rank write of an array of partial results."""
     tiles = {d: (launch, extent) for d, launch, extent in plane.tiles}
@@ -204,7 +213,24 @@ def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Lay
             found.append(range(min(low, n), min(low + extent, n)))
         return tuple(found)
 
-    return tuple([tidy(dict.fromkeys(map(box, points))) for points in each])
+    def parts(point: Point) -> Holding:
+        whole = box(point)
+        return tuple(_roots(plane, whole)) if plane.leaves else (whole,)
+
+    return tuple([tidy(dict.fromkeys([part for point in points for part in parts(point)]))
+                  for points in each])
+
+
+def _roots(plane: Plane, whole: Box) -> Iterable[Box]:
+    """What `finish` reads of the partial results of a point that folded the subtrees among them."""
+    (d, _, _), = plane.tiles
+    count = plane.leaves
+    pitch = plane.shape[-1] // count
+    for leaf in roots(whole[d].start * count, whole[d].stop * count, plane.shape[d] * count):
+        index, within = divmod(leaf, count)
+        found = list(whole)
+        found[d], found[-1] = range(index, index + 1), range(within * pitch, (within + 1) * pitch)
+        yield tuple(found)
 
 
 def _disjoint(writes: Layout) -> bool:

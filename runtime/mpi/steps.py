@@ -8,7 +8,6 @@ the order of time: what the points read arrives; they run; the partial results a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, remove, size
@@ -61,9 +60,9 @@ def _divided(shared: Share, states: Sequence[State], ranks: int) -> Step:
     if shared.folds_apart:
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
         return Step(before, shared.points, (), (), tuple(range(ranks)), tuple(now), ())
-    heavy = sum([prod(partial.shape) for partial in shared.partials]) > LARGE
+    heavy = sum([size(partial.every) for partial in shared.partials]) > LARGE
     finishing = (0,) if heavy else tuple(range(ranks))
-    partials = tuple([(partial, exchange(partial.writes, _for(finishing, partial.shape, ranks)).arrivals)
+    partials = tuple([(partial, exchange(partial.writes, _to(finishing, partial.every, ranks)).arrivals)
                       for partial in shared.partials])
     late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses])
     now = [state.written(_to(finishing, use.late_writes, ranks))
@@ -114,7 +113,3 @@ def fetched(state: State, want: Layout) -> tuple[Arrivals, State]:
 def _to(some: Sequence[int], boxes: Holding, ranks: int) -> Layout:
     """A layout in which some ranks hold these boxes."""
     return tuple([boxes if rank in some else () for rank in range(ranks)])
-
-
-def _for(some: Sequence[int], shape: tuple[int, ...], ranks: int) -> Layout:
-    return _to(some, (tuple(map(range, shape)),), ranks)
