@@ -317,7 +317,7 @@ def pairs(pick: random.Random) -> Iterator[tuple[Any, Any]]:
             yield (lambda x: x[a:b, c:d]), (lambda x: x[e:e + b - a, f:f + d - c][::turn])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_ranks_see_what_one_would(seed: int) -> None:
     pick = random.Random(seed)
     ranks = Ranks(pick.choice((2, 3, 4)), [(12, 12), (12, 12)])
