@@ -140,7 +140,8 @@ class Mpi:
     def attach(self, array: NDArray[Any], store: Store | None = None) -> MpiInstance:
         memory = attached(array)
         if self.agreement is not None and self.agreement.close:
-            self._tell(f"taking an array of shape {array.shape}, {array.dtype} from the host", memory.tobytes())
+            what = f"taking an array of shape {array.shape}, {array.dtype} from the host"
+            self._tell(what, memory.tobytes())
         return self._made(MpiInstance(None, memory, _named(store, memory.nbytes), self.ranks))
 
     def _made(self, instance: MpiInstance) -> MpiInstance:
