@@ -22,7 +22,8 @@ attributes of these names, and nothing outside of this package asks for a runtim
     exchange   may other libraries hold a store as well?        None      None      at once when done None
     fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
 
-A GPU's memory has addresses that the host does not see: addressed, but not host_sees; so has its simulator's.
+The runtime mpi answers as legate, with no exchange.  A GPU's memory has addresses that the host does not see:
+addressed, but not host_sees; so has its simulator's.
 Where a runtime is not `addressed`, a launch comes with offsets in the place of addresses, with a `Layout`
 and with its instances.  Where the host does not see the memory, what `host` gives is a copy: it is good until
 the next launch that writes the instance, and once the host asked to write to it, it is the copy that counts

@@ -56,7 +56,10 @@ def test_srun_starts_the_ranks() -> None:
 
 
 @pytest.mark.parametrize("words, variables, complaint", [
-    (["--ranks", "2", "--runtime", "local"], {}, "--ranks is for the runtime legate, but --runtime local"),
+    (["--ranks", "2", "--runtime", "local"], {},
+     "--ranks is for the runtimes legate and mpi, but --runtime local"),
+    (["--ranks", "2", "--runtime", "mpi", "--profile"], {}, "--profile is for the runtime legate"),
+    (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "mpi_memory='much': expected none"),
     (["--hosts", "a,b"], {"DIFFUSE_RUNTIME": "local"}, "but DIFFUSE_RUNTIME=local names another"),
     (["--hosts", "a,b", "--nodes", "3"], {}, "--nodes 3, but --hosts a,b names 2"),
     (["--ranks", "0"], {}, "0 is not in the range"),

@@ -35,7 +35,8 @@ FLOORS = [
 ]
 """Rooms from the ground up.  A module imports its own room, without cycles, and the rooms on floors below."""
 
-SYSTEMS = ("diffuse.runtime.legate", "diffuse.runtime.local", "diffuse.runtime.reference")
+SYSTEMS = ("diffuse.runtime.legate", "diffuse.runtime.local", "diffuse.runtime.mpi",
+           "diffuse.runtime.reference")
 """Single runtimes: only the command line knows that there are such."""
 
 PLAIN = 3

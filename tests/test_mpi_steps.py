@@ -210,7 +210,8 @@ def test_a_stencil_moves_two_rows_and_comes_back_to_its_states() -> None:
 
 def test_what_all_can_compute_nobody_sends() -> None:
     number = numbered(1)
-    one = [argument(0, number, number, READ, (Split(-1, 0),)), argument(1, number, number, WRITE, (Split(-1, 0),))]
+    splits = (Split(-1, 0),)
+    one = [argument(0, number, number, READ, splits), argument(1, number, number, WRITE, splits)]
     shared = share(layout(one, 1), 4)
     known = everywhere((1,), 8, 4)
     found = step(shared, [known, fresh((1,), 8, 4)], 4)
@@ -265,8 +266,8 @@ class Ranks:
         self.memory = [[array.copy() for array in self.truth] for _ in range(number)]
 
     def arrive(self, place: int, arrivals: Any) -> None:
-        for receiver, boxes in enumerate(arrivals):
-            for sender, box in boxes:
+        for receiver, pieces in enumerate(arrivals):
+            for sender, box in pieces:
                 at = np.ix_(*box)
                 self.memory[receiver][place][at] = self.memory[sender][place][at]
 
@@ -278,11 +279,19 @@ class Ranks:
                     at = np.ix_(*box)
                     assert np.array_equal(self.memory[rank][k][at], self.truth[k][at])
 
+    def swap(self) -> None:
+        """The two arrays change places."""
+        self.truth.reverse()
+        self.states.reverse()
+        for row in self.memory:
+            row.reverse()
+
     def launch(self, target: Any, source: Any, points: int, axis: int) -> None:
         """`target(array 0) = source(array 1) + 1`, and who runs a point sees its own memory."""
         into, given = target(self.truth[0]), source(self.truth[1])
         splits = (Split(axis, -(-into.shape[axis] // points)),) if points > 1 else (Split(-1, 0),)
-        kinds = [argument(1, self.truth[1], given, READ, splits), argument(0, self.truth[0], into, WRITE, splits)]
+        kinds = [argument(1, self.truth[1], given, READ, splits),
+                 argument(0, self.truth[0], into, WRITE, splits)]
         shared = share(layout(kinds, points), self.number)
         found = step(shared, [self.states[1], self.states[0]], self.number)
         for place, arrivals in found.before:
@@ -308,7 +317,7 @@ def pairs(pick: random.Random) -> Iterator[tuple[Any, Any]]:
             yield (lambda x: x[a:b, c:d]), (lambda x: x[e:e + b - a, f:f + d - c][::turn])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_ranks_see_what_one_would(seed: int) -> None:
     pick = random.Random(seed)
     ranks = Ranks(pick.choice((2, 3, 4)), [(12, 12), (12, 12)])
@@ -324,7 +333,6 @@ def test_ranks_see_what_one_would(seed: int) -> None:
             arrivals, ranks.states[0] = fetched(ranks.states[0], (all_of((12, 12)),) * ranks.number)
             ranks.arrive(0, arrivals)
             assert ranks.states[0].whole
-        if pick.random() < 0.5:  # the arrays change places
-            for row in (ranks.truth, ranks.states, *ranks.memory):
-                row.reverse()
+        if pick.random() < 0.5:
+            ranks.swap()
         ranks.check()

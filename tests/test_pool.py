@@ -160,6 +160,21 @@ def test_finish_runs_once_and_after_every_point(pool: Pool) -> None:
     assert submit_steps(pool, [64] * 500) == expected([64] * 500, 64)
 
 
+def test_part_of_a_launch_runs_its_points_alone_and_the_slot_forgets_it(pool: Pool) -> None:
+    cells, total = np.zeros(9, dtype=np.uint64), np.zeros(1, dtype=np.uint64)
+    block = struct.pack("3q", 9, cells.ctypes.data, total.ctypes.data)
+    for _ in range(200):
+        cells[:] = 0
+        assert pool.submit_part(address("step"), 3, 4, block, cells) == pool.submitted
+        pool.fence()
+        assert cells.tolist() == [0, 0, 0, 12, 13, 14, 15, 0, 0] and not total[0]
+    cells[:] = 0
+    for _ in range(64):  # every slot of the ring, as a whole launch again
+        pool.submit(address("step"), 0, 9, block)
+    pool.fence()
+    assert [int(c) for c in cells] == expected([9] * 64, 9)[0]
+
+
 @pytest.mark.parametrize("padding", [0, 4096, 1 << 20])
 def test_blocks_of_any_length_are_copied(pool: Pool, padding: int) -> None:
     assert submit_steps(pool, [2, 3, 1] * 50, padding) == expected([2, 3, 1] * 50, 3)

@@ -35,8 +35,9 @@ class Doubt:
         links = self._agreement.links
         if links != self._told:
             self._told = links
-            self._sending = [self._channel.isend((self._rank, *links), other)
-                             for other in range(self._ranks) if other != self._rank]
+            self._sending = [request for request in self._sending if not request.Test()]
+            self._sending += [self._channel.isend((self._rank, *links), other)
+                              for other in range(self._ranks) if other != self._rank]
         while self._channel.iprobe():
             other, before, theirs = self._channel.recv()
             self._heard[other] = before, theirs

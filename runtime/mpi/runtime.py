@@ -17,7 +17,6 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-import diffuse
 from diffuse.ir import Store
 from diffuse.ir.bounded import Bounded
 from diffuse.memory import address
@@ -42,6 +41,8 @@ from diffuse.settings import config
 
 MOST_STEPS = 64
 """Steps of one layout that are kept: of as many combinations of states."""
+KEPT = 64 << 20
+"""Bytes of freed stores that are kept for others, besides a quarter of what is in use."""
 MUCH = 16 << 20
 """Bytes of copies that are valid no more, whose memory is given back."""
 OFTEN = 16
@@ -105,7 +106,7 @@ class Mpi:
         self.points = self.ranks * self.threads
         spin = 200.0 if self.threads * launcher.local_ranks() <= machine.processors() else 10.0
         self._pool = Pool(self.threads - 1, spin=spin)
-        self._allocator = Allocator(self._pool, system=Reserved(), limited=False)
+        self._allocator = Allocator(self._pool, KEPT, Reserved(), limited=False)
         self._most = memory
         self._touched = [0] * self.ranks
         """Bytes of memory that the stores of each rank take."""
@@ -139,6 +140,9 @@ class Mpi:
 
     def attach(self, array: NDArray[Any], store: Store | None = None) -> MpiInstance:
         memory = attached(array)
+        if self.agreement is not None and self.agreement.close:
+            what = f"taking an array of shape {array.shape}, {array.dtype} from the host"
+            self._tell(what, memory.tobytes())
         return self._made(MpiInstance(None, memory, _named(store, memory.nbytes), self.ranks))
 
     def _made(self, instance: MpiInstance) -> MpiInstance:
@@ -367,7 +371,8 @@ def _threads() -> int:
 
 def _alike(network: Network) -> None:
     """Refuse ranks that differ in what decides what is submitted."""
-    said = (f"Diffuse {diffuse.__version__}, NumPy {np.__version__}, Python {sys.version.split()[0]}, "
+    versions = [launcher.version("diffuse"), np.__version__, sys.version.split()[0]]
+    said = (f"Diffuse {versions[0]}, NumPy {versions[1]}, Python {versions[2]}, "
             f"window {config.window}, small {config.small}, min_chunk {config.min_chunk}, memory "
             f"{config.memory}, compile {config.compile}")
     if len(set(network.gather(crc32(said.encode())))) > 1:

@@ -66,8 +66,8 @@ class Share(NamedTuple):
 
     @property
     def folds_apart(self) -> bool:
-        """Does what `finish` writes of a rank's points follow from their partial results alone, as the sums of
-        rows do that are whole on a rank?"""
+        """Does what `finish` writes for a rank's points follow from their partial results alone, as the sums
+        of rows do that are whole on a rank?"""
         return not any(use.late_reads for use in self.uses) and all(
             _disjoint(use.late_each) for use in self.uses)
 

@@ -40,7 +40,8 @@ READERS = frozenset(_NAMES.split())
 def reads(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Is it certain that a call writes to none of its arguments?"""
     try:
-        if getattr(function, "__name__", "") == "reduce" and isinstance(function.__self__, numpy.ufunc):
+        if getattr(function, "__name__", "") == "reduce" and isinstance(
+                getattr(function, "__self__", None), numpy.ufunc):
             return len(args) < 5 and (args[3] if len(args) == 4 else kwargs.get("out")) is None
         if not _reader(function):
             return False
