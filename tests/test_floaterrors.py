@@ -227,4 +227,5 @@ def test_a_half_by_itself_raises_no_flag_of_what_else_is_in_its_register() -> No
         warnings.simplefilter("error")
         x, largest = diffuse.numpy.array(values), diffuse.numpy.array(values.max(-1, keepdims=True))
         found = diffuse.numpy.exp(x - largest).sum(-1)
-        assert numpy.allclose(numpy.asarray(found), numpy.exp(values - values.max(-1, keepdims=True)).sum(-1), 1e-2)
+        expected = numpy.exp(values - values.max(-1, keepdims=True)).sum(-1)
+        assert numpy.allclose(numpy.asarray(found), expected, 1e-2)
