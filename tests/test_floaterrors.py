@@ -219,3 +219,13 @@ def test_there_are_no_errors_behind_the_last_index(n: int) -> None:
         return 1 // (np.arange(n) - n), 1 / (np.arange(float(n)) - n)
 
     assert messages(call, diffuse.numpy)[0] == []
+
+
+def test_a_half_by_itself_raises_no_flag_of_what_else_is_in_its_register() -> None:
+    values = numpy.random.default_rng(1).standard_normal((60, 96)).astype("float16")
+    with settings.using(small=0, compile="wait"), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        x, largest = diffuse.numpy.array(values), diffuse.numpy.array(values.max(-1, keepdims=True))
+        found = diffuse.numpy.exp(x - largest).sum(-1)
+        expected = numpy.exp(values - values.max(-1, keepdims=True)).sum(-1)
+        assert numpy.allclose(numpy.asarray(found), expected, 1e-2)

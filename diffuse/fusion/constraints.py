@@ -123,7 +123,9 @@ def anti_dependence(effects: Effects, task: IndexTask) -> Refusal | None:
 
 def reduction(effects: Effects, task: IndexTask) -> Refusal | None:
     """Over several points a reduction is complete only when all of them are done: until then nothing else may
-    read or write its elements, not even the same point.  Reductions by one operator go together.
+    read or write its elements, not even the same point.  Reductions by one operator go together.  A fold of
+    rows that each point has as a whole is none here: the point completes it, and its access is a WRITE
+    (`ir.template`), so that tasks which read it at the same points follow in the same group.
 
     The paper speaks of a single operator; two operators on one element depend on each other as writes do.
     """

@@ -3,7 +3,8 @@
 Each point of a launch runs the loops of its kernel one after another over all of its rows.  What the first
 loop writes and the second one reads goes through memory in between, if it is more than the cache holds.  A
 launch of more points, of fewer rows each, is the same computation: what makes a group fusible over several
-points does not depend on how many rows they have, if all of its loops are cut alike.
+points does not depend on how many rows they have, if all of its loops are cut alike.  So a softmax goes once
+through memory: the maximum of a few rows, their exponentials and sums, and the quotients.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Recorded
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.compose import Composition, Source, bits
-from diffuse.kernels.body.expr import Body
+from diffuse.kernels.body.expr import Body, Loop
 from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.build.compiler import Kernel, compiler
 from diffuse.runtime.base import CodeUse, Layout
@@ -204,9 +204,9 @@ def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Containe
     """Pairs of a temporary that needs memory, of the stores `gone`, and an output that is written where the
     temporary is read for the last time.
 
-    Until that loop nobody touches the output, and in it an iteration loads before it stores: with one memory
-    for both, each point writes half as much of it.  Each element of a temporary belongs to one point, which
-    is the one that writes the output there.
+    Until that loop nobody touches the output: with one memory for both, each point writes half as much of it.
+    In that loop no op uses what was loaded after the one whose value is stored, which the interpreter writes
+    at once.  Each element of a temporary belongs to one point, which is the one that writes the output there.
     """
     body = composition.body
     touches: dict[int, list[tuple[int, str, int]]] = {}
@@ -230,7 +230,25 @@ def _shared(composition: Composition, tasks: Sequence[IndexTask], gone: Containe
                 ends.setdefault(place, []).append(composition.arguments[argument])
         elif kind == "store" and len(found) == 1:
             outputs.append((place, composition.arguments[argument]))
-    return tuple([(ends[place].pop(), output) for place, output in outputs if ends.get(place)])
+    pairs = []
+    for place, output in outputs:
+        loop = body.loops[place[0]]
+        for source in ends.get(place, ()):
+            if _last_used(loop, composition.arguments.index(source), composition.arguments.index(output)):
+                ends[place].remove(source)
+                pairs.append((source, output))
+                break
+    return tuple(pairs)
+
+
+def _last_used(loop: Loop, source: int, output: int) -> bool:
+    """Does no op use what a loop loads from one argument, after the op whose value it stores to another?"""
+    loads = {i for i, op in enumerate(loop.ops) if op.kind == "load" and op.attribute == source}
+    stored = [op.args[0] for op in loop.ops if op.kind == "store" and op.attribute == output]
+    uses = [i for i, op in enumerate(loop.ops) if op.kind != "store" and not loads.isdisjoint(op.args)]
+    kept = [op for op in loop.ops if op.kind == "store" and op.attribute != output
+            and not loads.isdisjoint(op.args)]
+    return not kept and max(uses, default=-1) <= stored[0]
 
 
 def _access(composition: Composition, tasks: Sequence[IndexTask], argument: int) -> Access:

@@ -90,7 +90,7 @@ def load_one(code: Code, dtype: str, at: str) -> Value:
     raw = code.let(f"load {MEMORY[dtype]}, ptr {at}, align {ITEMSIZE[dtype]}")
     if dtype == "bool":
         return code.let(f"icmp ne i8 {raw}, 0")
-    return code.let(f"fpext half {raw} to float") if dtype == "float16" else raw
+    return _strictly(code, "fpext", "half", raw, "float") if dtype == "float16" else raw
 
 
 def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
@@ -103,8 +103,20 @@ def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
     if dtype == "bool":
         value = code.let(f"zext i1 {value} to i8")
     elif dtype == "float16":
-        value = code.let(f"fptrunc float {value} to half")
+        value = _strictly(code, "fptrunc", "float", value, "half")
     code.do(f"store {MEMORY[dtype]} {value}, ptr {at}, align {ITEMSIZE[dtype]}")
+
+
+def _strictly(code: Code, word: str, source: str, value: Value, target: str) -> str:
+    """Convert one number between half and float.  The instruction converts several at a time: where flags are
+    looked at, the others must not be what a register happens to hold, such as a signalling NaN."""
+    if not code.module.target.quiet:
+        return code.let(f"{word} {source} {value} to {target}")
+    name = f"llvm.experimental.constrained.{word}." + {"half": "f16.f32", "float": "f32.f16"}[target]
+    rounding = ("metadata", 'metadata !"round.tonearest"') if word == "fptrunc" else ()
+    code.declare(f"declare {target} @{name}({', '.join((source, *rounding[:1], 'metadata'))})")
+    given = ", ".join((f"{source} {value}", *rounding[1:], 'metadata !"fpexcept.strict"'))
+    return code.let(f"call {target} @{name}({given})")
 
 
 def merge(code: Code, dtype: str, at: str, mask: str, others: str = "poison") -> str:
