@@ -244,7 +244,8 @@ def test_a_mask_is_counted_once_until_it_changes() -> None:
     mask[:250] = True
     third, count = waits(lambda: x[mask])
     assert count == 1
-    assert numpy.array_equal(first.__array__(), plain[::3]) and numpy.array_equal(second.__array__(), -plain[::3])
+    assert numpy.array_equal(first.__array__(), plain[::3])
+    assert numpy.array_equal(second.__array__(), -plain[::3])
     assert numpy.array_equal(third.__array__(), plain[(plain < 250) | (plain % 3 == 0)])
 
 

@@ -215,7 +215,7 @@ class Window:
         if dropped > most // 2 or node.loops >= MANY_LOOPS:
             group.long = 1
         left = (most if dropped > most // 2 else most // 2) - dropped
-        group.room = group.trail.weight + max(left, most // 16)  # to look takes as long as to record some tasks
+        group.room = group.trail.weight + max(left, most // 16)  # looking takes as long as recording
 
     def _large(self, template: Template) -> bool:
         """Would several points share the task by itself?"""
