@@ -259,3 +259,24 @@ def test_wrapped_functions_look_like_numpys() -> None:
     assert np.median.__name__ == "median" and np.median.__doc__ == numpy.median.__doc__
     assert inspect.signature(np.median) == inspect.signature(numpy.median)
     assert inspect.signature(np.concatenate) is not None
+
+
+def test_a_result_that_an_argument_is_a_view_of_is_the_same_memory() -> None:
+    x = np.array(numpy.arange(200.0))
+    whole = fallback.call(lambda y: y if y.base is None else y.base, (x[3:],), {}, silent="test")
+    whole[4] = -7.0
+    assert float(x[4]) == -7.0
+    new = fallback.call(lambda y: y + 1.0, (x,), {}, silent="test")
+    x[5] = -8.0
+    assert is_ours(new) and float(new[5]) == 6.0
+
+
+def test_sums_of_small_arrays_at_places_of_numpys_own() -> None:
+    place, places = np.array(numpy.arange(1000) % 7), numpy.arange(1000) % 7
+    for shape in (7, 10):  # so few elements are NumPy's own
+        ours, theirs = np.zeros(shape), numpy.zeros(shape)
+        np.add.at(ours, place, np.array(numpy.arange(1000.0)))
+        numpy.add.at(theirs, places, numpy.arange(1000.0))
+        assert numpy.array_equal(ours, theirs)
+        with pytest.raises(IndexError), using(fallback="silent"):
+            np.add.at(ours, place + 5, 1.0)

@@ -226,6 +226,66 @@ def test_positions_of_a_masks_elements_are_known_to_lie_within_it() -> None:
     assert numpy.array_equal(x[where].__array__(), numpy.arange(0.0, 500.0, 3.0))
 
 
+def waits(call: Any) -> tuple[Any, int]:
+    """What a call returns, and how often it waited."""
+    running = engine.current()
+    before = running.epoch
+    return call(), running.epoch - before
+
+
+@pytest.mark.local_only("small masks are counted by the host")
+def test_a_mask_is_counted_once_until_it_changes() -> None:
+    plain = numpy.arange(500.0)
+    x, y = np.array(plain), np.array(-plain)
+    mask = x % 3.0 == 0.0
+    first, count = waits(lambda: x[mask])
+    assert count == 1
+    second, count = waits(lambda: y[mask])
+    assert count == 0
+    mask[:250] = True
+    third, count = waits(lambda: x[mask])
+    assert count == 1
+    assert numpy.array_equal(first.__array__(), plain[::3])
+    assert numpy.array_equal(second.__array__(), -plain[::3])
+    assert numpy.array_equal(third.__array__(), plain[(plain < 250) | (plain % 3 == 0)])
+
+
+@pytest.mark.local_only("small masks are counted by the host")
+def test_indices_that_were_chosen_from_known_ones_lie_within_the_same_bounds() -> None:
+    plain = numpy.arange(500.0)
+    x, left = np.array(plain), np.arange(500)
+    chosen = left[np.array(numpy.arange(500) % 3 == 0)]
+    found, count = waits(lambda: x[chosen])
+    assert count == 0 and numpy.array_equal(found.__array__(), plain[::3])
+    chosen *= 2
+    with pytest.raises(IndexError, match="index 504 is out of bounds for axis 0 with size 500"):
+        x[chosen]
+
+
+def test_no_byte_lies_outside_a_table_of_256() -> None:
+    table, numbers = np.array(numpy.arange(256.0)), np.array(numpy.arange(300))
+    image = numbers.astype(numpy.uint8)
+    found, count = waits(lambda: table[image])
+    assert count == 0
+    assert numpy.array_equal(found.__array__(), numpy.arange(300) % 256)
+    with pytest.raises(IndexError):
+        table[:255][image]
+
+
+def test_few_elements_are_read_at_once_through_a_mask() -> None:
+    plain = numpy.arange(20_000.0)
+    with using(small=16384):
+        x = np.array(plain) * 2.0
+        mask = x < 30_000.0
+        engine.fence()
+        kept = ~mask
+        before = trace.counters["recorded"]
+        found, other = x[kept], x[mask]
+        assert trace.counters["recorded"] == before
+        assert numpy.array_equal(found.__array__(), 2.0 * plain[15_000:])
+        assert numpy.array_equal(other.__array__(), 2.0 * plain[:15_000])
+
+
 def test_one_value_where_a_mask_is_true_is_written_to_all_elements_in_one_task() -> None:
     x, rows = np.array(numpy.ones((30, 20))), np.array(numpy.arange(30) % 2 == 0)
     engine.fence()

@@ -214,7 +214,8 @@ class Window:
             return
         if dropped > most // 2 or node.loops >= MANY_LOOPS:
             group.long = 1
-        group.room = group.trail.weight + max((most if dropped > most // 2 else most // 2) - dropped, 1)
+        left = (most if dropped > most // 2 else most // 2) - dropped
+        group.room = group.trail.weight + max(left, most // 16)  # looking takes as long as recording
 
     def _large(self, template: Template) -> bool:
         """Would several points share the task by itself?"""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from diffuse.ir import IndexTask, Point, Privilege, Relation, Split, relation, volume
+from diffuse.ir import Access, IndexTask, Point, Privilege, Relation, Split, Store, relation, volume
 from diffuse.ir.loops import flat, letters
 from diffuse.ir.spans import Spans
 from diffuse.kernels.body import abi, operations, passes
@@ -20,6 +20,9 @@ from diffuse.settings import config
 
 Source = tuple[int, int]
 """A scalar of a window: (task, scalar)."""
+
+_op = tuple.__new__
+# Ops are made by their base's constructor: half the cost of calling the class.
 
 
 class Composition(NamedTuple):
@@ -48,13 +51,17 @@ class _Names:
         self.spaces: dict[tuple[Point, tuple[Split, ...]], int] = {}
         self.owners: list[int] = []
         """Per space: the first task that iterates over it."""
-        self.numbers: dict[tuple[int, int, int], int] = {}
-        """Arguments by slot, view and space."""
+        self.numbers: dict[tuple[Store, int, int], int] = {}
+        """Arguments by store, layout and space."""
         self.arguments: list[Argument] = []
         self.sources: list[tuple[int, int]] = []
         """Per argument: (task, access)."""
         self.scalars: dict[Source, int] = {}
         self._relations: dict[tuple[int, int, int], Relation] = {}
+        self._layouts: dict[tuple[int, int], int] = {}
+        self._equal: dict[tuple[object, object], int] = {}
+        """The numbers of maps with partitions, by identity and by value."""
+        self._letters: dict[tuple[int, Point, int], str] = {}
 
     def space(self, number: int) -> int:
         """The iteration space of a task."""
@@ -66,25 +73,48 @@ class _Names:
 
     def argument(self, number: int, position: int, space: int) -> int:
         """The argument for one access of one task."""
-        task = self.tasks[number]
-        access = task.accesses[position]
+        access = self.tasks[number].accesses[position]
+        privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
+        layout = self._layout(access)
+        found = self.numbers.get((access.store, layout, space))
+        if found is None:
+            found = self.numbers[access.store, layout, space] = len(self.arguments)
+            self.sources.append((number, position))
+            slot, view = self._view(access, layout)
+            classes = self._classes(access, number, layout, space)
+            self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
+        elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
+            self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
+        return found
+
+    def _layout(self, access: Access) -> int:
+        """The number of an access's map and partition.  They are few, and take long to hash."""
+        named = id(access.map), id(access.partition)
+        found = self._layouts.get(named)
+        if found is None:
+            found = self._layouts[named] = self._equal.setdefault((access.map, access.partition),
+                                                                  len(self._equal))
+        return found
+
+    def _view(self, access: Access, layout: int) -> tuple[int, int]:
+        """The numbers of an access's slot, and of its view of that."""
         slot = self.slots.setdefault(access.store.id, len(self.slots))
         if slot == len(self.views):
             self.views.append({})
             self.spans.append(Spans())
-        key = (access.store, access.map, access.partition)
-        view = self.views[slot].setdefault(key, len(self.views[slot]))
+        view = self.views[slot].setdefault((access.store, layout), len(self.views[slot]))
         if view == len(self.spans[slot].accesses):
             self.spans[slot].add(access)
-        found = self.numbers.setdefault((slot, view, space), len(self.numbers))
-        privilege = Privilege.READ if access.privilege is Privilege.READ else Privilege.WRITE
-        if found == len(self.arguments):
-            self.sources.append((number, position))
+        return slot, view
+
+    def _classes(self, access: Access, number: int, layout: int, space: int) -> str:
+        """How an access moves along the dimensions of its task."""
+        key = layout, access.store.shape, space
+        found = self._letters.get(key)
+        if found is None:
+            task = self.tasks[number]
             assert task.decomposition is not None
-            classes = letters(access, task.shape, _flat(task), task.decomposition.gaps)
-            self.arguments.append(Argument(slot, view, access.store.dtype, space, classes, privilege))
-        elif self.arguments[found].privilege not in (privilege, Privilege.READ_WRITE):
-            self.arguments[found] = self.arguments[found]._replace(privilege=Privilege.READ_WRITE)
+            found = self._letters[key] = letters(access, task.shape, _flat(task), task.decomposition.gaps)
         return found
 
     def relation(self, slot: int, a: int, b: int) -> Relation:
@@ -200,10 +230,11 @@ def _loop(names: _Names, number: int, equal: Mapping[Source, Source]) -> Loop:
         if position in scalars:
             source = number, scalars[position]
             value = names.scalars.setdefault(equal.get(source, source), len(names.scalars))
-            inputs.append(Op("scalar", task.scalars[source[1]].dtype, (), value))
+            inputs.append(_op(Op, ("scalar", task.scalars[source[1]].dtype, (), value)))
         else:
             k = next(unread)
-            inputs.append(Op("load", task.accesses[k].store.dtype, (), names.argument(number, k, space)))
+            argument = names.argument(number, k, space)
+            inputs.append(_op(Op, ("load", task.accesses[k].store.dtype, (), argument)))
     outputs = tuple([Output(a.store.dtype, names.argument(number, k, space), len(task.shape))
                      for k, a in enumerate(task.accesses) if a.privilege is not Privilege.READ])
     builder = Builder(tuple(inputs), outputs, task.signature, task.operation.partition(":")[2])

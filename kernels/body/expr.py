@@ -174,8 +174,9 @@ class Builder:
     ops: list[Op] = field(default_factory=list)
 
     def emit(self, kind: str, dtype: str, *args: int, attribute: Any = None) -> int:
-        self.ops.append(Op(kind, dtype, args, attribute))
-        return len(self.ops) - 1
+        ops = self.ops
+        ops.append(tuple.__new__(Op, (kind, dtype, args, attribute)))
+        return len(ops) - 1
 
     def input(self, position: int) -> int:
         """The input at `position`, cast to the element type that the signature computes in."""

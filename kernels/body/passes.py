@@ -28,6 +28,9 @@ they "look"."""
 
 READS = frozenset(("load", "look"))
 
+TOUCHING = LOOKING | {"load", "store", "reduce", "scatter"}
+"""Kinds of ops that name arguments."""
+
 MOVING = frozenset(("load", "store", "turn", "pick"))
 """Kinds of ops that go along an argument."""
 
@@ -128,12 +131,19 @@ def fuse_loops(body: Body, facts: Facts) -> Body:
 def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
     found: Touched = {}
     for op in ops:
+        kind = op[0]
+        if kind == "load" or kind == "store":  # nearly all that touch any
+            argument = arguments[op[3]]
+            found.setdefault(argument[0], set()).add((argument[1], kind))
+            continue
+        if kind not in TOUCHING:
+            continue
         for place, number in enumerate(op.arguments):
             slot, view, *_ = arguments[number]
-            kinds: tuple[str, ...] = (op.kind,)
-            if op.kind == "scatter":  # it reads what it writes, too
+            kinds: tuple[str, ...] = (kind,)
+            if kind == "scatter":  # it reads what it writes, too
                 kinds = ("load",) if place else ("load", "store")
-            elif op.kind in LOOKING:
+            elif kind in LOOKING:
                 kinds = ("look",)
             found.setdefault(slot, set()).update([(view, kind) for kind in kinds])
     return found
@@ -145,7 +155,7 @@ def forward_stores(body: Body, facts: Facts) -> Body:
         names: dict[int, int] = {}
         stored: dict[int, int] = {}
         for number, op in enumerate(ops):
-            op = _renamed(op, names)
+            op = _renamed(op, names) if names else op
             if op.kind == "store":
                 stored[op.attribute] = op.args[0]
             elif op.kind == "load" and op.attribute in stored:
@@ -164,7 +174,7 @@ def share_expressions(body: Body, facts: Facts) -> Body:
         names: dict[int, int] = {}
         firsts: dict[Op, int] = {}
         for number, op in enumerate(ops):
-            op = _renamed(op, names)
+            op = _renamed(op, names) if names else op
             first = number if op.kind in EFFECTS else firsts.setdefault(op, number)
             if first != number:
                 names[number] = first
@@ -264,12 +274,14 @@ def _with(body: Body, loops: Iterable[Loop]) -> Body:
 def _picked(ops: Ops, numbers: Sequence[int]) -> tuple[Op, ...]:
     """Some of the ops, in this order, with their values numbered anew."""
     names = {old: new for new, old in enumerate(numbers) if new != old}
+    if not names:
+        return tuple([ops[number] for number in numbers])
     return tuple([_renamed(ops[number], names) for number in numbers])
 
 
 def _renamed(op: Op, names: Mapping[int, int]) -> Op:
     """The op with other values in the place of its arguments."""
-    if names and not names.keys().isdisjoint(op.args):
-        kind, dtype, args, attribute = op
+    kind, dtype, args, attribute = op
+    if args and not names.keys().isdisjoint(args):
         return _op(Op, (kind, dtype, tuple([names.get(a, a) for a in args]), attribute))
     return op

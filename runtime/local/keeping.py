@@ -2,8 +2,8 @@
 
 A loop frees and takes the same sizes in each iteration; to keep them spares fresh memory, which the system
 zeroes page by page.  A program whose arrays shrink or grow never takes a size again, and what is kept for it
-is wasted.  So little is kept at first, besides what follows the memory in use, and more whenever blocks had to
-be made anew of sizes that were given back before.
+is wasted.  So little is kept at first, besides what follows the memory in use, and more whenever blocks had
+to be made anew of sizes that were given back before.
 """
 
 from __future__ import annotations

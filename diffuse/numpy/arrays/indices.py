@@ -10,6 +10,7 @@ NumPy's own call answers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy
@@ -214,9 +215,16 @@ def known(a: Any) -> tuple[int, int] | None:
     return None if a.storage is None or a.storage.exported else _bounds.get(name(a))
 
 
+@cache
+def bounds(dtype: numpy.dtype[Any]) -> tuple[int, int]:
+    """The smallest and the largest number of a type of integers: no byte lies outside a table of 256."""
+    of = numpy.iinfo(dtype)
+    return of.min, of.max
+
+
 def within(a: Any, extent: int) -> bool:
     """Are all elements of an array indices of a dimension of this extent?"""
-    low, high = known(a) or (-extent - 1, 0)
+    low, high = known(a) or bounds(a.form.dtype)
     if not (-extent <= low and high < extent):
         low, high = extremes(a)
     return -extent <= low and high < extent
@@ -224,7 +232,7 @@ def within(a: Any, extent: int) -> bool:
 
 def negative(a: Any) -> bool:
     """May an element of an array be negative?"""
-    return (known(a) or extremes(a))[0] < 0
+    return a.form.dtype.kind != "u" and (known(a) or extremes(a))[0] < 0
 
 
 def sooner(size: int, *arrays: Any) -> bool:

@@ -45,11 +45,11 @@ def positions(mask: Array) -> Any:
     memory = access.at_hand(mask)
     if memory is not None and indices.sooner(memory.size):
         return hosted(numpy.flatnonzero(memory))
-    counts = _before(mask, memory)
-    count, blocks = int(counts.memory[-1]), counts.meta.size - 1
+    before = _before(mask, memory)
+    count, blocks = int(before[-1]), len(before) - 1
     if not count:
         return hosted(numpy.empty(0, INDEX))
-    out, shape = core.recorded(row_major((count,), INDEX)), (count,)
+    out, counts, shape = core.recorded(row_major((count,), INDEX)), hosted(before), (count,)
     inputs: Any = (*[(access.storage_of(x), base.view_of(x).picked(shape, (-1,))) for x in (mask, counts)],
               Scalar(2, "int64", mask.form.size), Scalar(3, "int64", blocks))
     library.record("nth", ("bool", "int64", "int64", "int64", "int64"), shape, inputs,
@@ -63,7 +63,7 @@ def _before(mask: Array, memory: Any) -> Any:
     name = None if access.storage_of(mask).exported else indices.name(mask)
     found = _counts.get(name)
     if found is None:
-        found = hosted(numpy.cumsum(_counted(mask, memory)))
+        found = numpy.cumsum(_counted(mask, memory))
         if name is not None:
             _counts[name] = found
     return found

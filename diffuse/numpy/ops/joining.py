@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 
 from diffuse import library
+from diffuse.library import Bounded
 from diffuse.numpy.arrays import access, assign, base, core, forms
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
@@ -62,6 +63,12 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
     options = {"axis": axis, "dtype": dtype, "casting": casting, **({} if out is None else {"out": out})}
     if not parts or out is not None or _at_once(parts):
         return _fallback(numpy.concatenate, parts, **options)
+    key = None
+    if dtype is None and type(axis) is int:
+        key = axis, casting, *[(m.shape, m.strides, m.dtype) for m in [x.meta for x in parts]]
+        found = _joins.get(key)
+        if found is not None:
+            return _laid(parts, *found)
     if axis is None:
         parts, axis = [x.ravel() for x in parts], 0
     found = base.element_type(dtype) if dtype is not None else numpy.result_type(*[x.dtype for x in parts])
@@ -73,14 +80,24 @@ def concatenate(arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype:
         and numpy.can_cast(x.dtype, found, casting) for x in parts)
     if not fits:  # NumPy says why
         return _fallback(numpy.concatenate, parts, **options)
-    length = sum(x.shape[along] for x in parts)
-    shape = (*first[:along], length, *first[along + 1:])
-    joined = fresh(forms.joined([x.meta for x in parts], along, shape, found))
-    place, before = [slice(None)] * rank, 0
-    for x in parts:
-        place[along] = slice(before, before + x.shape[along])
-        joined[tuple(place)] = x
-        before += x.shape[along]
+    ends = [*itertools.accumulate([x.shape[along] for x in parts])]
+    shape = (*first[:along], ends[-1], *first[along + 1:])
+    form = forms.joined([x.meta for x in parts], along, shape, found)
+    places = [(*[slice(None)] * along, slice(end - x.shape[along], end))
+              for x, end in zip(parts, ends, strict=True)]
+    if key is not None:
+        _joins[key] = form, places
+    return _laid(parts, form, places)
+
+
+_joins: dict[Any, Any] = Bounded(1 << 10)
+"""The forms of results, and where in these each array goes, by the layouts of the arrays."""
+
+
+def _laid(parts: list[Any], form: Any, places: list[tuple[slice, ...]]) -> Any:
+    joined = fresh(form)
+    for x, place in zip(parts, places, strict=True):
+        joined[place] = x
     return joined
 
 
@@ -98,7 +115,12 @@ def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None,
         raise ValueError("need at least one array to stack")
     if len({x.shape for x in parts}) != 1:
         raise ValueError("all input arrays must have the same shape")
-    return concatenate([expand_dims(x, axis) for x in parts], axis, out, dtype=dtype, casting=casting)
+    if type(axis) is int and 0 <= axis <= parts[0].ndim > 0:
+        index = (*[slice(None)] * axis, None)
+        expanded = [x[index] for x in parts]
+    else:
+        expanded = [expand_dims(x, axis) for x in parts]
+    return concatenate(expanded, axis, out, dtype=dtype, casting=casting)
 
 
 def _listed(found: Any) -> list[Any]:

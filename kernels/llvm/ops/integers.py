@@ -141,15 +141,41 @@ def quotient(code: Code, dtype: str, a: str, b: str) -> str:
     """a / b cut towards zero, where b is neither 0 nor -1.
 
     Processors divide vectors of floats, not of integers: up to 32 bits the float quotient cuts to the right
-    integer, since a fraction is at least 1/b away from the next one.
+    integer, since a fraction is at least 1/b away from the next one.  So it does where numbers of 64 bits are
+    small, as most are.
     """
-    signed = letter(dtype) == "i"
-    if width(dtype) == 64:
-        return binary(code, "sdiv" if signed else "udiv", dtype, a, b)
-    wide = "float64" if width(dtype) == 32 else "float32"
-    into, back = ("sitofp", "fptosi") if signed else ("uitofp", "fptoui")
+    if width(dtype) < 64:
+        return _by_floats(code, dtype, a, b)
+    if code.lanes == 1:
+        return binary(code, "sdiv" if letter(dtype) == "i" else "udiv", dtype, a, b)
+    return routine(code, f"divide.{dtype}", dtype, (("a", dtype), ("b", dtype)),
+                   lambda inner, parameters: _write_quotient(inner, dtype, *parameters), (a, b))
+
+
+def _by_floats(code: Code, dtype: str, a: str, b: str) -> str:
+    wide = "float64" if width(dtype) >= 32 else "float32"
+    into, back = ("sitofp", "fptosi") if letter(dtype) == "i" else ("uitofp", "fptoui")
     x, y = convert(code, into, dtype, wide, a), convert(code, into, dtype, wide, b)
     return convert(code, back, wide, dtype, binary(code, "fdiv", wide, x, y))
+
+
+EXACT = 1 << 51
+"""Below this size the quotient of two integers as float64 cuts to the right integer: what it is short of the
+next one, at least 1/b of that, is more than half of the distance between floats there."""
+
+
+def _write_quotient(code: Code, dtype: str, a: str, b: str) -> None:
+    """The body of a routine that divides 64-bit integers, as floats if those of all lanes are small."""
+    kind, signed = code.type(dtype), letter(dtype) == "i"
+    large = []
+    for x in (a, b):
+        moved = binary(code, "add", dtype, x, code.const(dtype, EXACT)) if signed else x
+        large.append(compare(code, "ugt", dtype, moved, code.const(dtype, 2 * EXACT if signed else EXACT)))
+    code.do(f"br i1 {anywhere(code, either(code, *large))}, label %whole, label %floats")
+    code.label("whole")
+    code.do(f"ret {kind} {binary(code, 'sdiv' if signed else 'udiv', dtype, a, b)}")
+    code.label("floats")  # in a block of their own: to cut a float that is too large raises a flag
+    code.do(f"ret {kind} {_by_floats(code, dtype, a, b)}")
 
 
 def _divided(code: Code, dtype: str, a: str, b: str) -> tuple[str, str, str]:
