@@ -9,6 +9,7 @@ import numpy
 import pytest
 
 import diffuse.numpy as np
+from diffuse import library
 from diffuse.observe import trace
 from diffuse.settings import using
 from tests.test_fuzz_stream import stream
@@ -147,3 +148,25 @@ def test_errors_are_numpys(number: int) -> None:
     assert isinstance(expected, tuple) and issubclass(expected[0], Exception)
     assert outcome(WRONG[number], np, np.array, ours) == expected
     assert numpy.array_equal(ours.__array__(), theirs)
+
+
+def test_few_indices_of_a_large_array_at_hand_are_numpys_work() -> None:
+    """At once, and of arrays that a task has made as well; what is pending is a task, or waited for."""
+    data, few = numpy.random.default_rng(4).random(70_000), numpy.arange(0, 70_000, 70)
+    with using(small=1000):
+        x, places, values = np.array(data), np.array(few), np.array(data[:few.size])
+        before = trace.counters["recorded"]
+        taken = np.take(x, places)
+        np.add.at(x, places, 1.5)
+        np.subtract.at(x, places, values)
+        assert trace.counters["recorded"] == before or not library.current().host_sees
+    pending = x * 2.0
+    expected = data.copy()
+    numpy.add.at(expected, few, 1.5)
+    numpy.subtract.at(expected, few, data[:few.size])
+    assert numpy.array_equal(taken.__array__(), data[few])
+    assert numpy.array_equal(np.take(pending, places).__array__(), (expected * 2.0)[few])
+    np.add.at(pending, places, places * 0.5)
+    expected *= 2.0
+    numpy.add.at(expected, few, few * 0.5)
+    assert numpy.array_equal(pending.__array__(), expected)

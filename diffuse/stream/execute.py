@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from diffuse.stream.pairs import Pair, begins, header, pair, telling
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
 from diffuse.stream.stores import Stores, nbytes
+from diffuse.stream.streaming import streams
 from diffuse.stream.window import Group, Window, opaque
 
 READ = Privilege.READ
@@ -180,7 +182,10 @@ class Forwarder:
         gone = temporaries(group.tasks, (), live)
         equal = alike(group.tasks, None if before is None else before.equal)
         composition = compose(group.tasks, gone, equal)
-        body, target = composition.body, self.stores.runtime.target
+        runtime, body = self.stores.runtime, composition.body
+        target = runtime.target
+        if target == "host" and runtime.addressed and streams(composition, group.tasks, self.stores.alive):
+            body = replace(body, streams=True)
         kernel = compiler.kernel(body, target) if body.loops else None
         plan = Plan(composition, kernel, group.tasks, live, str(group.reason),
                     partial(described, group.trail.templates, group.recorded), equal, gone)
@@ -316,7 +321,7 @@ class Forwarder:
             return False
         replay = self._planned(group)
         plan = replay.plan
-        if plan.kernel is None or plan.kernel.native is None or not plan.rowwise:
+        if plan.kernel is None or plan.kernel.native is None or not plan.rowwise or plan.kernel.body.streams:
             return False
         if not stores.runtime.pipelines:
             return False

@@ -139,6 +139,8 @@ class Body:
     epilogue: int = 0
     """How many of the last loops, over single elements, run once instead: when all points are done and their
     reductions are combined."""
+    streams: bool = False
+    """Is the first result stored past the caches?  It is not read again before others have displaced it."""
 
     whole: tuple[int, ...] = ()
     """The reductions, by their numbers among those of the body, whose results each point of several completes

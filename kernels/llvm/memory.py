@@ -40,6 +40,8 @@ class Place(NamedTuple):
     """Bytes from one index to the next."""
     distances: str = ""
     """For letter d, a table: bytes from the step's row to the element of each column and those after it."""
+    streams: bool = False
+    """Are whole vectors stored past the caches?  They have to be aligned to their size."""
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
@@ -78,7 +80,10 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
         _store_pairs(code, COMPONENT[place.dtype], at, step, value)
     else:
         raw = _to_memory(code, place.dtype, value)
-        _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask, raw)
+        if place.streams and step.mask is None:
+            _stream(code, place.dtype, at, raw)
+        else:
+            _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask, raw)
 
 
 def load_one(code: Code, dtype: str, at: str) -> Value:
@@ -217,6 +222,12 @@ def _write(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str 
     name = f"llvm.masked.store.{_suffix(element, lanes)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{lanes} x i1>)")
     code.do(f"call void @{name}({kind} {raw}, ptr align {align} {at}, <{lanes} x i1> {mask})")
+
+
+def _stream(code: Code, dtype: str, at: str, raw: str) -> None:
+    code.declare("!8 = !{i32 1}")
+    align = code.lanes * ITEMSIZE[dtype]
+    code.do(f"store {code.memory(dtype)} {raw}, ptr {at}, align {align}, !nontemporal !8")
 
 
 def _shuffled(code: Code, kind: str, a: str, b: str, order: list[int]) -> str:

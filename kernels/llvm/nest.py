@@ -21,7 +21,7 @@ from diffuse.kernels.body.operations import TABLE
 from diffuse.kernels.body.user import FUNCTIONS
 from diffuse.kernels.llvm import flat, memory, reduce, scatter
 from diffuse.kernels.llvm.block import Block
-from diffuse.kernels.llvm.code import Code, Module, counted, guarded, with_lanes
+from diffuse.kernels.llvm.code import COMPONENT, Code, Module, counted, guarded, with_lanes
 from diffuse.kernels.llvm.combine import combine, fold
 from diffuse.kernels.llvm.flags import unflagged
 from diffuse.kernels.llvm.iteration import HEAD, INNER, ROW, Iteration
@@ -66,6 +66,9 @@ def emit(body: Body, target: Target) -> str:
                 for k in mine:
                     if k not in body.whole:
                         code.do(combines[k])
+    if body.streams and target.sse:  # other threads see such stores in no order
+        code.declare("declare void @llvm.x86.sse.sfence()")
+        code.do("call void @llvm.x86.sse.sfence()")
     code.do("ret void")
     _function(module, "k(ptr %block, i64 %point)", code)
     if abi.finishes(body):
@@ -100,6 +103,8 @@ class _Nest(Iteration):
         """Does the innermost loop run over two dimensions?"""
         super().__init__(code, block, body, number, order[-2:] if self.flat else ())
         self.rows: flat.Rows | None = None
+        self.streamed = self._streamed() if body.streams and number == 0 else -1
+        """The argument whose elements are stored past the caches; -1 for none."""
         self.folds = dict(reduce.of_loop(body, number))
         self.reductions = self.folds
 
@@ -141,6 +146,20 @@ class _Nest(Iteration):
         apart = len(letters) - letters.count("0")
         cost = sum([TABLE[op.kind].cost for op in self.loop.ops if op.kind in TABLE])
         return 4 * letters.count("s") > 3 * apart and cost <= APART * apart
+
+    def _streamed(self) -> int:
+        """The first argument that is stored alone, one element behind the other, in a loop without folds."""
+        kinds = {op.kind for op in self.loop.ops}
+        if self.flat or not kinds <= TABLE.keys() | PLAIN or not self.code.module.target.sse:
+            return -1
+        loaded = {self.body.arguments[op.attribute].slot for op in self.loop.ops if op.kind == "load"}
+        for op in self.loop.ops:
+            if op.kind == "store":
+                argument = self.body.arguments[op.attribute]
+                alone = argument.slot not in loaded and argument.dtype not in COMPONENT
+                if alone and argument.classes[-1:] == "1" and self.inner == len(argument.classes) - 1:
+                    return int(op.attribute)
+        return -1
 
     def _at_origin(self, coordinates: list[str]) -> AbstractContextManager[None]:
         """Enter where these coordinates of the point are all 0."""
@@ -243,6 +262,9 @@ class _Nest(Iteration):
             with counted(code, low, high) as index:
                 self.write_ops(INNER, Step(index))
             return
+        if self.streamed >= 0:
+            self._inner_aligned(low, high)
+            return
         middle = self._before_last(low, high, code.lanes)
         with counted(code, low, middle, code.lanes) as index:
             step = Step(index) if self.rows is None else self.rows.at(Step(index))
@@ -253,7 +275,29 @@ class _Nest(Iteration):
             step = memory.last(code, middle, high)
             self.write_ops(INNER, step if self.rows is None else self.rows.at(step))
 
+    def _inner_aligned(self, low: str, high: str) -> None:
+        """The innermost loop where vectors are stored past the caches: full steps at aligned addresses, then
+        what is before the first and behind the last of them, under a mask.  Elements themselves are always
+        aligned."""
+        code, place = self.code, self.accesses[self.streamed]
+        size = ITEMSIZE[place.dtype]
+        at = code.let(f"ptrtoint ptr {memory.element(code, place.dtype, place.base, low)} to i64")
+        back = code.let(f"sub i64 0, {at}")
+        bytes_before = code.let(f"and i64 {back}, {code.lanes * size - 1}")
+        begin = code.let(f"add nsw i64 {low}, {code.let(f'udiv i64 {bytes_before}, {size}')}")
+        short = code.let(f"icmp slt i64 {high}, {begin}")
+        first = code.let(f"select i1 {short}, i64 {high}, i64 {begin}")
+        middle = self._before_last(first, high, code.lanes)
+        with counted(code, first, middle, code.lanes) as index:
+            self.write_ops(INNER, Step(index))
+        with counted(code, "0", "2") as piece:
+            ahead = code.let(f"icmp eq i64 {piece}, 0")
+            start = code.let(f"select i1 {ahead}, i64 {low}, i64 {middle}")
+            stop = code.let(f"select i1 {ahead}, i64 {first}, i64 {high}")
+            with guarded(code, code.let(f"icmp slt i64 {start}, {stop}")):
+                self.write_ops(INNER, memory.last(code, start, stop))
+
     def place(self, argument: int, base: str) -> Place:
         if self.rows is not None:
             return self.rows.place(argument, base)
-        return super().place(argument, base)
+        return super().place(argument, base)._replace(streams=argument == self.streamed)

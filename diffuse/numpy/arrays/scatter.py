@@ -155,7 +155,7 @@ def few_at(function: Any, array: Array, index: Any, value: Any) -> bool:
     """Have NumPy's `ufunc.at` write at once where it writes to few elements of an array at hand, which takes
     less time than a task; False where it did not."""
     if (type(index) is not core.array_class or index.form.ndim != 1 or index.form.dtype.kind not in "iu"
-            or not array.form.shape or elementwise.eager_errors):
+            or not array.form.shape or elementwise.eager_errors or not library.current().host_sees):
         return False
     if index.form.size * array.form.size >= indices.SOONER * core.SMALL * max(array.form.shape[0], 1):
         return False

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import access, core, gather, indices, masks, soon
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.arrays.forms import model, outermost_first, packed, row_major
@@ -50,7 +51,7 @@ def _few(a: Array, chosen: Array, axis: Any) -> tuple[Any, Any]:
     if axis is not None:
         axis = _axis(axis, a.form.ndim)
         size *= a.form.size // max(a.form.shape[axis], 1) if axis is not None else a.form.size
-    if size >= indices.SOONER * core.SMALL:
+    if size >= indices.SOONER * core.SMALL or not library.current().host_sees:
         return None, None
     memory = access.at_hand(a)
     found = None if memory is None else access.at_hand(chosen)

@@ -1,0 +1,79 @@
+"""Results of large tasks are stored past the caches: same elements, and nothing beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+from diffuse.kernels.body.expr import Op
+from diffuse.kernels.build import codegen
+from diffuse.stream import engine, streaming
+from tests.test_llvm import LOAD, build, do, put, run
+
+PROGRAMS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda np, x, y: x + y,
+    "rows": lambda np, x, y: x[1:, 3:] * y[:-1, :-3],
+    "float32": lambda np, x, y: x.astype(np.float32),
+    "integers": lambda np, x, y: (x * 9).astype(np.int32) + 1,
+    "two": lambda np, x, y: (x + y, x - y),
+    "chain": lambda np, x, y: np.exp(-x) * y + 1.0,
+}
+
+
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "least", lambda: 0)
+    monkeypatch.setattr(streaming, "ROW", 1)
+
+
+def streamed() -> int:
+    kernels = [plan.kernel for plan in engine.current().forwarder.plans if plan.kernel is not None]
+    return sum(kernel.body.streams for kernel in kernels)
+
+
+@pytest.mark.not_device("kernels of processors")
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("shape", [(173, 131), (129, 264)])
+def test_programs(name: str, shape: tuple[int, int], always: None) -> None:
+    """With rows that begin at any address, aligned or not."""
+    x, y = numpy.random.default_rng(1).random((2, *shape))
+    before = streamed()
+    found = PROGRAMS[name](np, np.array(x), np.array(y))
+    expected = PROGRAMS[name](numpy, x, y)
+    engine.fence()
+    if engine.current().runtime.name == "local":
+        assert streamed() > before
+    for one, other in zip(found if name == "two" else [found], expected if name == "two" else [expected],
+                          strict=True):
+        numpy.testing.assert_allclose(numpy.asarray(one), other, rtol=1e-15 if name != "chain" else 1e-14)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 7])
+def test_kernels_write_nothing_beside_their_result(offset: int) -> None:
+    body = build(LOAD[0], LOAD[1], do("add", 0, 1), put(2, 2), views=["R1", "R1", "W1"])
+    body = replace(body, streams=True)
+    assert "movnt" in codegen.assembly(body)
+    x = numpy.random.default_rng(2).random(200)
+    for n in (1, 7, 8, 9, 24, 100):
+        out = numpy.full(200, -1.0)
+        run(body, [n], [x[:n], x[5:5 + n], out[offset:offset + n]], points=2, tile=max(1, n // 2 + n % 2))
+        assert (out[offset:offset + n] == x[:n] + x[5:5 + n]).all()
+        assert (out[:offset] == -1.0).all() and (out[offset + n:] == -1.0).all()
+
+
+def test_what_a_kernel_reads_too_is_stored_as_ever() -> None:
+    body = build(LOAD[0], do("add", 0, 0), Op("store", "float64", (1,), 0), views=["W1"])
+    assert "movnt" not in codegen.assembly(replace(body, streams=True))
+
+
+def test_small_results_stay_in_the_caches() -> None:
+    x = np.array(numpy.random.default_rng(3).random(70_001))
+    before = streamed()
+    y = x + 1.0
+    engine.fence()
+    assert streamed() == before and y.size == x.size
