@@ -119,6 +119,8 @@ class Space(NamedTuple):
     flat: int = 0
     """Where the last dimension is so short that loops had better run over the last two as one: the vectors
     that a row takes (loops.flat)."""
+    begins: bool = False
+    """Has the split of each launch dimension a `begin`?  It arrives at launch, too."""
 
 
 class Loop(NamedTuple):
@@ -212,6 +214,7 @@ class Output(NamedTuple):
 def _lines(body: Body) -> list[str]:
     """A body as text: one line per op, the form of traces and golden files."""
     lines = [f"space {i}: rank {s.rank}, cut along {','.join(map(str, s.axes))}{', flat' if s.flat else ''}"
+             f"{', with begins' if s.begins else ''}"
              for i, s in enumerate(body.spaces)]
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]

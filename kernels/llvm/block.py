@@ -43,6 +43,10 @@ class Block:
     def tile(self, space: int, launch_dimension: int) -> str:
         return self.word(self.words.spaces[space] + launch_dimension)
 
+    def begin(self, space: int, launch_dimension: int) -> str:
+        """Of a space with begins."""
+        return self.extent(space, self.body.spaces[space].rank + launch_dimension)
+
     def extent(self, space: int, dimension: int) -> str:
         return self.word(self.words.spaces[space] + self.body.launch_rank + dimension)
 

@@ -132,6 +132,8 @@ class _Nest(Iteration):
             low = code.let(f"mul nsw i64 {coordinate}, {tile}")
             high = code.let(f"add nsw i64 {low}, {tile}")
             extent = self.bounds[axis][1]
+            if self.space.begins:
+                low, high = self._from_begin(d, coordinate, low, high)
             less = code.let(f"icmp slt i64 {high}, {extent}")
             self.bounds[axis] = low, code.let(f"select i1 {less}, i64 {high}, i64 {extent}")
         for reduction in self.folds.values():
@@ -144,6 +146,19 @@ class _Nest(Iteration):
         low, high = self.bounds[self.order[-2] if self.flat else self.inner]
         with guarded(code, code.let(f"icmp slt i64 {low}, {high}")):
             self._head(bases)
+
+    def _from_begin(self, d: int, coordinate: str, low: str, high: str) -> tuple[str, str]:
+        """The bounds of a tile whose split has a begin; those of the last one are to be clipped."""
+        code = self.code
+        begin = self.block.begin(self.loop.space, d)
+        low, high = code.let(f"sub nsw i64 {low}, {begin}"), code.let(f"sub nsw i64 {high}, {begin}")
+        first = code.let(f"icmp eq i64 {coordinate}, 0")
+        following = code.let(f"add nsw i64 {coordinate}, 1")
+        last = code.let(f"icmp eq i64 {following}, {self.block.word(d)}")
+        early = code.let(f"icmp slt i64 {low}, 0")  # of a piece that is shorter than the begin
+        none = code.let(f"or i1 {first}, {early}")
+        return (code.let(f"select i1 {none}, i64 0, i64 {low}"),
+                code.let(f"select i1 {last}, i64 {(1 << 62)}, i64 {high}"))
 
     def _head(self, bases: dict[int, str]) -> None:
         if self.flat:
