@@ -2,8 +2,8 @@
 
 An operation on all rows of an array and one on the rows within its border, cut into shares of equal length
 each, are cut at different rows of the array, and points would communicate about the rows between.  Which of
-them runs these is free, however: an elementwise task over nearly as many rows is cut where the stores are cut that
-it shares with the group, so that both fuse.
+them runs these is free, however: an elementwise task over nearly as many rows is cut where the stores are cut
+that it shares with the group, so that both fuse.
 
 That spares launches, so it is done to tasks that take no longer than a few of these.  Between larger tasks a
 pass over memory counts more, and a group that goes on with whatever it may take often ends where its last
