@@ -88,7 +88,7 @@ class Case:
 
     def owner(self, k: int, index: Point) -> Point:
         """The point of ours that runs an iteration of an argument's space."""
-        return tuple(index[axis] // tile if axis >= 0 else 0 for axis, tile in self.spaces[k])
+        return tuple(index[axis] // tile if axis >= 0 else 0 for axis, tile, _ in self.spaces[k])
 
     def touched(self, k: int) -> Iterator[tuple[Point, Point, Point]]:
         """(our point, iteration, element of the store), by the view's bytes alone."""

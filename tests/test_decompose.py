@@ -150,7 +150,7 @@ def test_what_a_template_remembers_is_bounded() -> None:
 def test_long_tiles_are_those_of_a_sum_over_rows(rows: int, processors: int) -> None:
     """A product and the sum over its rows fuse; no point gets much more than its share."""
     found = by_extents((rows, 100), processors, 1024)
-    (_, tile), = found.splits
+    (_, tile, _), = found.splits
     share = -(-rows // processors)
     assert share <= tile <= share * 17 // 16
     if share >= LONG:

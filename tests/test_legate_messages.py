@@ -224,7 +224,7 @@ def test_planes_give_each_point_the_partials_that_it_fills(
         for d in order:
             step = index[d] // length if d == last else index[d]
             number = number * blocks[d] + step
-        p = tuple(index[axis] // tile for axis, tile in splits)
+        p = tuple(index[axis] // tile for axis, tile, _ in splits)
         for byte in range(number * size, number * size + size):
             owners.setdefault(byte, set()).add(p)
         for byte in range(second + number * 8, second + number * 8 + 8) if operator == "argmax" else ():

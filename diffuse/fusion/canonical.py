@@ -134,8 +134,9 @@ class Numbering:
             self.spaces.append((shape, splits))
             entry = (len(shape), tuple([split.axis for split in splits]))
             vectors = flat(shape, decomposition)
-            if vectors:
-                entry += (vectors,)
+            begins = any([split.begin is not None for split in splits])
+            if vectors or begins:
+                entry += (vectors, begins)
         self._last = (shape, splits, number)
         return entry
 

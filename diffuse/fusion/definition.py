@@ -27,8 +27,8 @@ def points(domain: Point) -> Iterator[Point]:
 def indices(task: IndexTask, point: Point) -> Iterator[Point]:
     """The iteration indices that a point runs."""
     for index in points(task.shape):
-        if all(axis < 0 or p * tile <= index[axis] < (p + 1) * tile
-               for p, (axis, tile) in zip(point, task.splits, strict=True)):
+        if all(split.axis < 0 or index[split.axis] in range(*split.range(p, n, task.shape[split.axis]))
+               for p, n, split in zip(point, task.domain, task.splits, strict=True)):
             yield index
 
 
@@ -61,7 +61,8 @@ def image(access: Access, index: Point) -> Iterator[Point]:
 
 
 def sub_store(partition: Partition, store: Store, point: Point) -> frozenset[Point]:
-    """The coordinates that a partition gives to a point: the meaning of `Tiling`'s fields."""
+    """The coordinates that a partition gives to a point, if no split has a `begin`: the meaning of `Tiling`'s
+    fields."""
     if isinstance(partition, Replicated):
         return frozenset(points(store.shape))
     runs = []

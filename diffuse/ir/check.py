@@ -99,14 +99,18 @@ def _splits(task: IndexTask) -> str | None:
     if len(task.splits) != len(task.domain):
         return (f"task {head_text(task)} has {len(task.splits)} splits for {len(task.domain)} launch "
                 "dimensions: give one each, Split(-1, 0) where nothing is cut")
-    for d, (axis, tile) in enumerate(task.splits):
+    for d, (axis, tile, begin) in enumerate(task.splits):
         if not -1 <= axis < len(task.shape):
             return (f"split {d} of task {head_text(task)} cuts axis {axis} of shape {task.shape}: "
                     "name an axis of it")
-        if axis >= 0 and axis in [other for other, _ in task.splits[:d]]:
+        if axis >= 0 and axis in [other.axis for other in task.splits[:d]]:
             return (f"splits of task {head_text(task)} cut axis {axis} twice: "
                     "give each launch dimension its own")
-        if axis >= 0 and (tile < 1 or tile * task.domain[d] < task.shape[axis]):
+        if begin is not None and not (axis >= 0 and 0 < tile - begin
+                                      and (task.domain[d] - 1) * tile - begin < task.shape[axis]):
+            return (f"split {d} of task {head_text(task)} leaves points without indices of axis {axis}: "
+                    f"tiles of {tile} from {-begin} on must have their cuts within it")
+        if begin is None and axis >= 0 and (tile < 1 or tile * task.domain[d] < task.shape[axis]):
             return (f"split {d} of task {head_text(task)} leaves out indices of axis {axis}: "
                     f"{task.domain[d]} tiles of {tile} must reach {task.shape[axis]}")
     return None

@@ -40,7 +40,8 @@ class Tiling:
     Point p owns, in dimension d, the elements `start + k * stride[d]` with `0 <= k * stride[d] < extent[d]`
     and `start = projection(p)[d] * tile[d] + offset[d]`, as far as they lie in `bounds[d] = (low, high)`,
     the half-open box of the view.  `extent` exceeds `tile` when tiles overlap, as halos do.  (The paper's
-    printed upper end, `proj(p + 1) * tile`, gives empty tiles for a dropped coordinate.)
+    printed upper end, `proj(p + 1) * tile`, gives empty tiles for a dropped coordinate.)  Where the split has
+    a `begin`, the first and the last point own also the elements within bounds before and behind all tiles.
     """
 
     tile: Point
@@ -70,7 +71,8 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
         stride = gcd(*(step for k, step in terms if shape[k] > 1)) or 1
         coordinate, tile, start, extent = Coordinate(0, 0, 0), high - low, low, high - low
         moving = [(d, split) for d, split in enumerate(splits)
-                  if any(k == split.axis for k, _ in terms) and shape[split.axis] > split.tile
+                  if any(k == split.axis for k, _ in terms)
+                  and (shape[split.axis] > split.tile or split.begin is not None)
                   and split.axis not in turned]
         if len(moving) == 1:  # a row moved by two launch dimensions has no tile description: whole, then
             d, split = moving[0]
@@ -81,7 +83,7 @@ def tiling(store: Store, map: AccessMap, shape: Point, splits: tuple[Split, ...]
             # a tile of a strided view counts as long as its pitch, so that equal pitches compare equal
             extent = max(tile, reach)
             coordinate = Coordinate(d, 1 if step > 0 else -1, 0)
-            start = low if step > 0 else high - reach
+            start = (low if step > 0 else high - reach) - step * (split.begin or 0)
         tiles.append(tile)
         offsets.append(start)
         strides.append(stride)

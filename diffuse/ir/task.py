@@ -154,6 +154,17 @@ class Split(NamedTuple):
 
     axis: int
     tile: int
+    begin: int | None = None
+    """None: the first tile begins with index 0.  A number: it would begin so many indices before, so that the
+    space is cut where that of another task is, over rows that begin earlier or later.  Then the first and the
+    last point also run what lies before and behind all tiles."""
+
+    def range(self, point: int, points: int, extent: int) -> tuple[int, int]:
+        """The indices of the axis, of this extent, that one of so many points runs: low <= i < high."""
+        if self.begin is None:
+            return min(point * self.tile, extent), min((point + 1) * self.tile, extent)
+        low, high = [min(max(p * self.tile - self.begin, 0), extent) for p in (point, point + 1)]
+        return (low if point else 0), (high if point < points - 1 else extent)
 
 
 class Decomposition(NamedTuple):
@@ -177,7 +188,7 @@ class IndexTask(NamedTuple):
     """A group of point tasks over a launch domain (papers/003, section 3.2).
 
     Point p runs the operation on the iteration indices `i` with, for each launch dimension d,
-    `p[d] * tile <= i[axis] < (p[d] + 1) * tile` where `(axis, tile) = splits[d]`, clipped to `shape`.
+    `low <= i[axis] < high` where `low, high = splits[d].range(p[d], domain[d], shape[axis])`.
     """
 
     operation: str

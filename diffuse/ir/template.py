@@ -132,7 +132,7 @@ class Template:
         if volume(decomposition.domain) <= 1:
             return True
         rows = decomposition.completes and not use.map.follows(len(self.shape) - 1)
-        return rows and all([axis >= 0 and use.map.follows(axis) for axis, _ in decomposition.splits])
+        return rows and all([axis >= 0 and use.map.follows(axis) for axis, *_ in decomposition.splits])
 
     @property
     def key(self) -> tuple[Any, ...]:

@@ -32,10 +32,10 @@ def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, i
     if len(main) < 2 or len(domain) != 1 or domain[0] < 2:
         return None
     cut = {loop.space for loop in main}
-    splits = {tasks[composition.spaces[space]].splits[0] for space in cut}
-    if len(splits) > 1:
+    splits = [tasks[composition.spaces[space]].splits[0] for space in cut]
+    axis, tile, _ = splits[0]
+    if any([split[:2] != (axis, tile) for split in splits]):
         return None
-    (axis, tile), = splits
     shapes = [tasks[composition.spaces[space]].shape for space in cut]
     if axis < 0 or not _rows_apart(composition, tasks, axis):
         return None
@@ -47,7 +47,8 @@ def pieces(composition: Composition, tasks: Sequence[IndexTask]) -> tuple[int, i
         return None
     count = -(-tile // rows)
     rows = -(-tile // count // unit) * unit  # of equal length, about
-    return -(-max([shape[axis] for shape in shapes]) // rows), rows
+    ends = [shape[axis] + (split.begin or 0) for shape, split in zip(shapes, splits, strict=True)]
+    return -(-max(ends) // rows), rows
 
 
 def _rows_of(iterations: int, shapes: Sequence[Point], axis: int) -> int:

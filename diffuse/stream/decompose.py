@@ -68,7 +68,9 @@ def _own(template: Template, own: Decomposition) -> Decomposition:
 def refusal(template: Template, decomposition: Decomposition) -> str | None:
     """Why no kernel can run a well-formed task of several points so, and what to do; None if one can."""
     whole, leaves = _constraints(template)
-    for axis, tile in decomposition.splits:
+    for axis, tile, begin in decomposition.splits:
+        if begin is not None:
+            return f"has a begin along dimension {axis}: only the stream gives one, so leave it out"
         if axis in whole:
             return f"accumulates along dimension {axis}: do not cut that one"
         unit = SEGMENT if axis == len(template.shape) - 1 else ROWS
@@ -91,12 +93,15 @@ def _constraints(template: Template) -> tuple[frozenset[int], int]:
 
 def leading(decomposition: Decomposition) -> bool:
     """Are the first dimensions cut, in their order, as rows are?"""
-    return all(axis == d for d, (axis, _) in enumerate(decomposition.splits))
+    return all(split.axis == d for d, split in enumerate(decomposition.splits))
 
 
 def followed(decomposition: Decomposition, before: Decomposition | None) -> Decomposition | None:
     """How the small tasks behind this one are to be cut: as it is, if it cuts rows, or if nothing `before`
-    does and it cuts one dimension."""
+    does and it cuts one dimension.  With a begin it counts as without, and only if nothing is `before`."""
+    if any([split.begin is not None for split in decomposition.splits]):
+        plain = tuple([split._replace(begin=None) for split in decomposition.splits])
+        return before or decomposition._replace(splits=plain)
     if leading(decomposition) or (before is None and len(decomposition.splits) == 1
                                   and decomposition.splits[0].axis >= 0):
         return decomposition
@@ -112,7 +117,7 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
     if not leading(beside):
         found = beside._replace(splits=(Split(len(template.shape) - 1, beside.splits[0].tile),))
     fits = all([(points - 1) * tile < template.shape[axis] <= points * tile
-                for points, (axis, tile) in zip(found.domain, found.splits, strict=True)])
+                for points, (axis, tile, _) in zip(found.domain, found.splits, strict=True)])
     return found if fits and template.under(found).valid else None
 
 

@@ -93,7 +93,7 @@ def planes(body: Body, number: int, task: IndexTask) -> tuple[Plane, ...]:
     order = [*kept, *reduced] if rows else [*reduced, *kept]
     counts = [-(-extents[d] // length) if reduced and d == reduced[-1] else extents[d] for d in order]
     cuts = {axis: (launch, -(-tile // length) if reduced and axis == reduced[-1] else tile)
-            for launch, (axis, tile) in enumerate(task.splits) if axis >= 0}
+            for launch, (axis, tile, _) in enumerate(task.splits) if axis >= 0}
     shape: list[int] = []
     tiles, run = [], 1
     for d, count in zip(order, counts, strict=True):

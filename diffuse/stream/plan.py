@@ -166,7 +166,8 @@ def described(chain: Chain, recorded: Sequence[Recorded]) -> str:
 def _rowwise(body: Body) -> bool:
     """Are the kernel's loops plain, and all cut into points by rows and nothing else (pipeline.py)?"""
     return bool(body.loops) and all(
-        body.spaces[loop.space].axes == (0,) and loop.order == tuple(range(body.spaces[loop.space].rank))
+        body.spaces[loop.space].axes == (0,) and not body.spaces[loop.space].begins
+        and loop.order == tuple(range(body.spaces[loop.space].rank))
         and not any(op.kind in WHOLE or (op.kind == "turn" and 0 in op.attribute[1]) for op in loop.ops)
         for loop in body.loops)
 

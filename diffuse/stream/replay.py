@@ -57,9 +57,12 @@ class Replay:
         domain = tasks[0].domain
         self._fixed: list[Any] = [*domain]
         """The block, with offsets in the place of addresses and 0 in that of numbers."""
-        for task in [tasks[number] for number in composition.spaces]:
+        for number, space in zip(composition.spaces, composition.body.spaces, strict=True):
+            task = tasks[number]
             tiles = [split.tile for split in task.splits] if task.domain == domain else [0] * len(domain)
             self._fixed += (*tiles, *task.shape)
+            if space.begins:
+                self._fixed += [split.begin or 0 for split in task.splits]
         for access in arguments:
             view = shown(access)
             self._fixed += (view.offset, *view.strides)

@@ -19,6 +19,7 @@ from diffuse.observe import trace
 from diffuse.observe.provenance import calls
 from diffuse.settings import config
 from diffuse.stream.analysis import Analysis
+from diffuse.stream.cuts import alike
 from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
@@ -184,7 +185,8 @@ class Window:
                 and (shape == group.shape or group.long == 1) and self._comes_back(group)):
             group = self.close("the loop comes back to its first call")
         if shape not in group.shapes:
-            if group.recorded and group.slots.keys().isdisjoint(stores) and self._large(template):
+            if (group.recorded and group.slots.keys().isdisjoint(stores) and self._large(template)
+                    and not alike(template, group.trail.beside)):
                 # over other iterations, and of other stores: fusing it would gain nothing, and keep it from
                 # what comes after it
                 group = self.close("the next task shares neither iterations nor data with these")
@@ -264,16 +266,21 @@ class Window:
     def _analysed(self, group: Group, recorded: Recorded) -> Trail | Refusal:
         """Make the edge for a task that was not recorded here before: from its canonical row if that is
         known, else by dependence analysis."""
+        tasks, analysis = group.tasks, group.analysis or group.begin()
+        for earlier in tasks[group.numbered:]:
+            analysis.numbering.row(earlier)
+            analysis.cuts.add(earlier)
         template = self._decomposed(recorded[0], group.trail.beside)
-        tasks, task = group.tasks, template.task(recorded)
+        if self.stores.runtime.addressed:
+            alone = template.decomposition or ONE
+            template = analysis.cuts.aligned(recorded[0], recorded[1], alone) or template
+        task = template.task(recorded)
         if config.check and not opaque(template):
             from diffuse.ir.check import check
 
             check(task)
-        analysis = group.analysis or group.begin()
-        for earlier in tasks[group.numbered:]:
-            analysis.numbering.row(earlier)
         row = analysis.numbering.row(task)
+        analysis.cuts.add(task)
         group.numbered = len(tasks) + 1
         node = group.trail.node
         edge = node.edges.get(row)

@@ -4,14 +4,16 @@ A kernel is `void k(ptr block, i64 point)`; a body with reductions or an epilogu
 block)` too, run once after all points of a launch.  The block is a row of 8-byte words:
 
     domain          the extents of the launch domain
-    per space       one tile for each launch dimension, then the extents of its iteration dimensions
+    per space       one tile for each launch dimension, then the extents of its iteration dimensions, then one
+                    begin for each launch dimension, if the space has begins
     per argument    address, then its byte stride along each iteration dimension (0: not followed)
     per scalar      its value; two words if complex; float16 and float32 as a float in the first 4 bytes
     per reduction   address of its partials
 
 `point` is the row-major number of a point of the launch domain.  The point with coordinates p runs, in each
 loop, the indices [p[d] * tile[d], (p[d] + 1) * tile[d]) of the axis that launch dimension d cuts, for each d,
-and all of the other dimensions.  Where a launch dimension cuts nothing, points with p[d] = 0 alone run the
+and all of the other dimensions.  A begin is subtracted from both ends, but the first point begins with the
+axis and the last one ends with it.  Where a launch dimension cuts nothing, points with p[d] = 0 alone run the
 loop.  With one point a reduction is combined right after its loop, so that later loops may load its result;
 with more, by `k_finish`, or by the point that has all of its elements (`Body.whole`).  Of some (`Body.parts`)
 a point folds each subtree whose leaves are all its own, and `k_finish` the rest of the tree: of a point's
@@ -37,7 +39,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffuse.ir import ITEMSIZE
 from diffuse.ir.loops import ROWS, SEGMENT
-from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.expr import Body, Loop, Space
 from diffuse.kernels.body.operations import INDEXED
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Words(NamedTuple):
 def words(body: Body) -> Words:
     at = body.launch_rank
     begins: list[list[int]] = [[], [], [], []]
-    sizes = ([len(s.axes) + s.rank for s in body.spaces],
+    sizes = ([_size(s) for s in body.spaces],
              [1 + body.spaces[a.space].rank for a in body.arguments],
              [2 if s.startswith("complex") else 1 for s in body.scalars], [1] * len(reductions(body)))
     for begin, group in zip(begins, sizes, strict=True):
@@ -87,10 +89,15 @@ def words(body: Body) -> Words:
     return Words(*(tuple(b) for b in begins))
 
 
+def _size(space: Space) -> int:
+    """The words of a space."""
+    return len(space.axes) * (1 + space.begins) + space.rank
+
+
 def layout(body: Body) -> struct.Struct:
     """Packs the values of a launch, in the order above, into its block."""
     form = [f"<{body.launch_rank}q"]
-    form += [f"{len(s.axes) + s.rank}q" for s in body.spaces]
+    form += [f"{_size(s)}q" for s in body.spaces]
     form += [f"Q{body.spaces[a.space].rank}q" for a in body.arguments]
     form += [_SCALAR[s] for s in body.scalars]
     form += ["Q"] * len(reductions(body))
@@ -143,7 +150,7 @@ def leaf_runs(body: Body, number: int) -> bool:
     reduction = reductions(body)[number]
     space = body.spaces[body.loops[reduction.loop].space]
     reduced = [d for d in range(space.rank) if d not in kept(body, reduction)]
-    return bool(reduced) and space.axes == (reduced[0],)
+    return bool(reduced) and space.axes == (reduced[0],) and not space.begins
 
 
 def by_rows(rank: int, kept: Sequence[int]) -> bool:
@@ -197,11 +204,11 @@ def divide(body: Body, values: tuple[Any, ...]) -> Division | None:
     from some index on, of the dimension that the first launch dimension cuts, are a launch of their own, with
     later addresses and a smaller extent.  Small points are cut along that dimension alone.
     """
-    if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank:
+    if len(body.loops) != 1 or len(body.spaces) != 1 or not body.spaces[0].rank or body.spaces[0].begins:
         return None
     if any(op.kind in ("reduce", "scan", "index", "turn", "nth", "scatter") for op in body.loops[0].ops):
         return None
-    (rank, axes, _), many = body.spaces[0], body.launch_rank
+    (rank, axes, *_), many = body.spaces[0], body.launch_rank
     if -1 in axes:
         return None
     axis, begin, end = axes[0], 2 * many, 2 * many + rank

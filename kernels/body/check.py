@@ -27,7 +27,7 @@ def check(body: Body, stage: str, numbered: bool = False) -> None:
 
 
 def _spaces(body: Body) -> Iterator[str]:
-    for number, (rank, axes, _) in enumerate(body.spaces):
+    for number, (rank, axes, *_) in enumerate(body.spaces):
         if len(axes) != body.launch_rank:
             yield (f"space {number} has {len(axes)} launch dimensions: expected "
                    f"{body.launch_rank}, as the first")

@@ -187,7 +187,8 @@ def _space(task: IndexTask, domain: Point) -> Space:
     """The iteration space of a task of a launch; one point, and the epilogue, cut nothing."""
     several = volume(domain) > 1 and task.domain == domain
     axes = tuple([split.axis for split in task.splits]) if several else (-1,) * len(domain)
-    return Space(len(task.shape), axes, _flat(task))
+    begins = several and any([split.begin is not None for split in task.splits])
+    return Space(len(task.shape), axes, _flat(task), begins)
 
 
 def _flat(task: IndexTask) -> int:

@@ -119,6 +119,8 @@ class Space(NamedTuple):
     flat: int = 0
     """Where the last dimension is so short that loops had better run over the last two as one: the vectors
     that a row takes (loops.flat)."""
+    begins: bool = False
+    """Has the split of each launch dimension a `begin`?  It arrives at launch, too."""
 
 
 class Loop(NamedTuple):
@@ -139,16 +141,16 @@ class Body:
     epilogue: int = 0
     """How many of the last loops, over single elements, run once instead: when all points are done and their
     reductions are combined."""
-    streams: bool = False
-    """Is the first result stored past the caches?  It is not read again before others have displaced it."""
-
     whole: tuple[int, ...] = ()
     """The reductions, by their numbers among those of the body, whose results each point of several completes
     when their loop is done: it has all elements of the rows that it folds."""
 
     parts: tuple[int, ...] = ()
-    """The reductions, by the same numbers, of whose tree each point of several folds the subtrees that are its
-    own (`abi.leaf_runs`), so that little is left to be combined when all points are done."""
+    """The reductions, by the same numbers, of whose tree each point of several folds the subtrees that are
+    its own (`abi.leaf_runs`), so that little is left to be combined when all points are done."""
+
+    streams: bool = False
+    """Is the first result stored past the caches?  It is not read again before others have displaced it."""
 
     @property
     def launch_rank(self) -> int:
@@ -223,6 +225,7 @@ class Output(NamedTuple):
 def _lines(body: Body) -> list[str]:
     """A body as text: one line per op, the form of traces and golden files."""
     lines = [f"space {i}: rank {s.rank}, cut along {','.join(map(str, s.axes))}{', flat' if s.flat else ''}"
+             f"{', with begins' if s.begins else ''}"
              for i, s in enumerate(body.spaces)]
     lines += [f"argument {i}: %{a.slot}.{a.view} {a.dtype} [{a.classes}] "
               f"in space {a.space} {a.privilege.value}" for i, a in enumerate(body.arguments)]

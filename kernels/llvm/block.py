@@ -53,12 +53,30 @@ class Block:
             low = code.let(f"mul nsw i64 {coordinate}, {tile}")
             high = code.let(f"add nsw i64 {low}, {tile}")
             extent = found[axis][1]
+            if self.body.spaces[space].begins:
+                low, high = self._from_begin(space, d, coordinate, low, high)
             less = code.let(f"icmp slt i64 {high}, {extent}")
             found[axis] = low, code.let(f"select i1 {less}, i64 {high}, i64 {extent}")
         return found
 
+    def _from_begin(self, space: int, d: int, coordinate: str, low: str, high: str) -> tuple[str, str]:
+        """The bounds of a tile whose split has a begin; those of the last one are to be clipped."""
+        code, begin = self.code, self.begin(space, d)
+        low, high = code.let(f"sub nsw i64 {low}, {begin}"), code.let(f"sub nsw i64 {high}, {begin}")
+        first = code.let(f"icmp eq i64 {coordinate}, 0")
+        following = code.let(f"add nsw i64 {coordinate}, 1")
+        last = code.let(f"icmp eq i64 {following}, {self.word(d)}")
+        early = code.let(f"icmp slt i64 {low}, 0")  # of a piece that is shorter than the begin
+        none = code.let(f"or i1 {first}, {early}")
+        return (code.let(f"select i1 {none}, i64 0, i64 {low}"),
+                code.let(f"select i1 {last}, i64 {(1 << 62)}, i64 {high}"))
+
     def tile(self, space: int, launch_dimension: int) -> str:
         return self.word(self.words.spaces[space] + launch_dimension)
+
+    def begin(self, space: int, launch_dimension: int) -> str:
+        """Of a space with begins."""
+        return self.extent(space, self.body.spaces[space].rank + launch_dimension)
 
     def extent(self, space: int, dimension: int) -> str:
         return self.word(self.words.spaces[space] + self.body.launch_rank + dimension)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from diffuse.ir import Split
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.meaning.reduce import Array, Fold, Ranges
@@ -34,7 +35,8 @@ class LaunchValues:
         word = iter(values)
         self.body = body
         self.domain = [int(next(word)) for _ in range(body.launch_rank)]
-        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)])
+        self.spaces = [([int(next(word)) for _ in s.axes], [int(next(word)) for _ in range(s.rank)],
+                        [int(next(word)) if s.begins else None for _ in s.axes])
                        for s in body.spaces]
         self.arguments = [(int(next(word)), [int(next(word)) for _ in range(body.spaces[a.space].rank)])
                           for a in body.arguments]
@@ -62,11 +64,12 @@ class LaunchValues:
 
     def box(self, space: int, p: int) -> Ranges:
         """The iterations of point `p`."""
-        tiles, extents = self.spaces[space]
+        tiles, extents, begins = self.spaces[space]
         box = [(0, n) for n in extents]
-        for c, axis, tile in zip(self.coordinates(p), self.body.spaces[space].axes, tiles, strict=True):
-            if axis >= 0:
-                box[axis] = min(c * tile, extents[axis]), min((c + 1) * tile, extents[axis])
+        splits = map(Split, self.body.spaces[space].axes, tiles, begins)
+        for c, n, split in zip(self.coordinates(p), self.domain, splits, strict=True):
+            if split.axis >= 0:
+                box[split.axis] = split.range(c, n, extents[split.axis])
         return box
 
     def view(self, argument: int, dims: Sequence[int]) -> Array:
@@ -81,7 +84,7 @@ class LaunchValues:
         if self.points == 1 or number not in self.body.parts:
             return 0
         reduction = abi.reductions(self.body)[number]
-        (tile,), extents = self.spaces[self.body.loops[reduction.loop].space]
+        (tile,), extents, _ = self.spaces[self.body.loops[reduction.loop].space]
         dims = abi.kept(self.body, reduction)
         axis = min(d for d in range(len(extents)) if d not in dims)
         return abi.leaves([tile if d == axis else n for d, n in enumerate(extents)], dims)

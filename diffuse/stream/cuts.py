@@ -1,0 +1,155 @@
+"""Cuts a task where the tasks before it in its group cut the stores that they share.
+
+An operation on all rows of an array and one on the rows within its border, cut into shares of equal length
+each, are cut at different rows of the array, and points would communicate about the rows between.  Which of
+them runs these is free, however: an elementwise task over nearly as many rows is cut where the stores are cut
+that it shares with the group, so that both fuse.
+
+That spares launches, so it is done to tasks that take no longer than a few of these.  Between larger tasks a
+pass over memory counts more, and a group that goes on with whatever it may take often ends where its last
+tasks cannot share a pass with those that follow (pairs.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from diffuse.ir import Access, Decomposition, IndexTask, Point, Split, Tiling
+from diffuse.ir.template import Template
+from diffuse.kernels.body import operations
+from diffuse.stream.decompose import LONG
+
+BORDER = 4
+"""The most rows that the first or the last point gets beyond the length of a tile."""
+
+
+MOST = 1 << 18
+"""The most iterations of a task that is cut so."""
+
+
+class Cuts:
+    """Where the tasks of a group over several points cut the stores that they use."""
+
+    __slots__ = ("split", "domain", "_begins", "_written", "_read")
+
+    def __init__(self) -> None:
+        self.split: Split | None = None
+        """That of the first task; the others have tiles of the same length, or do not count."""
+        self.domain: Point = ()
+        self._begins: dict[int, int] = {}
+        """The last begin of a task over so many rows."""
+        self._written: dict[int, tuple[int, int]] = {}
+        self._read: dict[int, tuple[int, int]] = {}
+        """By store: the dimension that is cut, and where the first tile begins."""
+
+    def add(self, task: IndexTask) -> None:
+        """Note the cuts of one more task of the group."""
+        if len(task.domain) != 1 or task.domain[0] <= 1 or task.splits[0].axis < 0:
+            return
+        split = task.splits[0]
+        if self.split is None:
+            self.split, self.domain = split, task.domain
+        if split.tile != self.split.tile or task.domain != self.domain:
+            return
+        if split.begin is not None:
+            self._begins[task.shape[split.axis]] = split.begin
+        for access in task.accesses:
+            place = _place(access, split.tile)
+            if place is not None:
+                known = self._written if access.privilege.writes else self._read
+                known.setdefault(access.store.id, place)
+
+    def aligned(self, template: Template, stores: Sequence[int], alone: Decomposition) -> Template | None:
+        """Return the template cut like what it shares with the group, or else like a task before it over as
+        many rows, or the first one like a task over all rows of its stores; None if it is no elementwise
+        task over nearly as many rows.  `alone` is how it would be cut by itself."""
+        if not movable(template):
+            return None
+        if self.split is None:
+            return _like_all_rows(template, alone)
+        for use, store in zip(template.uses, stores, strict=True):
+            place = self._written.get(store)
+            if place is None and use.privilege.writes:
+                place = self._read.get(store)
+            if place is None or place[0] >= len(use.map.rows):
+                continue
+            offset, terms = use.map.rows[place[0]]
+            if len(terms) == 1 and terms[0][1] == 1:
+                return self._cut(template, terms[0][0], offset - place[1])
+        axis = self.split.axis
+        if axis >= len(template.shape):
+            return None
+        rows = template.shape[axis]
+        return self._cut(template, axis, self._begins.get(rows, max(_rows(template, axis) - rows, 0) // 2))
+
+    def _cut(self, template: Template, axis: int, begin: int) -> Template | None:
+        assert self.split is not None
+        split = fitting(template.shape, axis, self.split.tile, self.domain[0], begin)
+        return _under(template, self.domain, split)
+
+
+def _under(template: Template, domain: Point, split: Split | None) -> Template | None:
+    if split is None:
+        return None
+    found = template.under(Decomposition(domain, (split,)))
+    return found if found.valid else None
+
+
+def _like_all_rows(template: Template, alone: Decomposition) -> Template | None:
+    """Return the first task of a group cut like one over all rows of the stores that it uses nearly all rows
+    of, as if it left out as many rows before it as behind it; None where there are no more rows."""
+    axis, tile, _ = alone.splits[0]
+    points = alone.domain[0]
+    if len(alone.domain) != 1 or points <= 1 or axis < 0:
+        return None
+    extent, rows = template.shape[axis], _rows(template, axis)
+    if rows <= extent or (tile >= LONG and points * tile < rows):
+        return None
+    tile = max(tile, -(-rows // points))
+    return _under(template, alone.domain, fitting(template.shape, axis, tile, points, (rows - extent) // 2))
+
+
+def _rows(template: Template, axis: int) -> int:
+    """The most rows of a store of which a task uses nearly all along a dimension; 0 if there is none."""
+    extent = template.shape[axis]
+    found = [size for use in template.uses for size, (_, terms) in zip(use.frame, use.map.rows, strict=True)
+             if terms == ((axis, 1),) and size <= extent + 2 * BORDER]
+    return max(found, default=0)
+
+
+def movable(template: Template) -> bool:
+    """Is it a small elementwise task that the stream decomposes, none of whose reads goes elsewhere?"""
+    return (template.decomposition is None and template.elements <= MOST
+            and operations.known(template.operation)
+            and operations.find(template.operation).elementwise
+            and not any([use.map.turned or use.map.free for use in template.uses]))
+
+
+def fitting(shape: Point, axis: int, tile: int, points: int, begin: int) -> Split | None:
+    """The split of so many points by tiles of this length and from this begin on; None if a share would be
+    much longer or shorter than a tile."""
+    first, last = tile - begin, shape[axis] - (points - 1) * tile + begin
+    if not (tile <= 2 * min(first, last) and max(first, last) <= tile + BORDER):
+        return None
+    return Split(axis, tile, None if begin == 0 and last <= tile else begin)
+
+
+def alike(template: Template, beside: Decomposition | None) -> bool:
+    """May a task be cut like those beside it, as far as the number of its rows tells?"""
+    if beside is None or len(beside.domain) != 1 or beside.domain[0] <= 1 or not movable(template):
+        return False
+    axis, tile, _ = beside.splits[0]
+    return (0 <= axis < len(template.shape)
+            and fitting(template.shape, axis, tile, beside.domain[0], 0) is not None)
+
+
+def _place(access: Access, tile: int) -> tuple[int, int] | None:
+    """The dimension of the store that tiles of this length cut, and where the first one begins."""
+    partition = access.partition
+    if not isinstance(partition, Tiling):
+        return None
+    moving = [d for d, c in enumerate(partition.projection.coordinates) if c.weight]
+    if len(moving) != 1 or partition.projection.coordinates[moving[0]].weight != 1:
+        return None
+    d, = moving
+    return (d, partition.offset[d]) if partition.tile[d] == partition.extent[d] == tile else None
