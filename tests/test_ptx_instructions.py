@@ -276,6 +276,19 @@ def test_half_precision_is_rounded_once(name: str) -> None:
         assert values[0] == to_half(exact), values
 
 
+def test_two_floats_become_two_halves_of_a_word() -> None:
+    x, y = patterns("float32", 200), patterns("float32", 200)
+    found = computed("cvt.rn.f16x2.f32", "b32", ("f32", "f32"), [x, y])
+    with np.errstate(over="ignore"):
+        upper, lower = x.astype("f2"), y.astype("f2")
+    halves = np.ascontiguousarray(found).view("f2").reshape(-1, 2)
+    assert np.array_equal(halves, np.column_stack([lower, upper]), equal_nan=True)
+    backwards = computed("cvt.rn.f16x2.f32", "b32", ("f32", "f32"), [y, x])
+    products = computed("mul.rn.f16x2", "b32", ("b32", "b32"), [found, backwards]).view("f2").reshape(-1, 2)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(products, np.column_stack([lower * upper] * 2), equal_nan=True)
+
+
 def test_extremes_prefer_numbers_and_order_zeros() -> None:
     x = np.array([0.0, -0.0, np.nan, 1.0, np.nan, -2.0])
     y = np.array([-0.0, 0.0, 1.0, np.nan, np.nan, 3.0])
