@@ -289,6 +289,20 @@ def test_two_floats_become_two_halves_of_a_word() -> None:
         assert np.array_equal(products, np.column_stack([lower * upper] * 2), equal_nan=True)
 
 
+def test_two_halves_of_a_word_are_compared_apart() -> None:
+    x, y = patterns("float16", 400)[:256], patterns("float16", 400)[:256]
+    y[::3] = x[::3]
+    words = [np.ascontiguousarray(v).view("u4") for v in (x, y)]
+    many = len(words[0])
+    a, b = (register("b32", k) for k in (1, 2))
+    lines = [f"ld.global.b32 {a}, [%d30];", f"ld.global.b32 {b}, [%d30+{8 * many}];",
+             f"setp.le.f16x2 %p0|%p1, {a}, {b};", "selp.b16 %h0, 1, 0, %p0;", "selp.b16 %h1, 2, 0, %p1;",
+             "or.b16 %h0, %h0, %h1;", "st.global.b16 [%d31], %h0;"]
+    (found,) = run("\n".join(lines), words)
+    low, high = (np.less_equal(x[k::2], y[k::2]) for k in (0, 1))
+    assert np.array_equal(found.astype("u2")[:many], low + 2 * high)
+
+
 def test_extremes_prefer_numbers_and_order_zeros() -> None:
     x = np.array([0.0, -0.0, np.nan, 1.0, np.nan, -2.0])
     y = np.array([-0.0, 0.0, 1.0, np.nan, np.nan, 3.0])

@@ -99,10 +99,24 @@ class Decoder:
             return self._unpack(instruction) if "{" in operands[0] else self._pack(instruction)
         if parts[0] in CARRIES and (parts[0].endswith("c") or parts[1:2] == ("cc",)):
             return self._carry(instruction)
+        if parts[0] == "setp" and parts[-1] == "f16x2":
+            return self._compare_halves(instruction)
         known = meaning(parts)
         gets = [self._source(name, dtype) for name, dtype in zip(operands[1:], known.sources, strict=True)]
         put, function = self._target(operands[0], known.result), known.function
         return lambda lanes: put(lanes, function(*[get(lanes) for get in gets]))
+
+    def _compare_halves(self, instruction: Instruction) -> Step:
+        """A comparison of pairs of float16, with a predicate for the lower ones and one for the others."""
+        (names, *operands), compare = instruction.operands, meaning((*instruction.parts[:-1], "f16")).function
+        gets = [self._source(operand, "b32") for operand in operands]
+        puts = [self._target(name, "pred") for name in names.split("|")]
+
+        def step(lanes: Lanes) -> None:
+            words = [get(lanes) for get in gets]
+            for put, shift in zip(puts, (0, 16), strict=True):
+                put(lanes, compare(*[(x >> np.uint32(shift)).astype("u2").view("f2") for x in words]))
+        return step
 
     def _carry(self, instruction: Instruction) -> Step:
         """A part of an addition or subtraction of integers that are wider than registers."""
