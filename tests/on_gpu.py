@@ -2,32 +2,38 @@
 
 Random bodies and applications on the device, bit for bit against the interpreter and the local runtime, and
 random bodies from messages as Legate's task for GPUs gets them; then, if it is installed, the four tools of
-compute-sanitizer over some of the bodies.  `--runtime simt` runs the same where there is no GPU.
+compute-sanitizer over some of the bodies.  NumPy and llvmlite are enough; applications that need SciPy are
+left out without it.  `--runtime simt` runs the same where there is no GPU, `--parts` some of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+PARTS = ("bodies", "launches", "applications", "sanitizer")
+PATIENCE = 1200
+"""Seconds that a tool of compute-sanitizer may take."""
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 
 def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
     """How many random bodies agree on the device with the interpreter, how many run on the host, and what
     differs."""
+    from tests.applications import launched
     from tests.bodies import Case, differences
     from tests.simt import expected
-    from tests.test_simt import launched
 
     good, hosted, bad = 0, 0, []
     for seed in range(first, last):
@@ -45,10 +51,16 @@ def bodies(runtime: Any, first: int, last: int) -> tuple[int, int, list[str]]:
 
 def applications(name: str) -> list[str]:
     """What differs between the applications' results on the device and on this machine's processor."""
-    from tests.test_simt import PROGRAMS, results
+    from tests.applications import PROGRAMS, SMALL, results
 
+    programs = PROGRAMS
+    try:
+        import scipy.sparse  # noqa: F401
+    except ImportError:
+        say("SciPy is not installed: its applications were not run")
+        programs = SMALL
     bad = []
-    for app in PROGRAMS:
+    for app in programs:
         here, there = results(app, "local"), results(app, name)
         bad += [f"{app}: {key} differs" for key in here if here[key].tobytes() != there[key].tobytes()]
     return bad
@@ -59,7 +71,7 @@ def launches(device: str, last: int) -> tuple[int, list[str]]:
     from diffuse.runtime.legate import libraries
 
     if libraries.compiler() is None:
-        print("no C++ compiler: what Legate's task does was not run")
+        say("no C++ compiler: what Legate's task does was not run")
         return 0, []
     from tests.grid_devices import OnGpu, OnHost
     from tests.grid_launches import check
@@ -77,44 +89,64 @@ def launches(device: str, last: int) -> tuple[int, list[str]]:
 def sanitized(tool: str, name: str) -> str:
     """What a tool of compute-sanitizer says of some bodies; empty if it finds nothing."""
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", sys.executable, __file__,
-               "--runtime", name, "--bodies", "25", "--only-bodies"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+               "--runtime", name, "--bodies", "25", "--parts", "bodies"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"it took more than {PATIENCE} s"
     return "" if done.returncode == 0 else done.stdout[-4000:] + done.stderr[-2000:]
+
+
+def checked(part: str, name: str, count: int) -> list[str]:
+    """Run one part; what is wrong."""
+    bad: list[str] = []
+    if part == "bodies":
+        from diffuse.runtime import make
+
+        good, hosted, bad = bodies(make(name), 0, count)
+        say(f"{good} random bodies agree bit for bit, {hosted} of them on the host, {len(bad)} differ")
+    elif part == "launches":
+        good, bad = launches(name, count // 4)
+        say(f"{good} launches from Legate's messages agree bit for bit, {len(bad)} do not")
+    elif part == "applications":
+        bad = applications(name)
+        say("applications: " + ("all agree bit for bit" if not bad else "; ".join(bad)))
+    elif name == "cuda" and not shutil.which("compute-sanitizer"):
+        say("compute-sanitizer is not installed: its tools were not run")
+    elif name == "cuda":
+        for tool in TOOLS:
+            said = sanitized(tool, name)
+            say(f"compute-sanitizer {tool}: {said or 'nothing found'}")
+            bad += [tool] if said else []
+    return bad
+
+
+def say(text: str) -> None:
+    """Print at once: whoever is cut off later keeps what was found."""
+    print(text, flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runtime", default="cuda", choices=["cuda", "simt"])
     parser.add_argument("--bodies", type=int, default=700)
-    parser.add_argument("--only-bodies", action="store_true")
+    parser.add_argument("--parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     options = parser.parse_args()
     os.environ["DIFFUSE_RUNTIME"] = options.runtime
-    from diffuse.runtime import make
-
-    runtime: Any = make(options.runtime)
+    say(f"Python {platform.python_version()}, " + ", ".join(
+        f"{name} {version(name)}" for name in ("numpy", "llvmlite")))
     if options.runtime == "cuda":
-        gpu = runtime.gpu
-        print(f"{gpu.name()}, {gpu.architecture()}, CUDA {gpu.version}, {gpu.memory()[1] >> 20} MiB")
-    start = time.perf_counter()
-    good, hosted, bad = bodies(runtime, 0, options.bodies)
-    print(f"{good} random bodies agree bit for bit, {hosted} of them on the host, {len(bad)} differ: "
-          f"{time.perf_counter() - start:.0f} s")
-    if not options.only_bodies:
-        started, wrong = launches(options.runtime, options.bodies // 4)
-        print(f"{started} launches from Legate's messages agree bit for bit, {len(wrong)} do not")
-        bad += wrong
-        wrong = applications(options.runtime)
-        print("applications: " + ("all agree bit for bit" if not wrong else "; ".join(wrong)))
-        bad += wrong
-        if options.runtime == "cuda" and shutil.which("compute-sanitizer"):
-            for tool in TOOLS:
-                said = sanitized(tool, options.runtime)
-                print(f"compute-sanitizer {tool}: {'nothing found' if not said else said}")
-                bad += [tool] if said else []
-        elif options.runtime == "cuda":
-            print("compute-sanitizer is not installed: its tools were not run")
+        from diffuse.runtime.device.driver import Driver
+
+        gpu = Driver()
+        say(f"{gpu.name()}, {gpu.architecture()}, CUDA {gpu.version}, {gpu.memory()[1] >> 20} MiB")
+    bad = []
+    for part in options.parts:
+        start = time.perf_counter()
+        bad += checked(part, options.runtime, options.bodies)
+        say(f"    {time.perf_counter() - start:.0f} s")
     for line in bad[:10]:
-        print(line)
+        say(line)
     return 1 if bad else 0
 
 

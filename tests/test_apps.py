@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib import import_module
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,23 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.applications import SMALL, application, under_diffuse
 from tests.counting import Counting
 
 ROOT = Path(__file__).resolve().parent.parent
-SMALL = {"black_scholes": 3000, "stencil": 40, "jacobi": 120, "mandelbrot": 60, "channel_flow": 41,
-         "conjugate_gradient": 40, "shallow_water": 40}
-
 # Operations of one step: calls of ufuncs and of `where`, copies, assignments to slices, matrix products.
 OPERATIONS = {"black_scholes": 65, "stencil": 6, "jacobi": 3, "mandelbrot": 12, "channel_flow": 378,
               "conjugate_gradient": 18, "shallow_water": 748}
-
-
-def application(name: str, size: int | None = None, dtype: str = "float64") -> tuple[ModuleType, Any]:
-    """A program of apps/ and its state at the start."""
-    app = import_module(f"apps.{name}")
-    parser = argparse.ArgumentParser()
-    app.arguments(parser)
-    return app, app.setup(parser.parse_args(["--size", str(size or SMALL[name]), "--dtype", dtype]))
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -91,17 +78,6 @@ def test_a_check_notices_a_wrong_result(name: str) -> None:
         array += 1000
     _, error, bound = app.check(state)
     assert not error <= bound
-
-
-@contextmanager
-def under_diffuse(app: ModuleType) -> Iterator[None]:
-    """The program's `np` is Diffuse, with fusion at sizes that are otherwise left to NumPy."""
-    import diffuse.numpy
-    from diffuse import settings
-
-    with pytest.MonkeyPatch.context() as patch, settings.using(small=0):
-        patch.setattr(app, "np", diffuse.numpy)
-        yield
 
 
 # What the last bits may differ by: only black_scholes has functions that are not exactly rounded, and only

@@ -12,8 +12,8 @@ from diffuse import settings
 from diffuse.runtime.device import driver
 from diffuse.stream import engine
 from tests import assembler
+from tests.applications import results
 from tests.interpreted_gpu import Interpreted
-from tests.test_simt import results
 
 pytest.importorskip("llvmlite", reason="kernels are compiled by llvmlite")
 

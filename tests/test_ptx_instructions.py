@@ -14,7 +14,7 @@ import pytest
 
 from tests.bodies import Array, differences
 from tests.ptx.instructions import DTYPES
-from tests.ptx_machine import Machine, Memory, PtxError
+from tests.ptx_machine import Fault, Machine, Memory, PtxError
 
 REGISTER = {"pred": "%p", "8": "%h", "16": "%h", "32": "%r", "64": "%d"}
 HEADER = """.version 8.1
@@ -274,6 +274,44 @@ def test_half_precision_is_rounded_once(name: str) -> None:
         exact = given[0] + given[1] if name == "add.rn" else given[0] * given[1]
         exact = exact + given[2] if name == "fma.rn" else exact
         assert values[0] == to_half(exact), values
+
+
+def test_two_floats_become_two_halves_of_a_word() -> None:
+    x, y = patterns("float32", 200), patterns("float32", 200)
+    found = computed("cvt.rn.f16x2.f32", "b32", ("f32", "f32"), [x, y])
+    with np.errstate(over="ignore"):
+        upper, lower = x.astype("f2"), y.astype("f2")
+    halves = np.ascontiguousarray(found).view("f2").reshape(-1, 2)
+    assert np.array_equal(halves, np.column_stack([lower, upper]), equal_nan=True)
+    backwards = computed("cvt.rn.f16x2.f32", "b32", ("f32", "f32"), [y, x])
+    products = computed("mul.rn.f16x2", "b32", ("b32", "b32"), [found, backwards]).view("f2").reshape(-1, 2)
+    with np.errstate(all="ignore"):
+        assert np.array_equal(products, np.column_stack([lower * upper] * 2), equal_nan=True)
+
+
+def test_two_halves_of_a_word_are_compared_apart() -> None:
+    x, y = patterns("float16", 400)[:256], patterns("float16", 400)[:256]
+    y[::3] = x[::3]
+    words = [np.ascontiguousarray(v).view("u4") for v in (x, y)]
+    many = len(words[0])
+    a, b = (register("b32", k) for k in (1, 2))
+    lines = [f"ld.global.b32 {a}, [%d30];", f"ld.global.b32 {b}, [%d30+{8 * many}];",
+             f"setp.le.f16x2 %p0|%p1, {a}, {b};", "selp.b16 %h0, 1, 0, %p0;", "selp.b16 %h1, 2, 0, %p1;",
+             "or.b16 %h0, %h0, %h1;", "st.global.b16 [%d31], %h0;"]
+    (found,) = run("\n".join(lines), words)
+    low, high = (np.less_equal(x[k::2], y[k::2]) for k in (0, 1))
+    assert np.array_equal(found.astype("u2")[:many], low + 2 * high)
+
+
+def test_a_part_that_nobody_writes_may_be_anything() -> None:
+    """LLVM packs it and shifts it out again; a register that is written on another way stays a fault."""
+    x = np.arange(32, dtype="u4")
+    packed = "ld.global.b16 %h1, [%d30]; mov.b32 %r1, {%h2, %h1}; shr.u32 %r1, %r1, 16;"
+    lines = packed.replace("; ", ";\n") + "\nst.global.b32 [%d31], %r1;"
+    (found,) = run(lines, [x])
+    assert np.array_equal(found, x)
+    with pytest.raises(Fault, match="%h2 was not written"):
+        run("bra.uni L1;\nmov.b16 %h2, 0;\nL1:\n" + lines, [x])
 
 
 def test_extremes_prefer_numbers_and_order_zeros() -> None:

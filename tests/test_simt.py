@@ -15,17 +15,13 @@ import pytest
 
 import diffuse.numpy as dnp
 from diffuse import settings
-from diffuse.kernels.build.compiler import Kernel
 from diffuse.kernels.grid import schedule
-from diffuse.runtime.base import Launch
 from diffuse.runtime.device.runtime import holder
 from diffuse.runtime.device.simt import AWAY, Simt
 from diffuse.stream import engine
+from tests.applications import PROGRAMS, launched, results
 from tests.bodies import Case, differences
 from tests.simt import expected
-from tests.test_apps import SMALL, application, under_diffuse
-
-PROGRAMS = {**SMALL, "cg": 24, "bicgstab": 24, "gmg": 32}
 
 
 @pytest.fixture
@@ -54,17 +50,6 @@ def copies(device: Any, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]
     monkeypatch.setattr(device, "to_device", to_device)
     monkeypatch.setattr(device, "to_host", to_host)
     return found
-
-
-def results(name: str, runtime: str, size: int | None = None) -> dict[str, Any]:
-    """The results of an application after three steps."""
-    size = size or PROGRAMS[name]
-    app, state = application(name, size)
-    with settings.using(runtime=runtime), under_diffuse(app):
-        app, state = application(name, size)
-        for _ in range(3):
-            app.step(state)
-        return {key: np.array(value) for key, value in app.results(state).items()}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -104,27 +89,6 @@ def test_the_host_may_write_to_an_array_that_it_holds(device: Any) -> None:
         assert float(y[5]) == 100.0 * k + 1.0
     x += 1.0
     assert mine is not None and float(x[5]) == 201.0 and np.asarray(x)[5] == 201.0
-
-
-def launched(case: Case, runtime: Any) -> tuple[list[Any], bool]:
-    """The memory of a random body after a launch on a device, with its operands as attached arrays; and
-    whether it ran there."""
-    kernel = Kernel(case.body, runtime.target)
-    kernel.advance(None)
-    arrays = [memory.copy() for memory in case.memory]
-    instances = [runtime.attach(array.reshape(-1)) for array in arrays]
-    partials = [runtime.create(partial.nbytes) for partial in case.partials()]
-    values = list(case.values(1, case.partials()))
-    for word in kernel.address_words[:len(case.views)]:
-        (k,) = [k for k, memory in enumerate(case.memory)
-                if 0 <= values[word] - memory.ctypes.data < max(memory.nbytes, 1)]
-        values[word] += instances[k].address - case.memory[k].ctypes.data
-    for word, partial in zip(kernel.address_words[len(case.views):], partials, strict=True):
-        values[word] = partial.address
-    runtime.launch(Launch(kernel, tuple(values), 1, (*instances, *partials)))
-    runtime.fence()
-    return [runtime.host(instance, False).view(array.dtype).reshape(array.shape)
-            for instance, array in zip(instances, arrays, strict=True)], hasattr(kernel.native, "steps")
 
 
 def refused(seed: int) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from diffuse.ir import ITEMSIZE
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
-from diffuse.kernels.grid import entries, leaves, schedule, threads
+from diffuse.kernels.grid import elements, entries, leaves, schedule, threads
 from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Module
@@ -49,7 +49,7 @@ def _level(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
 
 
 _ALONE: dict[str, Phase] = {
-    "elements": threads.elements, "columns": threads.columns, "scan": threads.scan,
+    "elements": elements.elements, "columns": threads.columns, "scan": threads.scan,
     "trees": lambda code, block, body, kernel: leaves.tree(code, block, kernel),
     "results": leaves.results,
 }

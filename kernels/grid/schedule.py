@@ -7,7 +7,7 @@ a reduction.  A stream runs kernels one after another.
 
 How a loop is handed out to threads is its kernel's *form*:
 
-    elements    a thread for each iteration
+    elements    a thread for each iteration, or for as many neighbours as 16 bytes hold (see `lanes`)
     rows        a warp for each leaf of a row reduction: lane l is the accumulator l
     columns     a thread for each leaf of each column
     scan        a thread for each row
@@ -32,10 +32,11 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-from diffuse.ir import Point
+from diffuse.ir import ITEMSIZE, Point
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body, Loop
+from diffuse.kernels.body.operations import TABLE
 
 THREADS = 256
 WARP = abi.ACCUMULATORS
@@ -44,6 +45,12 @@ CHUNK = 2 * THREADS
 """Leaves that a group combines."""
 STRIDES = (1, CHUNK, CHUNK * CHUNK)
 """Leaves that remain after each pass over the leaves lie so far apart."""
+BYTES = 16
+"""Of an access at its widest."""
+PLAIN = ("load", "store", "const", "scalar", "index", "cast")
+"""Ops beside those of arithmetic in loops of which a thread computes several iterations."""
+WIDEST, OPS = 4, 64
+"""Iterations that a thread computes at once, at most, and the ops of loops of which it computes several."""
 MANY = 8192
 """From so many outputs on, each output's leaves are combined by one thread."""
 
@@ -156,6 +163,33 @@ def shift(extent: int) -> int:
     return min(THREADS.bit_length() - 1, max(extent - 1, 0).bit_length())
 
 
+def lanes(body: Body, kernel: Kernel) -> int:
+    """How many neighbouring iterations a thread computes at once.
+
+    Its arguments that lie side by side are then read and written 16 bytes at a time, if they are aligned.
+    Loops of many operations or with transcendental functions, which wait for arithmetic rather than for
+    memory, are left as they are: they would need twice the registers.
+    """
+    if kernel.form != "elements" or kernel.folds:
+        return 1
+    ops = [body.loops[kernel.loop].ops[i] for i in needed(body.loops[kernel.loop], kernel)]
+    if len(ops) > OPS or any(TABLE[op.kind].cost > 1 if op.kind in TABLE else op.kind not in PLAIN
+                             for op in ops):
+        return 1
+    sizes = [ITEMSIZE[body.arguments[a].dtype] for a in side_by_side(body, kernel)]
+    return min(WIDEST, BYTES // max(sizes)) if sizes else 1
+
+
+def side_by_side(body: Body, kernel: Kernel) -> list[int]:
+    """The arguments that a kernel loads or stores whose elements are neighbours along the innermost
+    dimension."""
+    loop = body.loops[kernel.loop]
+    order = abi.order_of(body, loop)
+    ops = [loop.ops[i] for i in needed(loop, kernel)]
+    return sorted({op.attribute for op in ops if op.kind in ("load", "store")
+                   and order and body.arguments[op.attribute].classes[order[-1]] == "1"})
+
+
 def members(body: Body, planned: Sequence[Kernel]) -> list[Kernel]:
     """The kernels that can run together: those that may need one group only."""
     found = [kernel for kernel in planned if kernel.form in ("chunks", "results")
@@ -214,6 +248,8 @@ def _grid(body: Body, kernel: Kernel, extents: Point) -> tuple[int, int]:
         last = int(kernel.form.removeprefix("columns"))
         sizes = [extents[d] for d in order if d not in (last, order[-1])]
         sizes += [-(-extents[last] // ROWS), extents[order[-1]]]
+    if sizes:
+        sizes[-1] = _groups(sizes[-1], lanes(body, kernel))
     if len(sizes) < 2:
         return _groups(prod(sizes), THREADS), 0
     along = shift(sizes[-1])

@@ -19,11 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 
-from diffuse.ir import ITEMSIZE
+from diffuse.ir import ITEMSIZE, Privilege
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
+from diffuse.kernels.grid import schedule
 from diffuse.kernels.grid.schedule import THREADS, WARP, Kernel, needed
+from diffuse.kernels.grid.spread import spread
 from diffuse.kernels.llvm import reduce
 from diffuse.kernels.llvm.block import Block
 from diffuse.kernels.llvm.code import Code, Value, counted, guarded
@@ -88,6 +90,8 @@ class Threads(Iteration):
             i for i, op in enumerate(self.loop.ops) if op.kind == "reduce")}
         self.reductions = self.folds = {i: Fold(self, numbers[i]) for i in kernel.folds}
         self.tiled = code.module.target.tiles and self.number < len(body.loops) - body.epilogue
+        self.written = {a.slot for a in body.arguments if a.privilege is not Privilege.READ}
+        """The stores that the body writes to."""
         self.bounds: dict[int, tuple[str, str]] = {}
         """Of the dimensions that the launch domain cuts: the first iteration of the tile, and how many."""
 
@@ -148,25 +152,37 @@ class Threads(Iteration):
         for d in dimensions[:1]:
             self.index[d] = self.at(d, rest)
 
+    def start(self) -> None:
+        """Write what does not depend on the innermost dimension."""
+        self.begin()
+        self.locate()
+        self.write_ops(ROW, HERE)
+
+    def place(self, argument: int, base: str) -> Place:
+        kind, place = self.body.arguments[argument], super().place(argument, base)
+        align = ITEMSIZE[kind.dtype] * self.code.lanes if place.letter == "1" and self.code.lanes > 1 else 0
+        return place._replace(constant=kind.slot not in self.written, align=align)
+
+    def aligned(self, lanes: int) -> str:
+        """Does each row of the arguments that are read and written side by side begin at a multiple of so
+        many elements?  One i1."""
+        code, rest = self.code, "0"
+        for argument in schedule.side_by_side(self.body, self.kernel):
+            kind = self.body.arguments[argument]
+            # LLVM takes it for an address of global memory if it is loaded as a pointer alone
+            address = code.let(f"ptrtoint ptr {self.block.address(argument)} to i64")
+            strides = [self.block.stride(argument, d) for d in self.order[:-1] if kind.classes[d] != "0"]
+            for number in (address, *strides):
+                more = code.let(f"and i64 {number}, {ITEMSIZE[kind.dtype] * lanes - 1}")
+                rest = code.let(f"or i64 {rest}, {more}")
+        return code.let(f"icmp eq i64 {rest}, 0")
+
     def locate(self) -> None:
         """Find the arguments in the row of this iteration."""
         moved = self.starts
         for d in self.order[:-1]:
             moved = self.along(d, moved)
         self.accesses = {a: self.place(a, base) for a, base in moved.items()}
-
-
-def elements(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
-    """A thread for each iteration."""
-    threads = Threads(code, block, body, kernel)
-    order = threads.order
-    with threads.within(), spread(code, [threads.extent(d) for d in order], threads.tiled) as found:
-        index = [threads.at(d, number) for d, number in zip(order, found, strict=True)]
-        threads.index.update(zip(order, index, strict=True))
-        threads.begin()
-        threads.locate()
-        threads.write_ops(ROW, HERE)
-        threads.compute(index[-1] if index else "0")
 
 
 def columns(code: Code, block: Block, body: Body, kernel: Kernel) -> None:
@@ -229,54 +245,6 @@ def _scan(threads: Threads, number: str) -> None:
     with counted(code, "0", threads.block.extent(threads.loop.space, inner)) as at:
         threads.index[inner] = at
         threads.compute(at)
-
-
-@contextmanager
-def spread(code: Code, extents: Sequence[str], surplus: bool = False) -> Iterator[list[str]]:
-    """Hand out a box of iterations: enter with the coordinates of the thread, if it is in the box.
-    `surplus`: there may be more groups than the box needs.
-
-    In two and more dimensions a group covers 2 ** argument elements of the last one, and as many rows as that
-    leaves threads for (`schedule.shift`).
-    """
-    if not extents:
-        with guarded(code, code.let(f"icmp eq i64 {code.let('or i64 %group, %thread')}, 0")):
-            yield []
-        return
-    if len(extents) == 1:
-        at = code.let(f"add i64 {code.let(f'mul i64 %group, {THREADS}')}, %thread")
-        with guarded(code, code.let(f"icmp ult i64 {at}, {extents[0]}")):
-            yield [at]
-        return
-    down = code.let(f"sub i64 {THREADS.bit_length() - 1}, %argument")
-    width, height = code.let("shl i64 1, %argument"), code.let(f"shl i64 1, {down}")
-    across = _pieces(code, extents[-1], width, "%argument")
-    below = _pieces(code, extents[-2], height, down)
-    column, rest = code.let(f"urem i64 %group, {across}"), code.let(f"udiv i64 %group, {across}")
-    within = code.let(f"and i64 %thread, {code.let(f'sub i64 {width}, 1')}")
-    x = code.let(f"add i64 {code.let(f'shl i64 {column}, %argument')}, {within}")
-    row = rest
-    if len(extents) > 2:
-        row, rest = code.let(f"urem i64 {rest}, {below}"), code.let(f"udiv i64 {rest}, {below}")
-    y = code.let(f"add i64 {code.let(f'shl i64 {row}, {down}')}, {code.let('lshr i64 %thread, %argument')}")
-    inside = code.let(f"and i1 {code.let(f'icmp ult i64 {x}, {extents[-1]}')}, "
-                      f"{code.let(f'icmp ult i64 {y}, {extents[-2]}')}")
-    with guarded(code, inside):
-        found = [x, y]
-        for extent in reversed(extents[1:-2]):
-            found.append(code.let(f"urem i64 {rest}, {extent}"))
-            rest = code.let(f"udiv i64 {rest}, {extent}")
-        if len(extents) > 2:
-            found.append(rest)
-        bounded = surplus and len(extents) > 2
-        with guarded(code, code.let(f"icmp ult i64 {rest}, {extents[0]}")) if bounded else nullcontext():
-            yield found[::-1]
-
-
-def _pieces(code: Code, extent: str, size: str, bits: str) -> str:
-    """The pieces of 2 ** bits that an extent has."""
-    up = code.let(f"add i64 {extent}, {code.let(f'sub i64 {size}, 1')}")
-    return code.let(f"lshr i64 {up}, {bits}")
 
 
 class Rows(Threads):

@@ -162,14 +162,14 @@ def _single(number: float) -> float:
 
 
 @contextmanager
-def counted(code: Code, low: str, high: str, step: int = 1) -> Iterator[str]:
+def counted(code: Code, low: str, high: str, step: int | str = 1) -> Iterator[str]:
     """A loop over `low, low + step, ...` below `high` (none if `low >= high`); yields the index, an i64."""
     with carrying(code, low, high, step, []) as (index, _):
         yield index
 
 
 @contextmanager
-def carrying(code: Code, low: str, high: str, step: int, begin: list[tuple[str, str]]
+def carrying(code: Code, low: str, high: str, step: int | str, begin: list[tuple[str, str]]
              ) -> Iterator[tuple[str, list[str]]]:
     """The same with values that each turn takes over from the one before it, in registers.
 

@@ -42,6 +42,10 @@ class Place(NamedTuple):
     """For letter d, a table: bytes from the step's row to the element of each column and those after it."""
     streams: bool = False
     """Are whole vectors stored past the caches?  They have to be aligned to their size."""
+    constant: bool = False
+    """Does nobody write to it while the kernel runs?"""
+    align: int = 0
+    """Bytes that the address of each step is a multiple of; 0: those of an element."""
 
 
 def load(code: Code, place: Place, step: Step) -> Value:
@@ -50,15 +54,15 @@ def load(code: Code, place: Place, step: Step) -> Value:
             return _load_near(code, place, step)
         place = place._replace(letter="s")
     if place.letter == "0":
-        return splat(code, place.dtype, load_one(code, place.dtype, place.base))
+        return splat(code, place.dtype, load_one(code, place.dtype, place.base, place.constant))
     at = _address(code, place, step)
     if code.lanes == 1:
-        return load_one(code, place.dtype, at)
+        return load_one(code, place.dtype, at, place.constant)
     if place.letter in "sd":
         return _load_strided(code, place, at, step)
     if place.dtype in COMPONENT:
-        return _load_pairs(code, COMPONENT[place.dtype], at, step)
-    raw = _read(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask)
+        return _load_pairs(code, COMPONENT[place.dtype], at, place, step)
+    raw = _read(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask)
     return _from_memory(code, place.dtype, raw)
 
 
@@ -77,25 +81,31 @@ def store(code: Code, place: Place, step: Step, value: Value) -> None:
     elif place.letter == "s":
         _store_strided(code, place, at, step, value)
     elif isinstance(value, tuple):
-        _store_pairs(code, COMPONENT[place.dtype], at, step, value)
+        _store_pairs(code, COMPONENT[place.dtype], at, place, step, value)
     else:
         raw = _to_memory(code, place.dtype, value)
         if place.streams and step.mask is None:
             _stream(code, place.dtype, at, raw)
         else:
-            _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, step.mask, raw)
+            _write(code, MEMORY[place.dtype], place.dtype, code.lanes, at, place, step.mask, raw)
 
 
-def load_one(code: Code, dtype: str, at: str) -> Value:
-    """One element, as a value of one lane."""
+def load_one(code: Code, dtype: str, at: str, constant: bool = False) -> Value:
+    """One element, as a value of one lane; `constant` as Place has it."""
     if dtype in COMPONENT:
         part = COMPONENT[dtype]
         second = code.let(f"getelementptr inbounds {MEMORY[part]}, ptr {at}, i64 1")
-        return str(load_one(code, part, at)), str(load_one(code, part, second))
-    raw = code.let(f"load {MEMORY[dtype]}, ptr {at}, align {ITEMSIZE[dtype]}")
+        return str(load_one(code, part, at, constant)), str(load_one(code, part, second, constant))
+    raw = _loaded(code, MEMORY[dtype], at, ITEMSIZE[dtype], constant)
     if dtype == "bool":
         return code.let(f"icmp ne i8 {raw}, 0")
     return _strictly(code, "fpext", "half", raw, "float") if dtype == "float16" else raw
+
+
+def _loaded(code: Code, kind: str, at: str, align: int, constant: bool) -> str:
+    if constant:
+        code.declare("!10 = !{}")
+    return code.let(f"load {kind}, ptr {at}, align {align}{', !invariant.load !10' * constant}")
 
 
 def store_one(code: Code, dtype: str, at: str, value: Value) -> None:
@@ -199,10 +209,10 @@ def _suffix(element: str, lanes: int) -> str:
     return f"v{lanes}" + {"half": "f16", "float": "f32", "double": "f64"}.get(element, element)
 
 
-def _read(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None) -> str:
+def _read(code: Code, element: str, dtype: str, lanes: int, at: str, place: Place, mask: str | None) -> str:
     kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
-        return code.let(f"load {kind}, ptr {at}, align {align}")
+        return _loaded(code, kind, at, place.align or align, place.constant)
     # one element (or pair) fills the lanes that are not read
     pair = lanes != code.lanes
     first = f"<2 x {element}>" if pair else f"<1 x {element}>"
@@ -214,10 +224,11 @@ def _read(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str |
     return code.let(f"call {kind} @{name}(ptr align {align} {at}, <{lanes} x i1> {mask}, {kind} {filler})")
 
 
-def _write(code: Code, element: str, dtype: str, lanes: int, at: str, mask: str | None, raw: str) -> None:
+def _write(code: Code, element: str, dtype: str, lanes: int, at: str, place: Place, mask: str | None,
+           raw: str) -> None:
     kind, align = f"<{lanes} x {element}>", ITEMSIZE[dtype]
     if mask is None:
-        code.do(f"store {kind} {raw}, ptr {at}, align {align}")
+        code.do(f"store {kind} {raw}, ptr {at}, align {place.align or align}")
         return
     name = f"llvm.masked.store.{_suffix(element, lanes)}.p0"
     code.declare(f"declare void @{name}({kind}, ptr, <{lanes} x i1>)")
@@ -242,18 +253,18 @@ def _twice(code: Code, mask: str | None) -> str | None:
     return _shuffled(code, code.type("bool"), mask, "poison", [i // 2 for i in range(2 * code.lanes)])
 
 
-def _load_pairs(code: Code, part: str, at: str, step: Step) -> Value:
+def _load_pairs(code: Code, part: str, at: str, place: Place, step: Step) -> Value:
     n = code.lanes
-    raw = _read(code, MEMORY[part], part, 2 * n, at, _twice(code, step.mask))
+    raw = _read(code, MEMORY[part], part, 2 * n, at, place, _twice(code, step.mask))
     kind = f"<{2 * n} x {MEMORY[part]}>"
     return (_shuffled(code, kind, raw, "poison", list(range(0, 2 * n, 2))),
             _shuffled(code, kind, raw, "poison", list(range(1, 2 * n, 2))))
 
 
-def _store_pairs(code: Code, part: str, at: str, step: Step, value: tuple[str, str]) -> None:
+def _store_pairs(code: Code, part: str, at: str, place: Place, step: Step, value: tuple[str, str]) -> None:
     n = code.lanes
     raw = _shuffled(code, code.type(part), value[0], value[1], [i // 2 + i % 2 * n for i in range(2 * n)])
-    _write(code, MEMORY[part], part, 2 * n, at, _twice(code, step.mask), raw)
+    _write(code, MEMORY[part], part, 2 * n, at, place, _twice(code, step.mask), raw)
 
 
 def _load_near(code: Code, place: Place, step: Step) -> str:
@@ -304,7 +315,7 @@ def load_apart(code: Code, place: Place, step: Step, distances: str) -> Value:
         place = place._replace(letter="s", stride=stride)
     at = place.base if place.letter == "0" else _address(code, place, step)
     if code.lanes == 1:
-        return load_one(code, place.dtype, element(code, place.dtype, at, distances))
+        return load_one(code, place.dtype, element(code, place.dtype, at, distances), place.constant)
 
     def there(k: int) -> str:
         offset = code.let(f"mul nsw i64 {place.stride}, {k}") if place.letter != "0" else "0"

@@ -162,7 +162,8 @@ def _cast_one(code: Code, place: Place, at: str, dtype: str) -> Value:
 
 
 def _one(code: Code, place: Place, at: str) -> Value:
-    return load_one(code, place.dtype, _element(code, _kind(code, place.dtype), place.base, at))
+    there = _element(code, _kind(code, place.dtype), place.base, at)
+    return load_one(code, place.dtype, there, place.constant)
 
 
 def _kind(code: Code, dtype: str) -> str:

@@ -64,7 +64,7 @@ class Turns:
         stride = self.block.stride(argument, self.inner)
         beside = self._moved(base, at, stride)
         if code.lanes == 1:
-            return load_one(code, place.dtype, beside)
+            return load_one(code, place.dtype, beside, place.constant)
         count = step.active or str(code.lanes)
         end = code.let(f"add nsw i64 {at}, {count}")
         apart = code.let(f"icmp sgt i64 {end}, {self._extent(self.inner)}")

@@ -67,6 +67,7 @@ class Decoder:
 
     def __init__(self, module: Module, function: Function, codes: Mapping[str, Code]) -> None:
         self.module, self.function, self.codes = module, function, codes
+        self.written = {target for block in function.blocks for i in block for target in registers(i)[0]}
 
     def step(self, instruction: Instruction) -> Step:
         try:
@@ -99,10 +100,24 @@ class Decoder:
             return self._unpack(instruction) if "{" in operands[0] else self._pack(instruction)
         if parts[0] in CARRIES and (parts[0].endswith("c") or parts[1:2] == ("cc",)):
             return self._carry(instruction)
+        if parts[0] == "setp" and parts[-1] == "f16x2":
+            return self._compare_halves(instruction)
         known = meaning(parts)
         gets = [self._source(name, dtype) for name, dtype in zip(operands[1:], known.sources, strict=True)]
         put, function = self._target(operands[0], known.result), known.function
         return lambda lanes: put(lanes, function(*[get(lanes) for get in gets]))
+
+    def _compare_halves(self, instruction: Instruction) -> Step:
+        """A comparison of pairs of float16, with a predicate for the lower ones and one for the others."""
+        (names, *operands), compare = instruction.operands, meaning((*instruction.parts[:-1], "f16")).function
+        gets = [self._source(operand, "b32") for operand in operands]
+        puts = [self._target(name, "pred") for name in names.split("|")]
+
+        def step(lanes: Lanes) -> None:
+            words = [get(lanes) for get in gets]
+            for put, shift in zip(puts, (0, 16), strict=True):
+                put(lanes, compare(*[(x >> np.uint32(shift)).astype("u2").view("f2") for x in words]))
+        return step
 
     def _carry(self, instruction: Instruction) -> Step:
         """A part of an addition or subtraction of integers that are wider than registers."""
@@ -221,10 +236,15 @@ class Decoder:
         return lambda lanes: put(lanes, get(lanes) + start)
 
     def _pack(self, instruction: Instruction) -> Step:
-        """`mov` of several registers to one that is as wide as they are together."""
+        """`mov` of several registers to one that is as wide as they are together.
+
+        A part that no instruction writes may be anything: LLVM leaves out what it then drops.
+        """
         names, whole = _names(instruction.operands[1]), DTYPES[instruction.parts[1]]
         bits = 8 * whole.itemsize // len(names)
-        gets = [self._source(name, f"b{bits}") for name in names]
+        anything = _constant(np.array([0xA55A], DTYPES[f"b{bits}"]))
+        gets = [self._source(name, f"b{bits}") if name in self.written or name[0] != "%" else anything
+                for name in names]
         put = self._target(instruction.operands[0], instruction.parts[1])
 
         def step(lanes: Lanes) -> None:

@@ -237,6 +237,20 @@ def _conversion(modifiers: tuple[str, ...]) -> Meaning | None:
     return None
 
 
+def _two_halves(upper: Array, lower: Array) -> Array:
+    high, low = (x.astype("f2").view("u2").astype("u4") for x in (upper, lower))
+    return np.asarray(high << np.uint32(16) | low)
+
+
+def _on_halves(function: Function) -> Function:
+    """An instruction on float16, on both of each word."""
+    def packed(*words: Array) -> Array:
+        parts = [[(word >> np.uint32(shift)).astype("u2").view("f2") for word in words] for shift in (16, 0)]
+        high, low = (np.asarray(function(*part)).view("u2").astype("u4") for part in parts)
+        return np.asarray(high << np.uint32(16) | low)
+    return packed
+
+
 # All of them
 
 
@@ -295,6 +309,10 @@ def _comparison(name: str, kind: str) -> Function | None:
 
 def meaning(parts: tuple[str, ...]) -> Meaning:
     """The meaning of an instruction on registers; PtxError if there is none."""
+    if parts[-1] == "f16x2":
+        one = meaning((*parts[:-1], "f16"))
+        if {*one.sources, one.result} == {"f16"}:
+            return Meaning(("b32",) * len(one.sources), "b32", _on_halves(one.function))
     found = _meaning(".".join(parts[:-1]), parts) if parts[-1] in DTYPES else None
     if found is None:
         raise PtxError("unknown instruction")
@@ -304,6 +322,8 @@ def meaning(parts: tuple[str, ...]) -> Meaning:
 def _meaning(name: str, parts: tuple[str, ...]) -> Meaning | None:
     dtype = parts[-1]
     kind = dtype[0]
+    if parts == ("cvt", "rn", "f16x2", "f32"):
+        return Meaning(("f32", "f32"), "b32", _two_halves)
     if parts[0] == "cvt" and all(part in DTYPES for part in parts[-2:]):
         return _conversion(parts[1:])
     if parts[0] == "setp" and len(parts) == 3 and (compare := _comparison(parts[1], kind)):

@@ -7,6 +7,7 @@ remainder of m 2^(d - e) by n is found eleven bits at a time, which is what fits
 from __future__ import annotations
 
 from diffuse.kernels.llvm.code import Code
+from diffuse.kernels.llvm.ops.lanes import extract, insert
 
 _FMOD = """
 define internal double @diffuse.fmod(double %a, double %b) nounwind {
@@ -85,11 +86,18 @@ define internal i64 @diffuse.fmod.exponent(i64 %x) nounwind alwaysinline {
 
 
 def exact_fmod(code: Code, dtype: str, a: str, b: str) -> str:
-    """The remainder of the division of two floats, with the sign of the first.  One lane.
+    """The remainder of the division of two floats, with the sign of the first, lane by lane.
 
     That of two float32 is one, and is found among float64.
     """
     code.declare(_FMOD)
-    wide = [code.let(f"fpext float {x} to double") for x in (a, b)] if dtype == "float32" else [a, b]
-    found = code.let(f"call double @diffuse.fmod(double {wide[0]}, double {wide[1]})")
-    return code.let(f"fptrunc double {found} to float") if dtype == "float32" else found
+    result = "poison"
+    for lane in range(code.lanes):
+        wide = [extract(code, dtype, x, lane) for x in (a, b)]
+        if dtype == "float32":
+            wide = [code.let(f"fpext float {x} to double") for x in wide]
+        found = code.let(f"call double @diffuse.fmod(double {wide[0]}, double {wide[1]})")
+        if dtype == "float32":
+            found = code.let(f"fptrunc double {found} to float")
+        result = found if code.lanes == 1 else insert(code, dtype, result, found, lane)
+    return result
