@@ -311,6 +311,13 @@ def _fold(operator: str) -> Generator:
     return body
 
 
+def _as(name: str) -> Generator:
+    """What another op of two inputs computes, for an operation that NumPy's warnings name otherwise."""
+    def body(b: Builder) -> None:
+        b.store(b.emit(name, b.signature[-1], b.input(0), b.input(1)))
+    return body
+
+
 def _scan(operator: str) -> Generator:
     def body(b: Builder) -> None:
         value = b.cast(b.input(0), "bool") if operator in TRUTH else b.input(0)
@@ -346,6 +353,10 @@ _ROWS = [
     Operation("power float_power", 2, exact=INTEGER, errors=DIVIDE | RANGE | INVALID, cost=16),
     *[Operation(name, exact=REAL if name in _AS_NUMPY else NONE, errors=DIVIDE | RANGE | INVALID,
                 cost=1 if name in _AS_NUMPY else 8, word="power") for name in EXPONENTS],
+    Operation("divmod_0", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE | OVERFLOW,
+              body=_as("floor_divide"), word="divmod"),
+    Operation("divmod_1", 2, exact=REAL, errors=DIVIDE | INVALID, integer_errors=DIVIDE,
+              body=_as("remainder"), word="divmod"),
     Operation("square", exact=FUSED, errors=RANGE | INVALID),
     Operation("sqrt", exact=REAL, errors=INVALID),
     Operation("negative positive conjugate", rounded=False),

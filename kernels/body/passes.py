@@ -20,10 +20,13 @@ from diffuse.kernels.body.expr import EFFECTS, Argument, Body, Loop, Op
 
 Ops = Sequence[Op]
 Touched = dict[int, set[tuple[int, str]]]
-"""By slot: the views that are touched, each with "load", "store" or "reduce"."""
+"""By slot: the views that are touched, each with "load", "look", "store" or "reduce"."""
 
-READING = frozenset(("spmv", "turn", "pick", "nth"))
-"""Kinds of ops that read elements of their own choice: to what else a loop does, loads."""
+LOOKING = frozenset(("spmv", "turn", "pick", "nth"))
+"""Kinds of ops that read elements of their own choice from memory, even where the view is that of a store:
+they "look"."""
+
+READS = frozenset(("load", "look"))
 
 MOVING = frozenset(("load", "store", "turn", "pick"))
 """Kinds of ops that go along an argument."""
@@ -50,7 +53,8 @@ class LoopFusion:
     """Decides which loops fuse: each joins the last earlier loop that it may join, without moving past one
     that it depends on.
 
-    The result of a reduction exists when its loop has ended: no access to it is at the same iteration.
+    The result of a reduction exists when its loop has ended, and so does what a store has written to memory:
+    no access to the former is at the same iteration, and no look at the latter.
     """
 
     def __init__(self, relation: Callable[[int, int, int], Relation],
@@ -61,7 +65,8 @@ class LoopFusion:
         """As in `Facts`."""
         self._last: dict[Any, int] = {}
         """The last fused loop over each space, if others may join it."""
-        self._users: dict[str, dict[int, dict[int, int]]] = {"load": {}, "store": {}, "reduce": {}}
+        self._users: dict[str, dict[int, dict[int, int]]] = {
+            "load": {}, "look": {}, "store": {}, "reduce": {}}
         """For each kind of access and slot, the last fused loop that accesses each view in that way."""
 
     def add(self, space: Any, touched: Touched, alone: bool = False) -> int:
@@ -90,7 +95,7 @@ class LoopFusion:
                 if not found:
                     continue
                 for view, kind in accesses:
-                    if kind == earlier == "load":
+                    if kind in READS and earlier in READS:
                         continue
                     for other in self._near(slot, view) if len(found) > FEW else found:
                         loop = found.get(other, -1)
@@ -98,7 +103,8 @@ class LoopFusion:
                             continue
                         relation = Relation.SAME if view == other else self._relation(slot, other, view)
                         if relation is not Relation.APART:
-                            same = relation is Relation.SAME and "reduce" not in (earlier, kind)
+                            at_once = {earlier, kind}.isdisjoint(("reduce", "look"))
+                            same = relation is Relation.SAME and at_once
                             barrier = loop
         return barrier, same
 
@@ -127,8 +133,8 @@ def _touched(arguments: Sequence[Argument], ops: Ops) -> Touched:
             kinds: tuple[str, ...] = (op.kind,)
             if op.kind == "scatter":  # it reads what it writes, too
                 kinds = ("load",) if place else ("load", "store")
-            elif op.kind in READING:
-                kinds = ("load",)
+            elif op.kind in LOOKING:
+                kinds = ("look",)
             found.setdefault(slot, set()).update([(view, kind) for kind in kinds])
     return found
 
@@ -175,7 +181,7 @@ def drop_dead_stores(body: Body, facts: Facts) -> Body:
     touched = [_touched(body.arguments, loop.ops) for loop in body.loops]
     loops = Counter(slot for slots in touched for slot in slots)
     unread = facts.temporaries - {slot for slots in touched for slot, accesses in slots.items()
-                                  if any(kind == "load" for _, kind in accesses)}
+                                  if any(kind in READS for _, kind in accesses)}
     found = []
     for loop, slots in zip(body.loops, touched, strict=True):
         gone = unread | {slot for slot, accesses in slots.items() if loops[slot] == 1

@@ -129,6 +129,7 @@ class Methods(Protocols, elements.Described):
             return wrap(host(self).astype(dtype, order, casting, subok, copy))
         if isinstance(copy, numpy._CopyMode):
             raise ValueError("_CopyMode enum is not allowed for astype function. Use true/false instead.")
+        operator.index(subok)  # raises, as NumPy does
         target = base.element_type(dtype)
         if casting != "unsafe":
             numpy.empty(0, self.form.dtype).astype(target, casting=casting)  # raises

@@ -219,7 +219,8 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     if len(bounds) == 4:
         dtype = bounds.pop()
     begin, end, step = _range(bounds, named)
-    if (end is None or not all(isinstance(v, (int, float, numpy.number)) for v in (begin, end, step))
+    real = (int, float, numpy.integer, numpy.floating)
+    if (end is None or not all(isinstance(v, real) for v in (begin, end, step))
             or any(isinstance(v, numpy.timedelta64) for v in (begin, end, step))):
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
     if not step:

@@ -20,7 +20,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.operands import adopt, foreign, wrap
+from diffuse.numpy.ops.operands import adopt, answers, wrap
 from diffuse.numpy.small import native
 
 _NoValue = numpy._NoValue
@@ -73,7 +73,7 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
             found = glance(operator, a) if operator in ("any", "all") else None
         if found is not None:
             return found
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
                               keepdims=keepdims, where=None if where is True else where)
     x = asarray(a)
@@ -103,9 +103,14 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     return result if target is None else into(target, result, out)
 
 
+def narrows(x: Array, wanted: numpy.dtype[Any]) -> bool:
+    """Does a fold make integers of its elements first, so that NumPy warns of those that are none?"""
+    return x.form.name[0] in "fc" and wanted.kind in "iu"
+
+
 def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
     """Does Diffuse have this fold of an array?  Else NumPy computes it, warns or raises."""
-    if wanted not in NATIVE or not x.form.size or elementwise.eager_errors:
+    if wanted not in NATIVE or not x.form.size or elementwise.eager_errors or narrows(x, wanted):
         return False
     if mask is not True:
         if not (isinstance(mask, Array) and mask.form.name == "bool" and spreads(mask, x.form.shape)):
@@ -379,7 +384,7 @@ def extreme(operation: str, a: Any, axis: Any = None, out: Any = None, keepdims:
         memory = immediate(a)
         if memory is not None:
             return function(memory)
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(function, a, axis=axis, out=out, keepdims=keepdims)
     x = asarray(a)
     keep: Any = False if keepdims is _NoValue else keepdims

@@ -22,7 +22,7 @@ from diffuse.numpy.ops.conversion import asanyarray, asarray, elsewhere
 from diffuse.numpy.ops.creation import arange, fresh
 from diffuse.numpy.ops.indexing import nonzero
 from diffuse.numpy.ops.manipulation import asking, broadcast_arrays
-from diffuse.numpy.ops.operands import adopt, foreign
+from diffuse.numpy.ops.operands import adopt, answers, foreign
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 
@@ -45,7 +45,7 @@ trace = _method_function("trace")
 
 
 def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(numpy.round, a, decimals, out)
     x = asanyarray(a)
     options = {} if out is None else {"out": out}
@@ -133,7 +133,7 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
         return fallback.call(numpy.clip, (a,), {**given, **kwargs}, "numpy.clip")  # raises
     else:
         low, high = a_min, a_max
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(numpy.clip, a, low, high, out, **kwargs)
     return clipped(asanyarray(a), low, high, out, **kwargs)
 

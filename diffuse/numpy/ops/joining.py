@@ -251,7 +251,10 @@ def tile(A: Any, reps: Any) -> Any:
         return array(a, ndmin=rank)
     times = (1,) * (rank - len(times)) + times
     shape = (1,) * (rank - a.ndim) + a.shape
-    tiled = empty([r * n for r, n in zip(times, shape, strict=True)], a.dtype)
+    whole = [r * n for r, n in zip(times, shape, strict=True)]
+    if not a.size:
+        return a.reshape(whole)
+    tiled = empty(whole, a.dtype)
     if tiled.size:
         apart = tiled.reshape([k for pair in zip(times, shape, strict=True) for k in pair])
         apart[...] = a.reshape([k for n in shape for k in (1, n)])

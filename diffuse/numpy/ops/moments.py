@@ -101,14 +101,15 @@ def _moment(function: Callable[..., Any], a: Any, axis: Any, dtype: Any, out: An
 
 def variance(name: str, a: Any, axis: Any, dtype: Any, out: Any, ddof: Any, keepdims: Any, where: Any,
              mean: Any, correction: Any) -> Any:
-    """NumPy's two passes: the mean, then the mean of the squared distances from it."""
+    """NumPy's two passes: the mean, then the mean of the squared distances from it.  Those of float16 NumPy
+    adds up itself: its sums are of float16, too, and overflow."""
     if correction is not _NoValue:
         if ddof != 0:
             raise ValueError("ddof and correction can't be provided simultaneously.")
         ddof = correction
     more = {"ddof": ddof} if mean is _NoValue else {"ddof": ddof, "mean": mean}
     x = _plain(a, axis, dtype, keepdims, where) if mean is _NoValue and isinstance(ddof, NUMBERS) else None
-    if x is None:
+    if x is None or x.form.name == "float16" and dtype is None:
         return _moment(getattr(numpy, name), a, axis, dtype, out, keepdims, where, more)
     axes = axes_of(axis, x.form.ndim)
     count = prod([x.form.shape[d] for d in axes])

@@ -101,6 +101,12 @@ def foreign(x: Any) -> bool:
     return type(x) not in PLAIN and not isinstance(x, Array) and not sharing.shares(x)
 
 
+def answers(x: Any, out: Any) -> bool:
+    """Does NumPy's function ask its operand?  It asks its own numbers, too, which give a number even where
+    there is an output."""
+    return foreign(x) or out is not None and isinstance(x, numpy.generic)
+
+
 def adopt(x: Any, writing: bool = False) -> Any:
     """An operand as Diffuse sees it: NumPy arrays and sequences become arrays, scalars stay."""
     kind = type(x)

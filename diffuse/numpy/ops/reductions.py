@@ -13,7 +13,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import folds, moments, scans
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.operands import foreign
+from diffuse.numpy.ops.operands import answers
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
 _NoValue = numpy._NoValue
@@ -40,17 +40,17 @@ def max(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, ini
 
 
 def any(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
-    return folds.reduce("any", a, axis, _truth(a), out, keepdims, _NoValue, where)
+    return folds.reduce("any", a, axis, _truth(a, out), out, keepdims, _NoValue, where)
 
 
 def all(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue, *, where: Any = True) -> Any:
-    return folds.reduce("all", a, axis, _truth(a), out, keepdims, _NoValue, where)
+    return folds.reduce("all", a, axis, _truth(a, out), out, keepdims, _NoValue, where)
 
 
-def _truth(a: Any) -> Any:
+def _truth(a: Any, out: Any) -> Any:
     """The type of `any` and `all`, where that is not a matter of course: of objects they would be objects.
-    Other libraries' arrays know theirs."""
-    return None if builtins.isinstance(a, Array) or foreign(a) else numpy.bool_
+    What answers itself knows its own."""
+    return None if builtins.isinstance(a, Array) or answers(a, out) else numpy.bool_
 
 
 amin, amax = min, max
@@ -58,7 +58,7 @@ amin, amax = min, max
 
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = _NoValue) -> Any:
     """The largest element less the smallest."""
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(numpy.ptp, a, axis, out, keepdims=keepdims)
     high = folds.reduce("max", a, axis, None, out, keepdims)
     low = folds.reduce("min", a, axis, None, None, keepdims)

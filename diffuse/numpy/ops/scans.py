@@ -19,8 +19,8 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise
 from diffuse.numpy.ops.arguments import computing, fits, into
 from diffuse.numpy.ops.conversion import asarray
-from diffuse.numpy.ops.folds import FUNCTIONS, numpys
-from diffuse.numpy.ops.operands import adopt, foreign, wrap
+from diffuse.numpy.ops.folds import FUNCTIONS, narrows, numpys
+from diffuse.numpy.ops.operands import adopt, answers, wrap
 
 FOLD_OF = {scan: operator for operator, scan in operations.SCANS.items()}
 """The operator of each scan."""
@@ -31,7 +31,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
     """Compute the running values of a scan along an axis, or of the flattened array where none is given;
     `function` is NumPy's, for arguments that only that takes."""
     function, operator = function or getattr(numpy, operation), FOLD_OF[operation]
-    if foreign(a):
+    if answers(a, out):
         return fallback.asked(function, a, axis=axis, dtype=dtype, out=out)
     x = asarray(a)
     target = adopt(out, writing=True)
@@ -39,7 +39,7 @@ def scan(operation: str, a: Any, axis: Any = None, dtype: Any = None, out: Any =
         raise ValueError("provided out is the wrong size for the accumulation.")
     wanted = computing(operator, x, dtype, target)
     if (wanted not in NATIVE or wanted.name == "float16" or x.form.size == 0
-            or elementwise.eager_errors or numpys(operator, x)
+            or elementwise.eager_errors or numpys(operator, x) or narrows(x, wanted)
             or operator in FUNCTIONS and wanted.name == "bool"
             or x.form.name[0] == "c" and (wanted.kind != "c" or operator not in FUNCTIONS)):
         if out is None and isinstance(x, Array) and not isinstance(dtype, Array):

@@ -19,13 +19,13 @@ from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refus
 from diffuse.numpy.small import native
 
 SPLIT = {
-    "divmod": ("floor_divide", "remainder"),
+    "divmod": ("divmod_0", "divmod_1"),
     "modf": ("modf_0", "modf_1"),
     "frexp": ("frexp_0", "frexp_1"),
 }
 """Operations with two results, each computed by an operation of its own."""
 
-SAME = {"abs": "absolute", "float_power": "power", "conj": "conjugate"}
+SAME = {"abs": "absolute", "conj": "conjugate"}
 FOLDS = {op: operator for operator, op in operations.FOLDS.items()}
 SCANS = {operations.FOLDS[operator]: scan for operator, scan in operations.SCANS.items()}
 _NoValue: Any = numpy._NoValue
@@ -316,7 +316,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
     def reduce(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None,
                keepdims: Any = _NoValue, initial: Any = _NoValue, where: Any = _NoValue) -> Any:
         operator, target = FOLDS.get(self.__name__), alone(out)
-        if operator is None or foreign(array) or type(target) is tuple or out is Ellipsis:
+        if (operator is None or foreign(array) or type(target) is tuple or out is Ellipsis
+                or isinstance(array, numpy.generic)):
             return self._method("reduce", (array,), axis=axis, dtype=dtype, out=out, keepdims=keepdims,
                                 initial=initial, where=where)
         axis, where = (0 if axis is _NoValue else axis), (True if where is _NoValue else where)
