@@ -253,6 +253,7 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "qr.mode": of("'reduced'", "'r'", "'complete'"),
     "extract.condition": Draft.mask, "delete.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)",
                                                                             d.mask())),
+    "insert.values": lambda d: d.pick.choice((d.number(), d.number(), "[1, 2]", "a[:1]", d.new((1,)))),
     "insert.obj": lambda d: d.pick.choice((d.indices(), "slice(0, 2)")),
     "bincount.x": lambda d: f"{d.new((7,), 'u1')}",
     "unpackbits.a": lambda d: d.new(d.any_shape(), "u1"), "digitize.bins": Draft.increasing,

@@ -51,7 +51,7 @@ def told(value: Any) -> Any:
 
 def outcome(np: Any, code: str) -> Any:
     """The result of the expression behind the last semicolon, or the error; and the warnings."""
-    scope: dict[str, Any] = {"np": np, "numpy": numpy}
+    scope: dict[str, Any] = {"np": np, "numpy": numpy, "diffuse": diffuse}
     before, _, last = code.rpartition(";")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -151,6 +151,22 @@ x=np.arange(20000.); x[x>=0]=x[::-1]; x
 x=np.arange(20000)%4==0; x[x]=x[:5000]; x
 x=np.arange(20002)%3==0; x[x[::-1]]=False; x
 x=np.arange(200)%4; x.tolist(); y=x[40:4:-1]; x.shape=(-1,); y[:]=7; x
+x=np.zeros(2); x[::2]=3; x[::2][[True]]
+x=np.zeros((),"i8"); type(np.argmin(np.int8(3), out=x)).__name__
+x=np.zeros((),"?"); type(np.all(np.int8(3), keepdims=True, out=x)).__name__
+x=np.zeros(1); type(np.cumsum(np.float64(3), out=x)).__name__
+x=np.zeros(()); type(np.clip(np.float64(3), 0, 1, out=x)).__name__
+np.arange(0, np.complex64(1+1j), 1)
+np.tile(np.broadcast_to(np.zeros((0,1),"u4"), (0,3)), 2).flags.writeable
+x=np.ones(5)+1; x.astype("f4", subok=None)
+x=np.arange(20000.); x[3]=numpy.nan; np.prod(x, dtype="i4")
+x=np.arange(20000.)*1e300; np.cumsum(x, dtype="i4")[-1]
+x=(np.arange(20000)%7).astype("f2"); np.std(x)
+x=np.array([0,1,2]*7000); y=divmod(9, x); (y[0].sum(), y[1].sum())
+x=np.arange(20000.)%3-1; diffuse.fence(); np.float_power(x, -2).max()
+x=np.broadcast_to(np.ones((1,4),"?"), (3,4)); x.dot(2).strides
+x=np.ones((3,4,2,2),order="F")+1; y=np.ones((4,3,2,2)).transpose(1,0,2,3)+1; np.matmul(y,x).strides
+x=np.broadcast_to(np.arange(12,dtype="i1").reshape(1,3,4),(2,3,4)); np.mod(x, True, dtype=object).strides
 """
 """What the two found, as it was mended: a line each."""
 

@@ -13,7 +13,7 @@ import numpy
 from diffuse import library
 from diffuse.library import Bounded
 from diffuse.numpy.arrays import core, soon, walks
-from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, hosted, slow
+from diffuse.numpy.arrays.core import ENGINE, NDARRAY, NUMBERS, Array, hosted, slow, viewing
 from diffuse.numpy.arrays.forms import BASE, EXTENT, NATIVE, Mirror, address
 
 
@@ -78,8 +78,7 @@ def snapshot(array: Mirror, owner: Any = None) -> Any:
         key: Any = elements, array.shape, array.strides, array.dtype.char
         found = _constants.get(key)
         if found is None:
-            found = _constants[key] = hosted(array.copy(order="K"))
-            slow.locate(found)
+            found = _constants[key] = _copied(array)
         return found
     whole = array if owner is None else owner
     key = id(whole), array.shape, array.strides, 0 if owner is None else address(array)
@@ -88,9 +87,19 @@ def snapshot(array: Mirror, owner: Any = None) -> Any:
         whose, before, found = known
         if whose() is whole and before == elements and found.meta.dtype is array.dtype:
             return found
-    found = hosted(array.copy(order="K"))
-    slow.locate(found)
+    found = _copied(array)
     _snapshots[key] = ref(whole), elements, found
+    return found
+
+
+def _copied(array: Mirror) -> Any:
+    """An array with the elements of a NumPy array in the same order: dimensions along which elements repeat
+    do so in the copy, for results are laid out by the strides of operands."""
+    once = tuple([slice(0, 1) if s == 0 else slice(None) for s in array.strides])
+    found = hosted(array[once].copy(order="K"))
+    if 0 in array.strides:
+        found = viewing(found, numpy.broadcast_to(found.meta, array.shape))
+    slow.locate(found)
     return found
 
 

@@ -15,7 +15,7 @@ from diffuse.numpy.arrays import access, base, core, soon
 from diffuse.numpy.arrays.access import storage_of
 from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.arrays.core import Array, recorded
-from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
 from diffuse.numpy.ops.conversion import asanyarray, asarray
@@ -61,7 +61,7 @@ def product(x: Any, y: Any) -> Any:
         batch = numpy.broadcast_shapes(rows[:-1], y.shape[:-2])
     except ValueError:
         return None
-    form = row_major((*batch, *rows[-1:], *columns), dtype)
+    form = _laid_out(x.meta, y.meta, (*batch, *rows[-1:], *columns), dtype)
     if form.size * form.itemsize <= MOST:
         found = _at_once(x, y)
         if found is not None:
@@ -73,6 +73,14 @@ def product(x: Any, y: Any) -> Any:
     out = recorded(form)
     _submit(x, y, out)
     return out if out.ndim else core.scalar_class.of(out)
+
+
+def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> Form:
+    """The form of a product: matrices in C order, in stacks that lie as those of the operands do."""
+    if len(shape) < 4 or x.flags.c_contiguous and y.flags.c_contiguous:
+        return row_major(shape, dtype)
+    small = [model(a[(..., *[slice(1)] * min(a.ndim, 2))]) for a in (x, y)]
+    return packed(shape, outermost_first(numpy.matmul(*small)), dtype)
 
 
 def _at_once(x: Any, y: Any) -> Any:
@@ -170,9 +178,12 @@ def dot(a: Any, b: Any, out: Any = None) -> Any:
     x, y = (_operand(a), _operand(b)) if out is None else (asanyarray(a), asanyarray(b))
     if out is None and isinstance(x, Array) and isinstance(y, Array):
         if x.form.ndim == 0 or y.form.ndim == 0:
-            blas = numpy.result_type(x.form.dtype, y.form.dtype).char in "fdFD"  # gives results in C order
-            order = "C" if blas and max(x.form.ndim, y.form.ndim) <= 2 else "K"
-            return UFUNCS["multiply"](x, y, order=order)
+            dtype = numpy.result_type(x.form.dtype, y.form.dtype)
+            if dtype.char in "fdFD" and max(x.form.ndim, y.form.ndim) <= 2:  # BLAS gives results in C order
+                return UFUNCS["multiply"](x, y, order="C")
+            if dtype in NATIVE:  # NumPy casts first, and a copy may be laid out in another way
+                x, y = [a if a.form.dtype == dtype else elementwise.duplicate(a, dtype) for a in (x, y)]
+            return UFUNCS["multiply"](x, y)
         if (_plain(x, y) and y.form.ndim <= 2 and (x.form.ndim <= 2 or y.form.ndim == 1)
                 and x.form.shape[-1] == y.form.shape[0]):
             return UFUNCS["matmul"](x, y)
