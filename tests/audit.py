@@ -10,8 +10,6 @@ call again.  A call that ends its process is reported like any other.
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import traceback
 from collections import Counter
@@ -47,27 +45,15 @@ def checked(mode: str, number: int) -> tuple[str, list[str]]:
         return str(call), [f"cannot be compared: {traceback.format_exc(limit=-3)}"]
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--calls", type=int, default=20_000, help="how many calls")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first one")
-    parser.add_argument("--modes", default=",".join(MODES), help="which of " + ", ".join(MODES))
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--show", type=int, default=100, help="how many differences are printed")
-    parser.add_argument("--repeat", nargs=2, metavar=("MODE", "NUMBER"))
-    given = parser.parse_args(arguments)
-    os.environ.update(DIFFUSE_FALLBACK="silent", DIFFUSE_COMPILE=os.environ.get("DIFFUSE_COMPILE", "off"))
+def main() -> int:
+    given = shares.options(__doc__, MODES, "calls", 20_000)
     if given.repeat:
-        text, differences = checked(given.repeat[0], int(given.repeat[1]))
-        print(text, *differences, sep="\n    ")
-        return bool(differences)
-    modes = {mode: MODES[mode] for mode in given.modes.split(",")}
-    made, wrong = shares.run(checked, shares.shares(modes, given.calls, given.first, 2000), given.processes)
+        return shares.repeated(checked, *given.repeat)
+    made, wrong = shares.run(checked, shares.shares(given.modes, given.count, given.first, 2000),
+                             given.processes)
     known = Counter(differences[0] for _, differences in wrong if differences[0].startswith("["))
     wrong = [(text, differences) for text, differences in wrong if not differences[0].startswith("[")]
-    for text, differences in wrong[:given.show]:
-        print(text, *differences, sep="\n    ")
+    shares.show(wrong, given.show)
     for what, n in known.most_common():
         print(f"{n:6} {what}")
     print(", ".join(f"{n} {mode}" for mode, n in made.items()), f"calls; {len(wrong)} differ in "
@@ -76,4 +62,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

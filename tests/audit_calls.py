@@ -88,7 +88,7 @@ def _parameters(value: Any) -> tuple[inspect.Parameter, ...]:
 
 
 def generate(seed: int, mode: str) -> Call:
-    """The call with this number, for arrays of this mode: small, recorded or large."""
+    """Make up a call: the same one for the same number and mode.  The mode says how large its arrays are."""
     pick = Random(f"{seed} {mode}")
     draft = Draft(pick, mode)
     kind = pick.choices(("ufunc", "part", "operator", "function", "method", "library", "element"),

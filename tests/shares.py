@@ -1,10 +1,12 @@
 """Many small checks shared out among processes; a process that a check ends is reported, and replaced.
 
-A check is named by a mode and a number, and gives its text and what differed.
+A check is named by a mode and a number, and gives its text and what differed.  `audit.py` and `stateful.py` are
+the commands, with the options that `options` reads.
 """
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 import time
@@ -107,3 +109,33 @@ def shares(modes: dict[str, int], count: int, first: int, most: int) -> list[Sha
         last = first + count * part // whole
         found += [(mode, k, min(k + most, last)) for k in range(first, last, most)]
     return found
+
+
+def options(documentation: str | None, modes: dict[str, int], what: str, count: int) -> argparse.Namespace:
+    """Read the command line of a program that makes so many checks, `--calls` or what it calls them; the
+    processes that check compile nothing and keep silent about what runs by NumPy."""
+    parser = argparse.ArgumentParser(description=documentation,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(f"--{what}", dest="count", type=int, default=count, help=f"how many {what}")
+    parser.add_argument("--first", type=int, default=0, help="the number that the first check has")
+    parser.add_argument("--modes", default=",".join(modes), help="which of " + ", ".join(modes))
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--show", type=int, default=100, help="how many differences are printed")
+    parser.add_argument("--repeat", nargs=2, metavar=("MODE", "NUMBER"), help="one check again")
+    given = parser.parse_args()
+    given.modes = {mode: modes[mode] for mode in given.modes.split(",")}
+    os.environ.update(DIFFUSE_FALLBACK="silent", DIFFUSE_COMPILE=os.environ.get("DIFFUSE_COMPILE", "off"))
+    return given
+
+
+def repeated(check: Check, mode: str, number: str) -> int:
+    """Make one check again and print what it found; the exit status."""
+    text, differences = check(mode, int(number))
+    print(text, *differences, sep="\n    ")
+    return bool(differences)
+
+
+def show(wrong: list[tuple[str, list[str]]], most: int) -> None:
+    """Print the first of the checks that found a difference."""
+    for text, differences in wrong[:most]:
+        print(text, *differences, sep="\n    ")

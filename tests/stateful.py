@@ -9,7 +9,6 @@ after every few statements all arrays are compared, read in a way that leaves th
 
 from __future__ import annotations
 
-import argparse
 import copy
 import os
 import pickle
@@ -323,28 +322,16 @@ def checked(mode: str, number: int) -> tuple[str, list[str]]:
     return f"{mode} {number}:\n    {text}", [f"=> {wrong[:600]}"] if wrong else []
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--operations", type=int, default=100_000)
-    parser.add_argument("--first", type=int, default=0, help="the number of the first episode")
-    parser.add_argument("--modes", default=",".join(MODES), help="which of " + ", ".join(MODES))
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    parser.add_argument("--repeat", nargs=2, metavar=("MODE", "NUMBER"))
-    given = parser.parse_args(arguments)
-    os.environ.update(DIFFUSE_FALLBACK="silent", DIFFUSE_COMPILE=os.environ.get("DIFFUSE_COMPILE", "off"))
+def main() -> int:
+    given = shares.options(__doc__, MODES, "operations", 100_000)
     if given.repeat:
-        text, differences = checked(given.repeat[0], int(given.repeat[1]))
-        print(text, *differences, sep="\n    ")
-        return bool(differences)
-    modes = {mode: MODES[mode] for mode in given.modes.split(",")}
-    done, wrong = shares.run(checked, shares.shares(modes, given.operations // LENGTH, given.first, 50),
+        return shares.repeated(checked, *given.repeat)
+    done, wrong = shares.run(checked, shares.shares(given.modes, given.count // LENGTH, given.first, 50),
                              given.processes)
-    for text, differences in wrong[:40]:
-        print(text, *differences, sep="\n    ")
+    shares.show(wrong, given.show)
     print(f"{sum(done.values()) * LENGTH} operations in {sum(done.values())} episodes; {len(wrong)} differ")
     return bool(wrong)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
