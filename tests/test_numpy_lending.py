@@ -27,8 +27,10 @@ def values() -> Any:
 
 
 def waits(x: Any) -> bool:
-    """Is an operation on the array recorded, and left to be run later?"""
+    """Is an operation on the array recorded, and left to be run later, if nobody waited for it before?"""
     engine.fence()
+    for template in engine.current().templates.known.values():
+        template.alone = 0
     y = x + 1.0
     return engine.busy(y.storage)
 
