@@ -297,6 +297,10 @@ def test_views_see_later_writes_as_numpys_do(call: str, small: int) -> None:
         numpy.testing.assert_array_equal(results[0], results[1])
 
 
+def test_submodules_answer_their_own_getattribute() -> None:
+    assert ours.ma.__getattribute__("sum")([1, 2]) == 3
+
+
 def test_star_import() -> None:
     names: dict[str, Any] = {}
     exec("from diffuse.numpy import *", names)

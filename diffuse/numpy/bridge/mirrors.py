@@ -32,7 +32,11 @@ def mirrored(package: str, member: Member) -> None:
 class Mirror(ModuleType):
     """A submodule with its functions wrapped, each when it is first used."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        vars(self)["__getattr__"] = self._find  # a class's would not answer `module.__getattribute__(name)`
+
+    def _find(self, name: str) -> Any:
         real = importlib.import_module(self.__name__.removeprefix("diffuse."))
         if name.startswith("__") and (name in OWN or callable(vars(real).get(name, callable))):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name)
