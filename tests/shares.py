@@ -1,7 +1,7 @@
 """Many small checks shared out among processes; a process that a check ends is reported, and replaced.
 
-A check is named by a mode and a number, and gives its text and what differed.  `audit.py` and `stateful.py` are
-the commands, with the options that `options` reads.
+A check is named by a mode and a number, and gives its text and what differed.  `audit.py` and `stateful.py`
+are the commands, with the options that `options` reads.
 """
 
 from __future__ import annotations
