@@ -27,8 +27,8 @@ LEFT_OUT = set("""
 GROWING = set("""
     outer polyadd polysub kron triu tril vander diag diagflat ix_ meshgrid einsum tensordot correlate
     convolve corrcoef cov inner matmul dot polymul polyfit poly roots cond pinv svd svdvals qr lstsq
-    eig eigh eigvals eigvalsh norm matrix_norm matrix_rank inv solve det slogdet apply_along_axis tri eye identity
-    multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
+    eig eigh eigvals eigvalsh norm matrix_norm matrix_rank inv solve det slogdet apply_along_axis tri
+    eye identity multi_dot matvec vecmat histogram2d histogramdd polydiv isin tensorinv tensorsolve cholesky
     matrix_power""".split())
 """Functions whose results or times grow faster than their operands: given small arrays only."""
 OPERATORS = "+ - * / // % ** @ & | ^ << >> < <= == != > >=".split()
