@@ -152,6 +152,7 @@ x=np.arange(20000)%4==0; x[x]=x[:5000]; x
 x=np.arange(20002)%3==0; x[x[::-1]]=False; x
 x=np.arange(200)%4; x.tolist(); y=x[40:4:-1]; x.shape=(-1,); y[:]=7; x
 x=np.zeros(2); x[::2]=3; x[::2][[True]]
+x=np.zeros(0)+1; y=x[:]; x.resize(3); (x,y)
 x=np.zeros((),"i8"); type(np.argmin(np.int8(3), out=x)).__name__
 x=np.zeros((),"?"); type(np.all(np.int8(3), keepdims=True, out=x)).__name__
 x=np.zeros(1); type(np.cumsum(np.float64(3), out=x)).__name__

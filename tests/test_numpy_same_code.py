@@ -336,5 +336,5 @@ def test_views_of_an_array_that_was_resized_keep_its_memory() -> None:
     x[:] = -1.0
     assert v.tolist() == [2.0 * k for k in range(400, 600)]
     assert (v + 1).tolist() == [2.0 * k + 1.0 for k in range(400, 600)]
-    with pytest.raises(ValueError, match="views or other names"):
+    with pytest.raises(ValueError, match="references or is referenced"):
         v.base.resize(9)
