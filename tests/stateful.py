@@ -113,12 +113,13 @@ class Family:
     def view(self) -> str:
         pick, name = self.pick, self.one()
         size, rank = self.scope[name].size, len(self.shape(name))
+        bits = ("?", "?") if self.scope[name].dtype == bool else ("u1", "i8")  # no bools but 0 and 1
         kinds = [f"{name}[{self.slices(name)}]"] * 5 + [
             f"{name}.T", f"{name}.reshape(-1)", f"{name}.ravel()", f"{name}[None]", f"{name}[...]",
             f"{name}.view()",
             f"{name}.real", f"{name}.imag", f"np.broadcast_to({name}, (2, *{self.shape(name)}))",
             f"np.asarray({name})",
-            f"{name}.squeeze()", f"np.flip({name})", f"{name}.view('u1')", f"{name}.view('i8')",
+            f"{name}.squeeze()", f"np.flip({name})", f"{name}.view('{bits[0]}')", f"{name}.view('{bits[1]}')",
             f"np.atleast_2d({name})", f"{name}.reshape({size // 2}, 2)" if size % 2 == 0 else f"{name}[::-1]"]
         if rank > 1:
             kinds += [f"{name}.swapaxes(0, 1)", f"{name}.diagonal()", f"np.moveaxis({name}, 0, -1)",

@@ -269,10 +269,10 @@ class ndarray(Methods, metaclass=Kind):
         """Buffers of protocol 5 are the array's own memory; elements that do not lie side by side are copied
         into the stream."""
         if operator.index(protocol) < 5:
-            return creation.stored, (host(self).copy(order="K"),)
+            return creation.stored, (host(self).copy(order="A"),)
         if self.form.packed:
             return creation.stored, (exported(self),)
-        return creation.assembled, host(self).copy(order="K").__reduce__()
+        return creation.assembled, host(self).copy(order="A").__reduce__()
 
     def __reduce__(self) -> Any:
         return self.__reduce_ex__(2)

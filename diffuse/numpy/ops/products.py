@@ -79,7 +79,8 @@ def _laid_out(x: Mirror, y: Mirror, shape: tuple[int, ...], dtype: numpy.dtype[A
     """The form of a product: matrices in C order, in stacks that lie as those of the operands do."""
     if len(shape) < 4 or x.flags.c_contiguous and y.flags.c_contiguous:
         return row_major(shape, dtype)
-    small = [model(a[(..., *[slice(1)] * min(a.ndim, 2))]) for a in (x, y)]
+    first: Any = ..., slice(1), slice(1)
+    small = [model(a[first] if a.ndim > 1 else a[:1]) for a in (x, y)]
     return packed(shape, outermost_first(numpy.matmul(*small)), dtype)
 
 

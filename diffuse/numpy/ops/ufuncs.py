@@ -8,7 +8,7 @@ import numpy
 from numpy.lib import NumpyVersion
 
 from diffuse.library import Scalar, floaterrors, operations, provenance
-from diffuse.numpy.arrays import arithmetic, base, core, scatter, views
+from diffuse.numpy.arrays import arithmetic, base, core, masks, scatter, views
 from diffuse.numpy.arrays.access import host, ready
 from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
@@ -223,7 +223,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
         small = small and (not self.exact(types) or all(map(ready, arrays)))
         if (whole or any(t not in NATIVE for t in types) or small
-                or (mask is not True and mask.form.name != "bool")):
+                or (mask is not True and mask.form.name != "bool")
+                or (mask is not True and copies(operands, targets, types[self.nin:]))):
             return self.at_once(operands, targets, outs, options)
         if options:
             self.check(operands, targets, options)
@@ -374,6 +375,13 @@ def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
         if memory is result and out is not None:
             return out
     return wrap(result)
+
+
+def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
+    """Does NumPy compute in copies of outputs, of other types, because they share memory with an operand?  It
+    writes these back as a whole, with what a mask leaves out."""
+    return any(isinstance(target, Array) and target.form.dtype != dtype and masks.overlaps(target, x)
+               for target, dtype in zip(targets, types, strict=True) for x in operands)
 
 
 def alone(out: Any) -> Any:
