@@ -95,7 +95,7 @@ def snapshot(array: Mirror, owner: Any = None) -> Any:
 def _copied(array: Mirror) -> Any:
     """An array with the elements of a NumPy array in the same order: dimensions along which elements repeat
     do so in the copy, for results are laid out by the strides of operands."""
-    once = tuple([slice(0, 1) if s == 0 else slice(None) for s in array.strides])
+    once = (*[slice(0, 1) if s == 0 else slice(None) for s in array.strides], ...)
     found = hosted(array[once].copy(order="K"))
     if 0 in array.strides:
         found = viewing(found, numpy.broadcast_to(found.meta, array.shape))
