@@ -152,7 +152,7 @@ def _joined(part: Any, depth: int, rank: int) -> Any:
     """Nested lists of arrays as one array: the innermost lists run along the last axis."""
     if depth:
         return concatenate([_joined(inner, depth - 1, rank) for inner in part], axis=-depth)
-    return viewed(part, lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
+    return viewed(asanyarray(part), lambda meta: meta.reshape((1,) * (rank - meta.ndim) + meta.shape))
 
 
 @asking(numpy.block, lambda arrays: [leaf for leaf, _ in _leaves(arrays)])
