@@ -51,6 +51,7 @@ KNOWN = {
     "NumPy raises no proper error itself": r"SystemError",
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|>)[^']*'.*(place: |a\.base => result)",
+    "some bytes of long doubles say nothing": r"'[gG]'.*tobytes\(",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's": r"output must be an array'\), NumPy's None",
     "NumPy writes parts of locked arrays": r"setattr\(a, 'real'.*is read-only",

@@ -310,6 +310,7 @@ def _whole(body: Body, names: _Names) -> tuple[int, ...]:
 def _parts(body: Body, names: _Names) -> tuple[int, ...]:
     """The reductions whose subtrees each point folds: where a runtime places stores itself, what is left of
     them may have to travel to another machine; elsewhere the smaller kernel compiles sooner."""
-    if not names.tasks[0].decomposition.gaps:
+    decomposition = names.tasks[0].decomposition
+    if decomposition is None or not decomposition.gaps:
         return ()
     return tuple([k for k in range(len(abi.reductions(body))) if abi.leaf_runs(body, k)])

@@ -222,7 +222,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
         small = small and (not self.exact(types) or all(map(ready, arrays)))
-        if (whole or any(t not in NATIVE for t in types) or small
+        narrowed = any(t.kind in "iu" and isinstance(x, Array) and folds.narrows(x, t)  # NumPy warns of NaN
+                       for x, t in zip(operands, types, strict=False))
+        if (whole or narrowed or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool")
                 or (mask is not True and copies(operands, targets, types[self.nin:]))):
             return self.at_once(operands, targets, outs, options)
