@@ -38,6 +38,8 @@ PROCESSES, PASSES, PIECES = 3, 2, 10
 batch."""
 COLD_CALLS, COLD_LIMIT = 400, 0.05
 WORST = 20
+LONG = 0.05
+"""Seconds of both libraries' calls together above which one process of each is enough."""
 SHORTEST = 2e-8
 """Seconds of a call beyond what is around it, at least: less cannot be told apart."""
 UNSPECIFIED = ("empty",)
@@ -137,7 +139,7 @@ class Side:
             if "warm" in command:
                 return {"seconds": self.warm(call, command["warm"])}
             batch = command["batch"]
-            pieces = [(timed(call, piece), timed(self.empty, min(piece, 1000))) for piece in parts(batch)]
+            pieces = [(timed(call, piece), timed(self.empty, min(piece, 200))) for piece in parts(batch)]
             return {"seconds": min(pieces)[0], "around": min(around for _, around in pieces)}
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}"}
@@ -145,7 +147,7 @@ class Side:
     def warm(self, call: Callable[[], None], seconds: float) -> float:
         """Seconds of the cheapest of the first calls."""
         cost, turns, end = math.inf, 0, time.perf_counter() + seconds
-        while turns < 2 or turns < 200 and time.perf_counter() < end:
+        while turns < (2 if seconds else 1) or turns < 200 and time.perf_counter() < end:
             cost, turns = min(cost, timed(call, 1)), turns + 1
         self.settle()
         return cost
@@ -179,6 +181,8 @@ def warm(options: Measures, environment: dict[str, str]) -> Measures:
             for again in range(PASSES):     # so that samples lie apart, for other programs come and go
                 warming = 0.0 if again else options["warm"] / (4 if turn else 1)
                 for name in options["names"]:
+                    if turn and sum(found.get(name, ())) > LONG:
+                        continue
                     answer = sampled(pair, name, warming, options)
                     if "failed" in answer:
                         complaints[name] = f"{name}: {answer['failed']}"
@@ -340,7 +344,7 @@ def main(argv: list[str] | None = None) -> None:
     args.sizes = args.sizes or (SIZES[:2] if args.quick else SIZES)
     machine.bind(args.threads)
     mode = "cold" if args.cold else "warm"
-    options = {"names": args.calls, "rounds": max(1, args.rounds // 2), "warm": 0.0 if args.quick else 0.3,
+    options = {"names": args.calls, "rounds": max(1, args.rounds // 2), "warm": 0.0 if args.quick else 0.1,
                "budget": {"warm": 0.08, "cold": 2.0}[mode] / (100 if args.quick else 1)}
     result: Measures = {"bench": "calls", "sizes": args.sizes, "machine": machine.description(args.threads),
                         mode: measured(mode, options, args)}
