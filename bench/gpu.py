@@ -221,7 +221,7 @@ def main() -> None:
     parser.add_argument("--apps", nargs="*", default=list(APPS), choices=list(APPS))
     parser.add_argument("--contenders", nargs="*", default=list(CONTENDERS), choices=list(CONTENDERS))
     options = parser.parse_args()
-    sys.path.append(str(child.ROOT))  # Diffuse need not be installed
+    sys.path.append(str(Path(__file__).resolve().parent.parent))  # Diffuse need not be installed
     results: dict[str, Measures] = {}
     where = {"name": "simulated"} if options.simt else device()
     for name in options.contenders:

@@ -14,7 +14,7 @@ import pytest
 
 from tests.bodies import Array, differences
 from tests.ptx.instructions import DTYPES
-from tests.ptx_machine import Machine, Memory, PtxError
+from tests.ptx_machine import Fault, Machine, Memory, PtxError
 
 REGISTER = {"pred": "%p", "8": "%h", "16": "%h", "32": "%r", "64": "%d"}
 HEADER = """.version 8.1
@@ -301,6 +301,17 @@ def test_two_halves_of_a_word_are_compared_apart() -> None:
     (found,) = run("\n".join(lines), words)
     low, high = (np.less_equal(x[k::2], y[k::2]) for k in (0, 1))
     assert np.array_equal(found.astype("u2")[:many], low + 2 * high)
+
+
+def test_a_part_that_nobody_writes_may_be_anything() -> None:
+    """LLVM packs it and shifts it out again; a register that is written on another way stays a fault."""
+    x = np.arange(32, dtype="u4")
+    packed = "ld.global.b16 %h1, [%d30]; mov.b32 %r1, {%h2, %h1}; shr.u32 %r1, %r1, 16;"
+    lines = packed.replace("; ", ";\n") + "\nst.global.b32 [%d31], %r1;"
+    (found,) = run(lines, [x])
+    assert np.array_equal(found.astype("u4"), x)
+    with pytest.raises(Fault, match="%h2 was not written"):
+        run("bra.uni L1;\nmov.b16 %h2, 0;\nL1:\n" + lines, [x])
 
 
 def test_extremes_prefer_numbers_and_order_zeros() -> None:

@@ -67,6 +67,7 @@ class Decoder:
 
     def __init__(self, module: Module, function: Function, codes: Mapping[str, Code]) -> None:
         self.module, self.function, self.codes = module, function, codes
+        self.written = {target for block in function.blocks for i in block for target in registers(i)[0]}
 
     def step(self, instruction: Instruction) -> Step:
         try:
@@ -235,10 +236,15 @@ class Decoder:
         return lambda lanes: put(lanes, get(lanes) + start)
 
     def _pack(self, instruction: Instruction) -> Step:
-        """`mov` of several registers to one that is as wide as they are together."""
+        """`mov` of several registers to one that is as wide as they are together.
+
+        A part that no instruction writes may be anything: LLVM leaves out what it then drops.
+        """
         names, whole = _names(instruction.operands[1]), DTYPES[instruction.parts[1]]
         bits = 8 * whole.itemsize // len(names)
-        gets = [self._source(name, f"b{bits}") for name in names]
+        anything = _constant(np.array([0xA55A], DTYPES[f"b{bits}"]))
+        gets = [self._source(name, f"b{bits}") if name in self.written or name[0] != "%" else anything
+                for name in names]
         put = self._target(instruction.operands[0], instruction.parts[1])
 
         def step(lanes: Lanes) -> None:
