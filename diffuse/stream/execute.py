@@ -292,11 +292,15 @@ class Forwarder:
         trace.counters["launched"] += 1
         before = trace.counters[trace.BYTES["downloads"]]
         arrays = []
-        for access in task.accesses:
-            view = shown(access)
-            write = access.privilege is not READ
-            memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
-            arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        trace.hosting = task.operation, task.where
+        try:
+            for access in task.accesses:
+                view = shown(access)
+                write = access.privilege is not READ
+                memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
+                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        finally:
+            trace.hosting = None
         trace.hosted(task.operation, before)
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))

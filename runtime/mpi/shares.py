@@ -8,12 +8,12 @@ These are pure functions over plain data, which know nothing of MPI.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point, Privilege
-from diffuse.movement.boxes import Box, Holding, Layout, intersection, tile, volume
+from diffuse.movement.boxes import Box, Holding, Layout, size, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.validity import all_of, tidy
@@ -79,11 +79,17 @@ def owned(points: int, ranks: int) -> list[tuple[int, int]]:
     return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
 
 
+def groups(domain: Point, ranks: int) -> list[list[Point]]:
+    """The points of a launch domain that each rank runs."""
+    points = list(product(*map(range, domain)))
+    return [points[first:first + number] for first, number in owned(len(points), ranks)]
+
+
 def share(layout: Launched, ranks: int) -> Share:
     """Share out the points of a launch."""
-    points = list(product(*map(range, layout.domain)))
+    each = groups(layout.domain, ranks)
+    points = [point for some in each for point in some]
     parts = owned(len(points), ranks)
-    each = [points[first:first + number] for first, number in parts]
     places: dict[int, int] = {}
     for k, argument in enumerate(layout.arguments):
         places.setdefault(argument.slot, k)
@@ -208,5 +214,4 @@ def _filled(plane: Plane, domain: Point, each: Sequence[Sequence[Point]]) -> Lay
 
 
 def _disjoint(writes: Layout) -> bool:
-    return all(intersection(a, b) is None for one, other in combinations(writes, 2) for a in one
-               for b in other)
+    return sum(map(size, writes)) == size(tidy([box for boxes in writes for box in boxes]))

@@ -51,10 +51,8 @@ class State:
         """The state after each rank wrote these boxes: who wrote an element holds it, and nobody else."""
         if not any(by):
             return self
-        have = []
-        for rank, held in enumerate(self.have):
-            others = [box for other, boxes in enumerate(by) if other != rank for box in boxes]
-            have.append(tidy([*remove(held, others), *by[rank]]))
+        every = tidy([box for boxes in by for box in boxes])
+        have = [tidy([*remove(held, every), *boxes]) for held, boxes in zip(self.have, by, strict=True)]
         return made(self.shape, self.itemsize, have, _reach(self.touched, by))
 
 
@@ -118,9 +116,8 @@ def _alone(have: Layout) -> Layout:
 def tidy(boxes: Iterable[Box]) -> Holding:
     """The same elements as boxes that have none in common, neighbours joined, in a fixed order."""
     found: list[Box] = []
-    for box in boxes:
-        if volume(box):
-            found += remove([tuple(map(_plain, box))], found)
+    for box in _lined(boxes):
+        found += remove([box], found)
     before = 0
     while len(found) > 1 and len(found) != before:
         before = len(found)
@@ -130,6 +127,31 @@ def tidy(boxes: Iterable[Box]) -> Holding:
                 lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
             found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _joined(ranges)]
     return tuple(sorted(found, key=_order))
+
+
+def _lined(boxes: Iterable[Box]) -> list[Box]:
+    """The same elements, with boxes that differ in one dimension alone joined where they touch or overlap
+    there: the tiles of many points are then few boxes, before boxes are compared two by two."""
+    found = list(dict.fromkeys([tuple(map(_plain, box)) for box in boxes if volume(box)]))
+    for d in range(len(found[0]) if len(found) > 2 else 0):
+        lines: dict[Box, list[range]] = {}
+        for box in found:
+            lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
+        found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _united(ranges)]
+    return found
+
+
+def _united(ranges: list[range]) -> list[range]:
+    """The union of ranges, those with steps as they are."""
+    if len(ranges) == 1:
+        return ranges
+    found: list[range] = []
+    for r in sorted([r for r in ranges if r.step == 1], key=lambda r: r.start):
+        if found and r.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, r.stop))
+        else:
+            found.append(r)
+    return found + [r for r in ranges if r.step != 1]
 
 
 def _order(box: Box) -> list[tuple[int, int, int]]:
