@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -87,7 +88,7 @@ def described(rows: Mapping[str, Row], as_json: bool, ranks: int, predicted: boo
     for title, row in order:
         if row.bytes:
             operation, _, where = title.rpartition(" [")
-            lines.append((where.rstrip("]"), _shortened(operation), *_numbers(row)))
+            lines.append((_nearer(where.rstrip("]")), _shortened(operation), *_numbers(row)))
     still = [row for row in rows.values() if not row.bytes]
     least = sum(row.least or 0 for row in rows.values())
     lines.append(("all", "", *_numbers(None, rows.values()), f"{least:,}"))
@@ -103,6 +104,12 @@ def _numbers(row: Row | None, rows: Any = ()) -> tuple[str, ...]:
                       for name in ("times", "bytes", "messages")])
     least = "-" if row.least is None else f"{row.least:,}"
     return f"{row.times:,}", f"{row.bytes:,}", f"{row.messages:,}", least
+
+
+def _nearer(where: str) -> str:
+    """Lines of the program with the names of files as seen from here, where that is shorter."""
+    names = [min(os.path.relpath(name), name, key=len) for name in where.split(" to ")]
+    return " to ".join(names)
 
 
 def _shortened(operations: str) -> str:
