@@ -126,6 +126,8 @@ def _reads(argument: LaunchArgument) -> bool:
 def _boxes(arguments: Iterable[LaunchArgument], points: Iterable[Point]) -> Holding:
     """What these points touch of a store through these arguments."""
     points = list(points)
+    if not points:
+        return ()
     return tidy(dict.fromkeys([box for a in arguments for point in points for box in boxes(a, point)]))
 
 
