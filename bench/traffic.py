@@ -3,10 +3,10 @@
     python bench/traffic.py [--quick] [--ranks 2 4] [--predict 2 4 16 64 256 1024 4096] [--json FILE]
 
 The least is that of a program whose arrays are cut into blocks of rows, as one would write it by hand:
-neighbouring rows, sums of columns to one rank and back, the blocks of a transpose; of a matrix product that of
-the best grid of blocks.  `diffuse run --traffic` knows another, narrower one: what each launch needs as its
-points were shared out.  Words by which ranks compare digests are not counted.  Each file of results is made by
-this file as a program, run by `diffuse run`.
+neighbouring rows, sums of columns to one rank and back, the blocks of a transpose; of a matrix product that
+of the best grid of blocks.  `diffuse run --traffic` knows another, narrower one: what each launch needs as
+its points were shared out.  Words by which ranks compare digests are not counted.  The file is also the
+program that `diffuse run` runs on ranks.
 """
 
 from __future__ import annotations
@@ -214,8 +214,9 @@ def counted(ranks: int, predicted: bool, cache: str) -> Measures:
         del environment["DIFFUSE_NUM_THREADS"]
     with tempfile.TemporaryDirectory(prefix="diffuse-bench-") as folder:
         target = Path(folder, "found.json")
-        done = subprocess.run([sys.executable, "-m", "diffuse", "run", *where, __file__, "--inside", str(target)],
-                              env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+        command = [sys.executable, "-m", "diffuse", "run", *where, __file__, "--inside", str(target)]
+        done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True,
+                              timeout=PATIENCE)
         if done.returncode or not target.exists():
             return {"absent": f"status {done.returncode}: {(done.stderr.splitlines() or ['no message'])[-1]}"}
         return dict(json.loads(target.read_text()))
@@ -255,8 +256,9 @@ def goals(found: Measures) -> list[Measures]:
     for ranks, rows in found.items():
         for name, measured in rows.items() if "absent" not in rows else ():
             least = TABLE[name].least(int(ranks))
-            goal = report.goal(f"{name}, {ranks} ranks: bytes an iteration", TABLE[name].asked * least + SLACK,
-                               measured["bytes"], at_least=False)
+            asked = TABLE[name].asked * least + SLACK
+            goal = report.goal(f"{name}, {ranks} ranks: bytes an iteration", asked, measured["bytes"],
+                               at_least=False)
             made.append({**goal, "program": name, "ranks": ranks, "least": least,
                          "messages": measured["messages"]})
     return made

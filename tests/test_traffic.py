@@ -1,4 +1,4 @@
-"""Counting what ranks send: predicted as counted, the least, and the analysis of many ranks by its definition."""
+"""What ranks send: predicted as counted, the least, and the analysis of many ranks by its definition."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def described(rows: Mapping[str, Row], as_json: bool, ranks: int, predicted: boo
     if as_json:
         return json.dumps({"ranks": ranks, "predicted": predicted,
                            "rows": [{"title": title, **asdict(row)} for title, row in order]}, indent=2)
-    lines = [("line", "operation", "times", "bytes", "messages", "least")]
+    lines: list[tuple[str, ...]] = [("line", "operation", "times", "bytes", "messages", "least")]
     for title, row in order:
         if row.bytes:
             operation, _, where = title.rpartition(" [")

@@ -82,7 +82,8 @@ class Predicted(Mpi):
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
-            known = layout.derived[key] = share(layout, self.ranks), Bounded(MOST_STEPS)
+            fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
+            known = layout.derived[key] = share(layout, self.ranks), fresh
         shared, steps = known
         states = tuple([instances[use.place].state for use in shared.uses])
         found = steps.get(states)
