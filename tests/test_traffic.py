@@ -131,6 +131,37 @@ def test_a_table_of_lines_and_operations(tmp_path: Path) -> None:
     assert int(rows["x.py:9"][1]) > int(rows["x.py:9"][3]) == 3 * 64 * 8, done.stderr
 
 
+LINES = """
+    import hashlib
+    import numpy as np
+    a = np.arange(60 * 70.0).reshape(60, 70) % 11.0
+    a[::7, ::5] = np.nan
+    rows = np.sort(a, axis=1)
+    found = [rows, np.sort(a, axis=0, kind="stable"), np.argsort(a, kind="stable"), np.argsort(a, axis=0),
+             np.sort(a.reshape(3, 20, 70), axis=1), np.sort(a > 4.0), np.sort(a.reshape(-1)), np.sort(a.T),
+             np.sort(a[::2]), np.sort(rows[:1]), np.sort(a, axis=None), np.sort([3.0, 1.0])]
+    for x in found:
+        x = np.asarray(x)
+        print(x.shape, x.dtype, x.strides, hashlib.sha256(x.tobytes()).hexdigest())
+    for wrong in ({"axis": 2}, {"kind": "no"}, {"order": "x"}, {"nothing": 1}):
+        try:
+            np.sort(a, **wrong)
+        except Exception as error:
+            print(type(error).__name__, error)
+"""
+
+
+def test_lines_that_are_whole_on_a_rank_are_sorted_there(tmp_path: Path) -> None:
+    path = program(tmp_path, LINES)
+    silent: dict[str, Any] = {**TINY, "DIFFUSE_FALLBACK": "silent"}
+    plain = diffuse("run", path, **silent)
+    done = diffuse("run", "--predict", "3", "--json", path, **silent)
+    assert (done.returncode, done.stdout) == (0, plain.stdout), done.tail
+    rows = {row["title"].replace(path, "x.py"): row for row in json.loads(done.stderr)["rows"]}
+    assert rows["sort [x.py:6]"]["bytes"] == 0 and rows["sort [x.py:7]"]["bytes"] > 0
+    assert rows["argsort [x.py:7]"]["bytes"] > 0
+
+
 def test_thousands_of_ranks_as_json(tmp_path: Path) -> None:
     done = predicted(4096, program(tmp_path, STENCIL), "--json")
     assert done.returncode == 0, done.tail
@@ -197,7 +228,7 @@ PROGRAMS = """
         "vector": lambda x: x + x @ x[3],
         "matmul": lambda x: (x @ a) * 0.01,
         "transpose": lambda x: 0.5 * (x.T + x),
-        "sort": lambda x: np.sort(x, axis=1) - a,
+        "sort": lambda x: np.sort(x, axis=1) - np.argsort(x, axis=0),
         "fft": lambda x: np.fft.fft(x, axis=1).real + a,
         "scans": lambda x: np.cumsum(np.cumsum(x, axis=0), axis=1) * 1e-5,
         "cube": cube,

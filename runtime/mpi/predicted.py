@@ -6,7 +6,7 @@ ranks would send is added up; but nothing is sent, and the memory of every store
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,9 +58,6 @@ class Predicted(Mpi):
             self._interpret(launch)
             return
         shared, found = self._foresee(layout, instances)
-        if self._traffic is not None:
-            self._traffic.begin(layout.title, found.least)
-            self._traffic.sent(found.bytes, found.messages)
         block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
         for word, place in shared.words:
             block[word] += instances[place].address
@@ -71,6 +68,16 @@ class Predicted(Mpi):
         finish = native.finish if shared.total > 1 else 0
         number = self._pool.submit(native.address, finish, shared.total, bytes(block),
                                    (native, launch.keep, scratch))
+        self._follow(shared, found, instances, number)
+
+    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
+        shared, found = self._foresee(layout, instances)
+        self._pool.wait(max([instance.used for instance in instances]))
+        run(0, shared.total)
+        self._follow(shared, found, instances, self._pool.submitted)
+
+    def _follow(self, shared: Share, found: Foreseen, instances: Sequence[Any], number: int) -> None:
+        """Take the states that ranks would have after a launch, which has this number."""
         for use, state in zip(shared.uses, found.after, strict=True):
             instance = instances[use.place]
             instance.state, instance.used = state, number
@@ -78,7 +85,7 @@ class Predicted(Mpi):
                 instance.written, instance.pieces = number, 0
 
     def _foresee(self, layout: Layout, instances: Sequence[MpiInstance]) -> tuple[Share, Foreseen]:
-        """How ranks would share out a launch on these instances, and the step that they would take."""
+        """Count the step that ranks would take on these instances, and how they would share it out."""
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
@@ -91,6 +98,9 @@ class Predicted(Mpi):
             made = step(shared, states, self.ranks, volumes)
             found = steps[states] = Foreseen(*traffic.moved(made, states, shared),
                                              traffic.least(layout, shared, states, self.ranks), made.after)
+        if self._traffic is not None:
+            self._traffic.begin(layout.title, found.least)
+            self._traffic.sent(found.bytes, found.messages)
         return shared, found
 
     def _gather(self, instance: MpiInstance) -> None:

@@ -232,22 +232,8 @@ class Mpi:
         if native is None:
             self._interpret(launch)
             return
-        process.tick()
-        known = layout.derived.get(self.name)
-        if known is None:
-            known = layout.derived[self.name] = self._prepared(layout)
-        shared = known.share
-        states = tuple([instances[use.place].state for use in shared.uses])
-        mine = known.steps.get(states)
-        if mine is None:
-            mine = known.steps[states] = self._mine(layout, shared, states)
         packed = launch.kernel.pack(launch.values)
-        if self.agreement is not None:
-            self.agreement.launch(known.form, layout.title, instances, packed)
-        if mine.growth is not None:
-            self._afford(mine.growth, layout.title)
-        if self._traffic is not None:
-            self._traffic.begin(layout.title, mine.least)
+        shared, mine = self._begun(layout, instances, packed)
         block = memoryview(bytearray(packed)).cast("q")
         for word, place in shared.words:
             block[word] += instances[place].address
@@ -261,6 +247,38 @@ class Mpi:
         number = self._run(mine, native, words, (native, launch.keep, scratch))
         if mine.meets:
             number = self._finish(mine, native, words, scratch, instances, number)
+        self._passed(shared, mine, instances, number)
+
+    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
+        """Run a host function on some points of a layout, those of this rank: `run(first, points)`."""
+        self._check()
+        shared, mine = self._begun(layout, instances, b"")
+        self._bring(mine.before, instances)
+        self._pool.wait(max([instance.used for instance in instances]))
+        if mine.points:
+            run(mine.first, mine.points)
+        self._passed(shared, mine, instances, self._pool.submitted)
+
+    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes) -> tuple[Share, Mine]:
+        """Begin a launch, or a call on lines: who runs what, and what moves."""
+        process.tick()
+        known = layout.derived.get(self.name)
+        if known is None:
+            known = layout.derived[self.name] = self._prepared(layout)
+        states = tuple([instances[use.place].state for use in known.share.uses])
+        mine = known.steps.get(states)
+        if mine is None:
+            mine = known.steps[states] = self._mine(layout, known.share, states)
+        if self.agreement is not None:
+            self.agreement.launch(known.form, layout.title, instances, packed)
+        if mine.growth is not None:
+            self._afford(mine.growth, layout.title)
+        if self._traffic is not None:
+            self._traffic.begin(layout.title, mine.least)
+        return known.share, mine
+
+    def _passed(self, shared: Share, mine: Mine, instances: Sequence[Any], number: int) -> None:
+        """Take the states after a launch, which has this number."""
         for use, state in zip(shared.uses, mine.after, strict=True):
             instance = instances[use.place]
             instance.state, instance.used = state, number
