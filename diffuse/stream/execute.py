@@ -316,8 +316,10 @@ class Forwarder:
 
         views = [shown(access) for access in task.accesses]
         instances: list[Any] = [self.stores.instance(access.store.id) for access in task.accesses]
-        found = lines(task, function.axis, runtime.ranks, self.stores.storages)
-        tile = -(-task.shape[function.axis] // runtime.ranks)
+        # as many points as a fused task has, so that lines stay where those put them
+        most = max(1, min(runtime.ranks, volume(task.shape) // config.min_chunk))
+        found = lines(task, function.axis, most, self.stores.storages)
+        tile = -(-task.shape[function.axis] // most)
 
         def run(first: int, points: int) -> None:
             part = (slice(None),) * function.axis + (slice(first * tile, (first + points) * tile),)
