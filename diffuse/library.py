@@ -48,6 +48,7 @@ from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
 from diffuse.runtime import foresee, prepare, start
+from diffuse.runtime.base import Lines
 from diffuse.stream.engine import (
     again,
     again_into,
@@ -86,6 +87,8 @@ __all__ = [
 ]
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
+# Host functions that ranks may call on parts of arrays
+__all__ += ["Lines"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike

@@ -38,6 +38,12 @@ def make(name: str, points: int | None = None) -> Runtime:
 
         return Legate(points)
     if name == "mpi":
+        from diffuse.runtime.mpi import traffic
+
+        if traffic.virtual is not None:
+            from diffuse.runtime.mpi.predicted import Predicted
+
+            return Predicted(traffic.virtual, points)
         from diffuse.runtime.mpi.runtime import Mpi
 
         return Mpi(points)

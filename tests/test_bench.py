@@ -101,6 +101,14 @@ def test_redistribution(tmp_path: Path) -> None:
         assert len(rows) == 20 and max(row["height"] for row in rows) <= 1 < max(row["whole"] for row in rows)
 
 
+def test_traffic(tmp_path: Path) -> None:
+    result, table = bench("traffic", tmp_path, "--predict", "2")
+    found = result["predicted"]["2"]
+    assert not result["counted"] and len(found) == 12
+    assert found["np.roll 1024^2"]["bytes"] == 2 * 2 * 1024 * 8 and found["row softmax 1024^2"]["bytes"] == 0
+    assert "the same in KB, predicted, and the least" in table and "stencil 2048^2" in table
+
+
 def test_calls(tmp_path: Path) -> None:
     result, table = bench("calls", tmp_path)
     assert set(result["warm"]) == {"100", "10000"}

@@ -14,6 +14,7 @@ import click
 import diffuse
 from diffuse import settings
 from diffuse.cli import launch as launching
+from diffuse.cli import traffic as counting
 
 
 class Program(click.Command):
@@ -86,19 +87,21 @@ def report(as_json: bool) -> str:
 @click.command(cls=Program, name="run", context_settings={"allow_interspersed_args": False})
 @settings_options
 @launching.options
+@counting.options
 @click.option("--explain", is_flag=True, help="Print at the end what was fused and what was not.")
 @click.option("--compare", is_flag=True, help="Run under NumPy and under Diffuse; "
               "exit status 1 if what is printed or saved differs.")
-@click.option("--json", "as_json", is_flag=True, help="With --compare or --explain: print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="With --compare, --explain or --traffic: print JSON.")
 @click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 @click.option("-c", "code", metavar="CODE", help="Run program text, as python -c does.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED)
 def command(explain: bool, compare: bool, as_json: bool, module: str | None, code: str | None,
             program: tuple[str, ...], **options: Any) -> int:
     """Run a NumPy program with Diffuse in NumPy's place."""
-    launch = launching.taken(options)
+    launch, count = launching.taken(options), counting.taken(options)
     words = program_of(module, code, program)
     apply(**options)
+    counting.apply(count, launch)
     launching.apply(launch)
     if compare:
         if launch.outer:
@@ -107,12 +110,15 @@ def command(explain: bool, compare: bool, as_json: bool, module: str | None, cod
 
         return comparison.show(words, as_json, launching.chosen())
     if launch.outer:
-        return launching.become(launch, [*["--explain"] * explain, *["--json"] * as_json, *words])
+        return launching.become(launch, [*["--explain"] * explain, *["--traffic"] * count.wanted,
+                                         *["--json"] * as_json, *words])
     ranks = one_of_several()
     status = execute(words)
     if explain:
         sys.stdout.flush()
         print(report(as_json), file=sys.stderr)
+    if count.wanted and not status:
+        counting.show(as_json)
     if status and ranks is not None:
         ranks.leave(status)
     return status

@@ -39,6 +39,24 @@ def exchange(have: Layout, want: Layout) -> Exchange:
     return Exchange(have, tuple(result), tuple(arrivals))
 
 
+def volumes(have: Layout, want: Layout) -> tuple[int, int]:
+    """Return the elements that all ranks receive together in `exchange`, and in how many boxes.
+
+    Ranks that hold and want the same are counted at once, and no senders are chosen.  Raises ValueError if
+    nobody holds what is wanted.
+    """
+    holders = _Holders(have)
+    known: dict[tuple[Holding, Holding], tuple[int, int]] = {}
+    elements = boxes = 0
+    for rank, pair in enumerate(zip(have, want, strict=True)):
+        found = known.get(pair)
+        if found is None:
+            pieces = [piece for piece, _ in holders.missing(rank, pair[0], _distinct(pair[1]))]
+            found = known[pair] = size(tuple(pieces)), len(pieces)
+        elements, boxes = elements + found[0], boxes + found[1]
+    return elements, boxes
+
+
 def _sender(ranks: list[int], receiver: int, sent: list[int], elements: int) -> int:
     """Choose one of several ranks to send so many elements, and count them."""
     found = min(ranks, key=lambda rank: (sent[rank], (rank - receiver) % len(sent)))

@@ -45,6 +45,8 @@ BYTES = {"uploads": "bytes uploaded", "downloads": "bytes downloaded"}
 counters: defaultdict[str, int] = defaultdict(int)
 on_host: dict[str, tuple[int, int]] = {}
 """Of each function that ran on the host on a device's arrays: its calls, and the bytes copied for them."""
+hosting: tuple[str, object] | None = None
+"""The host function for which arrays are being read, and the user's line that called it."""
 events: dict[tuple[str, str], int] = {}
 
 on: bool = False

@@ -16,11 +16,11 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import Fate, Instance, Launch, Layout
+from diffuse.runtime.base import Fate, Instance, Launch, Layout, Lines
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.layout import joined, layout
+from diffuse.stream.layout import joined, layout, lines
 from diffuse.stream.pairs import Pair, begins, header, pair, telling
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
@@ -299,16 +299,44 @@ class Forwarder:
         import numpy
 
         trace.counters["launched"] += 1
+        if self._in_parts(task):
+            return
         before = trace.counters[trace.BYTES["downloads"]]
         arrays = []
-        for access in task.accesses:
-            view = shown(access)
-            write = access.privilege is not READ
-            memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
-            arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        trace.hosting = task.operation, task.where
+        try:
+            for access in task.accesses:
+                view = shown(access)
+                write = access.privilege is not READ
+                memory = self.stores.runtime.host(self.stores.instance(access.store.id), write)
+                arrays.append(numpy.ndarray(view.shape, view.dtype, memory, view.offset, view.strides))
+        finally:
+            trace.hosting = None
         trace.hosted(task.operation, before)
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
+
+    def _in_parts(self, task: IndexTask) -> bool:
+        """Run a host function on lines, where the runtime shares those out among ranks."""
+        function, runtime = task.scalars[0].value, self.stores.runtime
+        if type(function) is not Lines or runtime.ranks == 1 or not hasattr(runtime, "call_lines"):
+            return False
+        import numpy
+
+        views = [shown(access) for access in task.accesses]
+        instances: list[Any] = [self.stores.instance(access.store.id) for access in task.accesses]
+        # as many points as a fused task has, so that lines stay where those put them
+        most = max(1, min(runtime.ranks, volume(task.shape) // config.min_chunk))
+        found = lines(task, function.axis, most, self.stores.storages)
+        tile = -(-task.shape[function.axis] // most)
+
+        def run(first: int, points: int) -> None:
+            part = (slice(None),) * function.axis + (slice(first * tile, (first + points) * tile),)
+            function(*[numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)[part]
+                       for view, instance in zip(views, instances, strict=True)])
+
+        runtime.call_lines(found, instances, run)
+        return True
 
     # -- two groups as one pass --------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import CodeUse, Fate, Instance, Launch, Layout
 from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
-from diffuse.runtime.mpi import prepare
+from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.doubt import Doubt
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
@@ -75,6 +75,8 @@ class Mine(NamedTuple):
     finishes: bool
     after: tuple[State, ...]
     growth: tuple[int, ...] | None
+    least: int
+    """The fewest bytes that the launch can move; 0 where nobody counts."""
 
 
 class Mpi:
@@ -103,9 +105,15 @@ class Mpi:
             self.agreement = Agreement(self.rank, network.gather, config.digest)
             Doubt(network, self.agreement)
         self.threads = threads if points is None else max(1, points // self.ranks)
+        self._begin(self.threads, memory)
+        if self.network is not None:
+            self.network.raised = self._pool.flags
+
+    def _begin(self, workers: int, memory: int) -> None:
+        """Begin with so many threads here, and so many bytes for the arrays of a rank."""
         self.points = self.ranks * self.threads
-        spin = 200.0 if self.threads * launcher.local_ranks() <= machine.processors() else 10.0
-        self._pool = Pool(self.threads - 1, spin=spin)
+        spin = 200.0 if workers * launcher.local_ranks() <= machine.processors() else 10.0
+        self._pool = Pool(workers - 1, spin=spin)
         self._allocator = Allocator(self._pool, KEPT, Reserved(), limited=False)
         self._most = memory
         self._touched = [0] * self.ranks
@@ -114,8 +122,8 @@ class Mpi:
         """Bytes of all stores."""
         self._noted = 0
         """Floating-point exceptions of interpreted launches."""
-        if self.network is not None:
-            self.network.raised = self._pool.flags
+        self._traffic = traffic.kept
+        """Where this rank counts what it sends."""
         self._process = os.getpid()
 
     @property
@@ -187,6 +195,8 @@ class Mpi:
         state = instance.state
         arrivals, after = fetched(state, (all_of(state.shape),) * self.ranks)
         what = f"reading an array of shape {state.shape}"
+        if self._traffic is not None:
+            self._traffic.begin(traffic.read_by(), None)
         self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
         self._tell(what)
         self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
@@ -202,6 +212,8 @@ class Mpi:
         if not state.whole and instance.pieces <= OFTEN:
             want: Boxes = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
             arrivals, _ = fetched(state, want)
+            if self._traffic is not None:
+                self._traffic.begin(traffic.read_by(), traffic.received(arrivals, state))
             self._tell(f"reading bytes {offset} to {offset + nbytes} of an array of shape {state.shape}")
             self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
             self._pool.wait(instance.written)
@@ -221,20 +233,8 @@ class Mpi:
         if native is None:
             self._interpret(launch)
             return
-        process.tick()
-        known = layout.derived.get(self.name)
-        if known is None:
-            known = layout.derived[self.name] = self._prepared(layout)
-        shared = known.share
-        states = tuple([instances[use.place].state for use in shared.uses])
-        mine = known.steps.get(states)
-        if mine is None:
-            mine = known.steps[states] = self._mine(shared, states)
         packed = launch.kernel.pack(launch.values)
-        if self.agreement is not None:
-            self.agreement.launch(known.form, layout.title, instances, packed)
-        if mine.growth is not None:
-            self._afford(mine.growth, layout.title)
+        shared, mine = self._begun(layout, instances, packed)
         block = memoryview(bytearray(packed)).cast("q")
         for word, place in shared.words:
             block[word] += instances[place].address
@@ -248,6 +248,38 @@ class Mpi:
         number = self._run(mine, native, words, (native, launch.keep, scratch))
         if mine.meets:
             number = self._finish(mine, native, words, scratch, instances, number)
+        self._passed(shared, mine, instances, number)
+
+    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
+        """Run a host function on some points of a layout, those of this rank: `run(first, points)`."""
+        self._check()
+        shared, mine = self._begun(layout, instances, b"")
+        self._bring(mine.before, instances)
+        self._pool.wait(max([instance.used for instance in instances]))
+        if mine.points:
+            run(mine.first, mine.points)
+        self._passed(shared, mine, instances, self._pool.submitted)
+
+    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes) -> tuple[Share, Mine]:
+        """Begin a launch, or a call on lines: who runs what, and what moves."""
+        process.tick()
+        known = layout.derived.get(self.name)
+        if known is None:
+            known = layout.derived[self.name] = self._prepared(layout)
+        states = tuple([instances[use.place].state for use in known.share.uses])
+        mine = known.steps.get(states)
+        if mine is None:
+            mine = known.steps[states] = self._mine(layout, known.share, states)
+        if self.agreement is not None:
+            self.agreement.launch(known.form, layout.title, instances, packed)
+        if mine.growth is not None:
+            self._afford(mine.growth, layout.title)
+        if self._traffic is not None:
+            self._traffic.begin(layout.title, mine.least)
+        return known.share, mine
+
+    def _passed(self, shared: Share, mine: Mine, instances: Sequence[Any], number: int) -> None:
+        """Take the states after a launch, which has this number."""
         for use, state in zip(shared.uses, mine.after, strict=True):
             instance = instances[use.place]
             instance.state, instance.used = state, number
@@ -263,7 +295,7 @@ class Mpi:
         shared = share(layout, self.ranks)
         return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
 
-    def _mine(self, shared: Share, states: Sequence[State]) -> Mine:
+    def _mine(self, layout: Layout, shared: Share, states: Sequence[State]) -> Mine:
         """This rank's part of a step."""
         found = step(shared, states, self.ranks)
         at = {use.place: state for use, state in zip(shared.uses, states, strict=True)}
@@ -278,7 +310,8 @@ class Mpi:
         return Mine(own(found.before), first, points, not shared.divided,
                     tuple([move for move, _ in partials]), tuple([offset for _, offset in partials]),
                     own(found.late), bool(found.finishing), self.rank in found.finishing, found.after,
-                    found.growth if any(found.growth) else None)
+                    found.growth if any(found.growth) else None,
+                    traffic.least(layout, shared, states, self.ranks) if self._traffic is not None else 0)
 
     def _run(self, mine: Mine, native: Any, block: bytes, keep: object) -> int:
         """Queue this rank's points; returns the number of the last launch."""
@@ -311,6 +344,9 @@ class Mpi:
 
     def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[np.uint8]]) -> None:
         assert self.network is not None and self.agreement is not None
+        if self._traffic is not None:
+            sends = [move.nbytes for move in todo if move.sends]
+            self._traffic.sent(sum(sends), len(sends))
         carry(self.network, todo, memories, self.agreement.tag)
 
     def _interpret(self, launch: Launch) -> None:
@@ -330,6 +366,13 @@ class Mpi:
         if self.ranks > 1 and os.getpid() != self._process:
             raise RuntimeError("this is a forked child of a rank, which the other ranks have not: compute in "
                                "the rank itself, or start children with the method spawn")
+
+    def over_ranks(self, number: int) -> int:
+        """The sum of a number over all ranks, each of which has to ask."""
+        if self.network is None or self.agreement is None:
+            return number
+        self.agreement.meet("adding up traffic")
+        return sum(self.network.gather(number))
 
     def call(self, function: Callable[[], None]) -> None:
         self._pool.fence()

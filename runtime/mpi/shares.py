@@ -8,13 +8,13 @@ These are pure functions over plain data, which know nothing of MPI.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import combinations, product
+from itertools import product
 from math import prod
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point, Privilege
 from diffuse.ir.loops import roots
-from diffuse.movement.boxes import Box, Holding, Layout, intersection, tile, volume
+from diffuse.movement.boxes import Box, Holding, Layout, size, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.validity import all_of, tidy
@@ -83,11 +83,17 @@ def owned(points: int, ranks: int) -> list[tuple[int, int]]:
     return [(a, b - a) for a, b in zip(firsts, firsts[1:])]
 
 
+def groups(domain: Point, ranks: int) -> list[list[Point]]:
+    """The points of a launch domain that each rank runs."""
+    points = list(product(*map(range, domain)))
+    return [points[first:first + number] for first, number in owned(len(points), ranks)]
+
+
 def share(layout: Launched, ranks: int) -> Share:
     """Share out the points of a launch."""
-    points = list(product(*map(range, layout.domain)))
+    each = groups(layout.domain, ranks)
+    points = [point for some in each for point in some]
     parts = owned(len(points), ranks)
-    each = [points[first:first + number] for first, number in parts]
     places: dict[int, int] = {}
     for k, argument in enumerate(layout.arguments):
         places.setdefault(argument.slot, k)
@@ -124,6 +130,8 @@ def _reads(argument: LaunchArgument) -> bool:
 def _boxes(arguments: Iterable[LaunchArgument], points: Iterable[Point]) -> Holding:
     """What these points touch of a store through these arguments."""
     points = list(points)
+    if not points:
+        return ()
     return tidy(dict.fromkeys([box for a in arguments for point in points for box in boxes(a, point)]))
 
 
@@ -234,5 +242,4 @@ def _roots(plane: Plane, whole: Box) -> Iterable[Box]:
 
 
 def _disjoint(writes: Layout) -> bool:
-    return all(intersection(a, b) is None for one, other in combinations(writes, 2) for a in one
-               for b in other)
+    return sum(map(size, writes)) == size(tidy([box for boxes in writes for box in boxes]))

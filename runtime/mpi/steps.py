@@ -7,8 +7,8 @@ the order of time: what the points read arrives; they run; the partial results a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from diffuse.movement.boxes import Box, Holding, Layout, remove, size
 from diffuse.movement.direct import exchange
@@ -17,6 +17,8 @@ from diffuse.runtime.mpi.validity import State, tidy
 
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
 """For each rank, the boxes that it receives, each with its sender."""
+Exchanged = Callable[[Layout, Layout], Any]
+"""From what ranks hold and what they want to what arrives: `arrivals`, or `volumes` where nothing is sent."""
 FEW = 1 << 10
 """Bytes that ranks may receive so that each runs for itself what one could run for all: numbers."""
 LARGE = 1 << 16
@@ -42,18 +44,24 @@ class Step(NamedTuple):
     """The bytes of memory that each rank touches for the first time."""
 
 
-def step(shared: Share, states: Sequence[State], ranks: int) -> Step:
+def arrivals(have: Layout, want: Layout) -> Arrivals:
+    """What each rank receives."""
+    return exchange(have, want).arrivals
+
+
+def step(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged = arrivals) -> Step:
     """The step of a launch on stores in these states."""
-    found = _divided(shared, states, ranks) if shared.divided else _undivided(shared, states, ranks)
+    divide = _divided if shared.divided else _undivided
+    found = divide(shared, states, ranks, exchanged)
     growth = tuple([sum(after.bytes[rank] - before.bytes[rank]
                         for before, after in zip(states, found.after, strict=True)) for rank in range(ranks)])
     return found._replace(growth=growth)
 
 
-def _divided(shared: Share, states: Sequence[State], ranks: int) -> Step:
+def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
     """Each rank runs its points."""
     now = list(states)
-    before = _bring(shared, now, [use.reads for use in shared.uses])
+    before = _bring(shared, now, [use.reads for use in shared.uses], exchanged)
     now = [state.written(use.writes) for use, state in zip(shared.uses, now, strict=True)]
     if not shared.folds:
         return Step(before, shared.points, (), (), (), tuple(now), ())
@@ -62,15 +70,15 @@ def _divided(shared: Share, states: Sequence[State], ranks: int) -> Step:
         return Step(before, shared.points, (), (), tuple(range(ranks)), tuple(now), ())
     heavy = sum([size(partial.every) for partial in shared.partials]) > LARGE
     finishing = (0,) if heavy else tuple(range(ranks))
-    partials = tuple([(partial, exchange(partial.writes, _to(finishing, partial.every, ranks)).arrivals)
+    partials = tuple([(partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
                       for partial in shared.partials])
-    late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses])
+    late = _bring(shared, now, [_to(finishing, use.late_reads, ranks) for use in shared.uses], exchanged)
     now = [state.written(_to(finishing, use.late_writes, ranks))
            for use, state in zip(shared.uses, now, strict=True)]
     return Step(before, shared.points, partials, late, finishing, tuple(now), ())
 
 
-def _undivided(shared: Share, states: Sequence[State], ranks: int) -> Step:
+def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exchanged) -> Step:
     """One rank runs all points, or each rank does where that moves no more than a few numbers."""
     reads = [tuple([*use.every_read, *remove(use.late_reads, use.every_read)]) for use in shared.uses]
     writes = [tuple([*use.every_write, *remove(use.late_writes, use.every_write)]) for use in shared.uses]
@@ -80,7 +88,7 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int) -> Step:
     everyone = sum(lacking) <= FEW and (any(reads) or most <= LARGE)
     running = tuple(range(ranks)) if everyone else (min(range(ranks), key=lacking.__getitem__),)
     now = list(states)
-    before = _bring(shared, now, [_to(running, boxes, ranks) for boxes in reads])
+    before = _bring(shared, now, [_to(running, boxes, ranks) for boxes in reads], exchanged)
     now = [state.written(_to(running, boxes, ranks)) for boxes, state in zip(writes, now, strict=True)]
     runs = tuple([(0, shared.total if rank in running else 0) for rank in range(ranks)])
     return Step(before, runs, (), (), (), tuple(now), ())
@@ -93,23 +101,25 @@ def trimmed(state: State) -> State:
                                              state.itemsize)]) for boxes in state.have]))
 
 
-def _bring(shared: Share, now: list[State], wants: Sequence[Layout]) -> tuple[tuple[int, Arrivals], ...]:
+def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged
+           ) -> tuple[tuple[int, Arrivals], ...]:
     """What arrives so that each rank has what it wants; `now` becomes the states after that."""
     found = []
     for k, (use, want) in enumerate(zip(shared.uses, wants, strict=True)):
-        arrivals, now[k] = fetched(now[k], want)
-        if any(arrivals):
-            found.append((use.place, arrivals))
+        arriving, now[k] = fetched(now[k], want, exchanged)
+        if any(arriving):
+            found.append((use.place, arriving))
     return tuple(found)
 
 
-def fetched(state: State, want: Layout) -> tuple[Arrivals, State]:
+def fetched(state: State, want: Layout, exchanged: Exchanged = arrivals) -> tuple[Any, State]:
     """What arrives so that each rank has what it wants of a store, and the state after that."""
     if state.whole or not any(want):
-        return ((),) * len(want), state if not any(want) else state.received(want)
-    return exchange(state.have, want).arrivals, state.received(want)
+        return (), state.received(want) if any(want) else state
+    return exchanged(state.have, want), state.received(want)
 
 
 def _to(some: Sequence[int], boxes: Holding, ranks: int) -> Layout:
     """A layout in which some ranks hold these boxes."""
-    return tuple([boxes if rank in some else () for rank in range(ranks)])
+    chosen = frozenset(some)
+    return tuple([boxes if rank in chosen else () for rank in range(ranks)])

@@ -7,7 +7,7 @@ back to the same object, under which what follows from it is kept.  These are pu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from diffuse.ir import Point
@@ -39,8 +39,7 @@ class State:
 
     def received(self, want: Layout) -> State:
         """The state after each rank received what it wants."""
-        have = [tidy([*held, *wanted]) if wanted else held
-                for held, wanted in zip(self.have, want, strict=True)]
+        have = _each(lambda held, wanted: tidy([*held, *wanted]) if wanted else held, self.have, want)
         return made(self.shape, self.itemsize, have, _reach(self.touched, want))
 
     def trimmed(self, kept: Layout) -> State:
@@ -51,10 +50,8 @@ class State:
         """The state after each rank wrote these boxes: who wrote an element holds it, and nobody else."""
         if not any(by):
             return self
-        have = []
-        for rank, held in enumerate(self.have):
-            others = [box for other, boxes in enumerate(by) if other != rank for box in boxes]
-            have.append(tidy([*remove(held, others), *by[rank]]))
+        every = tidy([box for boxes in by for box in boxes])
+        have = _each(lambda held, boxes: tidy([*remove(held, every), *boxes]), self.have, by)
         return made(self.shape, self.itemsize, have, _reach(self.touched, by))
 
 
@@ -93,16 +90,29 @@ def all_of(shape: Point) -> Holding:
     return (tuple(map(range, shape)),) if prod(shape) else ()
 
 
+def _each(join: Callable[[Holding, Holding], Holding], one: Layout, other: Layout) -> list[Holding]:
+    """What follows from two holdings of each rank; once for all ranks that have the same."""
+    known: dict[tuple[Holding, Holding], Holding] = {}
+    found = []
+    for pair in zip(one, other, strict=True):
+        joined = known.get(pair)
+        if joined is None:
+            joined = known[pair] = join(*pair)
+        found.append(joined)
+    return found
+
+
 def _reach(touched: Layout, more: Layout) -> list[Holding]:
     """Where ranks have memory after they touched more; of scattered boxes their bounding box."""
-    found = []
-    for before, boxes in zip(touched, more, strict=True):
-        after = tidy([*before, *boxes]) if remove(boxes, before) else before
-        if len(after) > MOST_BOXES:
-            after = (tuple([range(min(r.start for r in ranges), max(r.stop for r in ranges))
-                            for ranges in zip(*after, strict=True)]),)
-        found.append(after)
-    return found
+    return _each(_reached, touched, more)
+
+
+def _reached(before: Holding, boxes: Holding) -> Holding:
+    after = tidy([*before, *boxes]) if remove(boxes, before) else before
+    if len(after) > MOST_BOXES:
+        after = (tuple([range(min(r.start for r in ranges), max(r.stop for r in ranges))
+                        for ranges in zip(*after, strict=True)]),)
+    return after
 
 
 def _alone(have: Layout) -> Layout:
@@ -117,10 +127,12 @@ def _alone(have: Layout) -> Layout:
 
 def tidy(boxes: Iterable[Box]) -> Holding:
     """The same elements as boxes that have none in common, neighbours joined, in a fixed order."""
+    lined = _lined(boxes)
+    if len(lined) < 2:
+        return tuple(lined)
     found: list[Box] = []
-    for box in boxes:
-        if volume(box):
-            found += remove([tuple(map(_plain, box))], found)
+    for box in lined:
+        found += remove([box], found)
     before = 0
     while len(found) > 1 and len(found) != before:
         before = len(found)
@@ -130,6 +142,31 @@ def tidy(boxes: Iterable[Box]) -> Holding:
                 lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
             found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _joined(ranges)]
     return tuple(sorted(found, key=_order))
+
+
+def _lined(boxes: Iterable[Box]) -> list[Box]:
+    """The same elements, with boxes that differ in one dimension alone joined where they touch or overlap
+    there: the tiles of many points are then few boxes, before boxes are compared two by two."""
+    found = list(dict.fromkeys([tuple(map(_plain, box)) for box in boxes if volume(box)]))
+    for d in range(len(found[0]) if len(found) > 2 else 0):
+        lines: dict[Box, list[range]] = {}
+        for box in found:
+            lines.setdefault((*box[:d], *box[d + 1:]), []).append(box[d])
+        found = [(*rest[:d], r, *rest[d:]) for rest, ranges in lines.items() for r in _united(ranges)]
+    return found
+
+
+def _united(ranges: list[range]) -> list[range]:
+    """The union of ranges, those with steps as they are."""
+    if len(ranges) == 1:
+        return ranges
+    found: list[range] = []
+    for r in sorted([r for r in ranges if r.step == 1], key=lambda r: r.start):
+        if found and r.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, r.stop))
+        else:
+            found.append(r)
+    return found + [r for r in ranges if r.step != 1]
 
 
 def _order(box: Box) -> list[tuple[int, int, int]]:

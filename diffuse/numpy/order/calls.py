@@ -6,8 +6,9 @@ are too small.  NumPy's function then runs on the whole, and raises what it rais
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from inspect import signature
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from inspect import Signature, signature
 from typing import Any
 
 import numpy
@@ -21,25 +22,30 @@ from diffuse.numpy.order import radix
 Array = numpy.ndarray[Any, Any]
 
 
-def own(real: Callable[..., Any], *large: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def own(real: Callable[..., Any], *large: int, by_lines: Callable[..., Any] | None = None
+        ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function of NumPy's out of one that takes the same arguments, all of them in their order, and
     returns None where NumPy's shall run.  `large` are the positions of arguments of which one has to be a
-    large array, where there are such positions: a call on few elements shall cost little."""
+    large array, where there are such positions: a call on few elements shall cost little.  `by_lines` is
+    another such function, for runtimes whose arrays the host does not see."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             if not library.current().host_sees:
-                return fallback.call(real, args, kwargs, name)
+                found = None
+                if by_lines is not None:
+                    with suppress(TypeError):  # NumPy says it in its words
+                        found = by_lines(*_complete(form, args, kwargs))
+                return fallback.call(real, args, kwargs, name) if found is None else found
             if large and len(args) > large[-1] and all(_few(args[k]) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
-                bound = form.bind(*args, **kwargs)
+                given = _complete(form, args, kwargs)
             except TypeError:  # NumPy says it in its words
                 return fallback.call(real, args, kwargs, name, "order")
-            bound.apply_defaults()
-            found = function(*bound.arguments.values())
+            found = function(*given)
             return fallback.call(real, args, kwargs, name, "order") if found is None else found
 
         if large:  # a gate of the extension calls NumPy where these arguments have few elements
@@ -49,6 +55,13 @@ def own(real: Callable[..., Any], *large: int) -> Callable[[Callable[..., Any]],
         return run
 
     return decorate
+
+
+def _complete(form: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Any]:
+    """All arguments of a call, in their order.  Raises TypeError where they do not fit."""
+    bound = form.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments.values()
 
 
 def _few(x: Any) -> bool:

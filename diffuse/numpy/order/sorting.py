@@ -13,8 +13,12 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import storage_of
+from diffuse.numpy.arrays.base import view_of
 from diffuse.numpy.bridge import fallback
+from diffuse.numpy.ops.creation import empty_like
 from diffuse.numpy.order import radix
 from diffuse.numpy.order.calls import Array, at_hand, given, own
 from diffuse.numpy.order.team import slabs, threads
@@ -100,7 +104,28 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
     return out
 
 
-@own(numpy.sort, 0)
+def _by_lines(name: str, dtype: Any) -> Any:
+    """`sort` or `argsort` of arrays that ranks have in parts, each with whole lines."""
+
+    def run(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
+        wanted, runtime = _kind(kind, order, stable), library.current().runtime
+        if (type(a) is not core.array_class or wanted is None or a.ndim < 2 or a.size < core.SMALL
+                or runtime.ranks == 1 or not hasattr(runtime, "call_lines") or not a.flags.c_contiguous
+                or a.dtype.kind not in "biuf" or (along := _axis(axis, a)) is None):
+            return None
+
+        def lines(array: Array, out: Array) -> None:
+            out[...] = getattr(numpy, name)(array, axis=along, kind=wanted)
+
+        out = empty_like(a, dtype)
+        library.call(name, library.Lines(lines, 0 if along else 1), ((storage_of(a), view_of(a)),),
+                     ((storage_of(out), view_of(out)),))
+        return out
+
+    return run
+
+
+@own(numpy.sort, 0, by_lines=_by_lines("sort", None))
 def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     asked = _asked(a, axis, kind, order, stable)
     found = None if asked is None else _sorted(*asked)
@@ -141,7 +166,7 @@ def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any 
     return axis, _kind(kind, order, stable)
 
 
-@own(numpy.argsort, 0)
+@own(numpy.argsort, 0, by_lines=_by_lines("argsort", numpy.intp))
 def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     asked = _asked(a, axis, kind, order, stable)
     if asked is None:

@@ -1,0 +1,135 @@
+"""Predicted ranks: launches run whole in this process, while the validity map goes on as ranks would have it.
+
+The stream decides as it does on so many ranks, layouts are shared out among them, states advance, and what
+ranks would send is added up; but nothing is sent, and the memory of every store is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.ir.bounded import Bounded
+from diffuse.memory import address
+from diffuse.movement.direct import volumes
+from diffuse.runtime import machine
+from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi
+from diffuse.runtime.mpi.shares import Share, share, spread
+from diffuse.runtime.mpi.steps import fetched, step
+from diffuse.runtime.mpi.validity import State, all_of
+from diffuse.settings import config
+
+
+class Foreseen(NamedTuple):
+    """A step that nobody takes."""
+
+    bytes: int
+    messages: int
+    least: int
+    after: tuple[State, ...]
+
+
+class Predicted(Mpi):
+    """So many ranks, of which this process plays all.
+
+    Each has as many threads as the setting names, and one if it is `auto`; launches run on all threads of
+    this process.
+    """
+
+    def __init__(self, ranks: int, points: int | None = None) -> None:
+        self.ranks, self.rank = ranks, 0
+        self.network = self.agreement = None
+        threads = 1 if config.threads == "auto" else machine.threads()
+        self.threads = threads if points is None else max(1, points // ranks)
+        self._begin(machine.threads(), prepare.memory())
+
+    def launch(self, launch: Launch) -> None:
+        self._check()
+        layout, native = launch.layout, launch.kernel.native
+        instances: Any = launch.instances
+        assert layout is not None
+        if native is None:
+            self._interpret(launch)
+            return
+        shared, found = self._foresee(layout, instances)
+        block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
+        for word, place in shared.words:
+            block[word] += instances[place].address
+        scratch = []
+        for piece in layout.scratch:
+            scratch.append(np.empty(max(piece.nbytes, 8), np.uint8))
+            block[piece.word] = address(scratch[-1])
+        finish = native.finish if shared.total > 1 else 0
+        number = self._pool.submit(native.address, finish, shared.total, bytes(block),
+                                   (native, launch.keep, scratch))
+        self._follow(shared, found, instances, number)
+
+    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
+        shared, found = self._foresee(layout, instances)
+        self._pool.wait(max([instance.used for instance in instances]))
+        run(0, shared.total)
+        self._follow(shared, found, instances, self._pool.submitted)
+
+    def _follow(self, shared: Share, found: Foreseen, instances: Sequence[Any], number: int) -> None:
+        """Take the states that ranks would have after a launch, which has this number."""
+        for use, state in zip(shared.uses, found.after, strict=True):
+            instance = instances[use.place]
+            instance.state, instance.used = state, number
+            if use.every_write or use.late_writes:
+                instance.written, instance.pieces = number, 0
+
+    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance]) -> tuple[Share, Foreseen]:
+        """Count the step that ranks would take on these instances, and how they would share it out."""
+        key = "predicted", self.ranks
+        known = layout.derived.get(key)
+        if known is None:
+            fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
+            known = layout.derived[key] = share(layout, self.ranks), fresh
+        shared, steps = known
+        states = tuple([instances[use.place].state for use in shared.uses])
+        found = steps.get(states)
+        if found is None:
+            made = step(shared, states, self.ranks, volumes)
+            found = steps[states] = Foreseen(*traffic.moved(made, states, shared),
+                                             traffic.least(layout, shared, states, self.ranks), made.after)
+        if self._traffic is not None:
+            self._traffic.begin(layout.title, found.least)
+            self._traffic.sent(found.bytes, found.messages)
+        return shared, found
+
+    def _gather(self, instance: MpiInstance) -> None:
+        """Count that every rank gets all of a store."""
+        state = instance.state
+        volume, instance.state = fetched(state, (all_of(state.shape),) * self.ranks, volumes)
+        self._count(volume, state, None)
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        assert isinstance(instance, MpiInstance)
+        state = instance.state
+        instance.pieces += 1
+        if not state.whole and instance.pieces <= OFTEN:
+            want = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
+            volume, _ = fetched(state, want, volumes)
+            self._count(volume, state, sum(volume[:1]) * state.itemsize)
+            self._pool.wait(instance.written)
+            found = instance.array[offset:offset + nbytes].copy()
+        else:
+            found = self.host(instance, False)[offset:offset + nbytes]
+        self.fence()
+        return found
+
+    def _count(self, volume: Any, state: State, least: int | None) -> None:
+        """Count a read: elements and messages, or nothing where all ranks have what is read."""
+        if self._traffic is not None:
+            elements, messages = volume or (0, 0)
+            self._traffic.begin(traffic.read_by(), least)
+            self._traffic.sent(elements * state.itemsize, messages)
+
+    def _charge(self, nbytes: Sequence[int], sign: int) -> None:
+        """Ranks have memory of their own; here stores are whole."""
