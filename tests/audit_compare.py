@@ -279,7 +279,7 @@ def undefined(call: Call) -> bool:
     if call.name == "view" and re.search("'[gG]'", call.lines[0]):
         return True
     masked = "where=" in call.text and call.name.partition(".")[2] in ("", "outer")
-    filled = re.search("out=[^N.]|out=.N.*, [^N]", call.text) is not None
+    filled = re.search(r"out=(?!\(None,\))[^N.]|out=.N.*, [^N]", call.text) is not None
     return call.name.startswith("empty") or "'empty'" in call.text or masked and not filled
 
 

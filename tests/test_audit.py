@@ -154,6 +154,7 @@ x=np.arange(200)%4; x.tolist(); y=x[40:4:-1]; x.shape=(-1,); y[:]=7; x
 x=np.zeros(2); x[::2]=3; x[::2][[True]]
 x=np.zeros(0)+1; y=x[:]; x.resize(3); (x,y)
 np.linspace(-2, 1<<70)
+np.arange(-2, np.float16(.1))
 x=np.array([1.,np.nan]*9000)+0; diffuse.fence(); np.minimum(x, 1, casting="unsafe", dtype="i2")[:1]
 np.block([[np.ones((1,20000))+1, 0, np.ones((1,3))]]).shape
 import pickle; x=np.broadcast_to(np.arange(200), (2,200)); pickle.loads(pickle.dumps(x)).strides

@@ -230,7 +230,7 @@ def arange(*args: Any, dtype: Any = None, device: Any = None, like: Any = None, 
     length = (
         -(-(end - begin) // step)
         if isinstance(begin, int) and isinstance(end, int) and isinstance(step, int)
-        else numpy.ceil((end - begin) / step)
+        else float(numpy.ceil((end - begin) / step))
     )
     if not max(core.SMALL, 2) <= length < RESERVE.size or kind not in NATIVE or kind.kind == "b":
         return wrap(numpy.arange(*bounds, dtype=dtype, **named))
