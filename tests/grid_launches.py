@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from diffuse.ir import Point, Privilege
+from diffuse.ir import Point, Privilege, Split
 from diffuse.kernels.body import abi
 from diffuse.kernels.build.grids import GridCode
 from diffuse.kernels.grid import schedule
@@ -55,7 +55,7 @@ class Run:
             self.offsets[word] -= case.memory[self.memory_of(word)].ctypes.data
         for word in abi.words(body).partials:
             self.offsets[word] = 0
-        task: Any = SimpleNamespace(shape=case.extents, splits=tuple(zip(case.axes, case.tiles, strict=True)))
+        task: Any = SimpleNamespace(shape=case.extents, splits=tuple(map(Split, case.axes, case.tiles)))
         self.scratch = [abi.partial_bytes(body, r, case.extents) for r in abi.reductions(body)]
         self.planes = [layouts.planes(body, k, task) if several else ()
                        for k in range(len(abi.reductions(body)))]

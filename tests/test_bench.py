@@ -49,14 +49,14 @@ def test_an_application(name: str, tmp_path: Path) -> None:
     assert "first iteration / NumPy's" in table
 
 
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", ("channel_flow", "stencil", "mandelbrot"))
 def test_numba_by_hand_computes_the_same(name: str, tmp_path: Path) -> None:
-    """A peer that computed something else would be no yardstick."""
+    """A peer that computed something else would be no yardstick.  Each bench compares all of them whenever it
+    runs (test_bench_figures.py); Numba takes seconds to compile one."""
     result, _ = bench(name, tmp_path, "--rounds", "1", "--warmup", "1", "--batch", "1",
                       "--only", "numpy", "numba")
     assert result["contenders"]["numba"]["relative"] < 1e-9
-    if name in ("channel_flow", "stencil", "mandelbrot"):
-        assert result["contenders"]["numba"]["same bits"]
+    assert result["contenders"]["numba"]["same bits"]
 
 
 def test_a_contender_that_is_not_installed_is_named(tmp_path: Path) -> None:

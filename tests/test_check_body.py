@@ -91,7 +91,7 @@ BREACHES = [
     (replace(GOOD, whole=(1,)), "whole rows", "reduction 1 is complete at each point: there are 1"),
     (replace(GOOD, parts=(1,)), "parts", "subtrees of reduction 1 are folded at each point"),
     (replace(GOOD, parts=(0,), spaces=(GOOD.spaces[0]._replace(axes=(-1,)), GOOD.spaces[1])), "parts",
-     "the outermost reduced dimension is the one that"),
+     "expected one whose outermost reduced dimension"),
     (replace(GOOD, whole=(0,)), "whole rows", "expected one of rows, in a space that is cut along"),
     (with_loop(0, ops=(*OPS[:6], OPS[7], OPS[6])), "stores last", "loop 0 does not end with its stores"),
     (with_loop(0, ops=(*OPS[:7], OPS[6], OPS[7])), "stores last", "loop 0 stores to the arguments [2, 2]"),

@@ -33,6 +33,8 @@ GROUPS = {
     # each of the two left out has a folder of kernels to itself, and builds Legate's task there
     "failures": ["test_failures.py", "-k", "not share_a_cache and not multiprocessing"],
 }
+ONE = "programs", "arrays", "stream", "failures"
+"""What one rank alone runs, whose launches are those of the local runtime's pool."""
 ALONE: dict[str, Any] = {"DIFFUSE_NUM_THREADS": "2"}
 TWO: dict[str, Any] = {"LEGATE_CONFIG": "--cpus 2 --gpus 0", "DIFFUSE_NUM_THREADS": "1",
                        "DIFFUSE_MIN_CHUNK": "1", "DIFFUSE_SMALL": "0"}
@@ -47,7 +49,7 @@ def built() -> None:
 
 
 @pytest.mark.parametrize(("how", "group"), [
-    *(("alone", group) for group in GROUPS), *(("two", group) for group in GROUPS if group != "failures")])
+    *(("alone", group) for group in ONE), *(("two", group) for group in GROUPS if group != "failures")])
 def test_the_suite_under_legate(how: str, group: str) -> None:
     files = [str(ROOT / "tests" / word) if word.endswith(".py") else word for word in GROUPS[group]]
     done = job(sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-rfE", *files,
