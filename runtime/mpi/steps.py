@@ -22,7 +22,8 @@ Exchanged = Callable[[Layout, Layout], Any]
 FEW = 1 << 10
 """Bytes that ranks may receive so that each runs for itself what one could run for all: numbers."""
 LARGE = 1 << 16
-"""Bytes of partial results from which on one rank combines them for all."""
+"""Bytes from which on one rank works for all: of partial results that all ranks together would receive, or of
+results that each would compute."""
 
 
 class Step(NamedTuple):
@@ -68,7 +69,7 @@ def _divided(shared: Share, states: Sequence[State], ranks: int, exchanged: Exch
     if shared.folds_apart:
         now = [state.written(use.late_each) for use, state in zip(shared.uses, now, strict=True)]
         return Step(before, shared.points, (), (), tuple(range(ranks)), tuple(now), ())
-    heavy = sum([size(partial.every) for partial in shared.partials]) > LARGE
+    heavy = ranks * sum([size(partial.every) for partial in shared.partials]) > LARGE
     finishing = (0,) if heavy else tuple(range(ranks))
     partials = tuple([(partial, exchanged(partial.writes, _to(finishing, partial.every, ranks)))
                       for partial in shared.partials])

@@ -128,20 +128,21 @@ def least(layout: Launched, shared: Share, states: Sequence[State], ranks: int) 
                       for use in shared.uses])
     points = sum([_arriving(state, use.reads) for use, state in zip(shared.uses, states, strict=True)])
     after = [state.written(use.writes) for use, state in zip(shared.uses, states, strict=True)]
-    return points + alone([use.late_reads for use in shared.uses]) + _folded(layout, ranks)
+    return points + alone([use.late_reads for use in shared.uses]) + _folded(layout, shared, ranks)
 
 
 def _arriving(state: State, want: Layout) -> int:
     return 0 if state.whole or not any(want) else volumes(state.have, want)[0] * state.itemsize
 
 
-def _folded(layout: Launched, ranks: int) -> int:
+def _folded(layout: Launched, shared: Share, ranks: int) -> int:
     """The bytes that reductions move at least."""
     total = 0
+    folds = [any([partial.writes[rank] for partial in shared.partials]) for rank in range(ranks)]
     for argument in layout.arguments:
         if argument.privilege is Privilege.REDUCE and not argument.late:
             each = [tidy([box for point in mine for box in boxes(argument, point)])
-                    for mine in groups(layout.domain, ranks)]
+                    for mine, some in zip(groups(layout.domain, ranks), folds, strict=True) if some]
             every = tidy([box for some in each for box in some])
             total += (sum(map(size, each)) - size(every)) * ITEMSIZE[argument.storage[1]]
     return total
