@@ -64,6 +64,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         # Tests wait for short chains again and again, and look at what is recorded (but test_soon.py).
         engine.current().brevity.forget()
         engine.current().brevity.listener = None
+        for template in engine.current().templates.known.values():
+            template.alone = 0  # nothing is done at once because other tests waited for it alone
         walk = engine.current().walk  # no test goes on with the loops over slices of another
         walk.begun = False
         walk.counts.clear()
