@@ -1,5 +1,5 @@
 # make run    the demonstration: one program under NumPy and under Diffuse
-# make test   ruff, mypy, pytest: first what may run side by side, then what runs several ranks
+# make test   ruff, mypy, pytest: first what runs in one process, then what runs several ranks, a few at a time
 # make bench  every application and overhead beside NumPy, numexpr, Numba and JAX
 # make figures  the paper's figures 13, 14 and 15 at small sizes; without --quick they take 40 minutes
 # make gpu    on a machine with an NVIDIA GPU, without a network: the same bits on the device, then bench/gpu.py
@@ -22,7 +22,7 @@ WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 test: lint $(INSTALLED)-test
 	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
-	$(BIN)/python -m pytest -q -m ranks
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
 
 lint: $(INSTALLED)-test
 	$(BIN)/ruff check .

@@ -33,7 +33,7 @@ GROUPS = {
     # each of the two left out has a folder of kernels to itself, and builds Legate's task there
     "failures": ["test_failures.py", "-k", "not share_a_cache and not multiprocessing"],
 }
-ONE = "programs", "arrays", "stream", "failures"
+ONE = "arrays", "stream", "failures"
 """What one rank alone runs, whose launches are those of the local runtime's pool."""
 ALONE: dict[str, Any] = {"DIFFUSE_NUM_THREADS": "2"}
 TWO: dict[str, Any] = {"LEGATE_CONFIG": "--cpus 2 --gpus 0", "DIFFUSE_NUM_THREADS": "1",
