@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir.bounded import Bounded
-from diffuse.memory import address
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.instances import MpiInstance
-from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi
+from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step
 from diffuse.runtime.mpi.validity import State, all_of
@@ -58,31 +57,17 @@ class Predicted(Mpi):
             self._interpret(launch)
             return
         shared, found = self._foresee(layout, instances)
-        block = memoryview(bytearray(launch.kernel.pack(launch.values))).cast("q")
-        for word, place in shared.words:
-            block[word] += instances[place].address
-        scratch = []
-        for piece in layout.scratch:
-            scratch.append(np.empty(max(piece.nbytes, 8), np.uint8))
-            block[piece.word] = address(scratch[-1])
+        words, scratch = addressed(launch.kernel.pack(launch.values), shared, layout, instances)
         finish = native.finish if shared.total > 1 else 0
-        number = self._pool.submit(native.address, finish, shared.total, bytes(block),
+        number = self._pool.submit(native.address, finish, shared.total, words,
                                    (native, launch.keep, scratch))
-        self._follow(shared, found, instances, number)
+        self._passed(shared, found.after, instances, number)
 
     def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
         shared, found = self._foresee(layout, instances)
         self._pool.wait(max([instance.used for instance in instances]))
         run(0, shared.total)
-        self._follow(shared, found, instances, self._pool.submitted)
-
-    def _follow(self, shared: Share, found: Foreseen, instances: Sequence[Any], number: int) -> None:
-        """Take the states that ranks would have after a launch, which has this number."""
-        for use, state in zip(shared.uses, found.after, strict=True):
-            instance = instances[use.place]
-            instance.state, instance.used = state, number
-            if use.every_write or use.late_writes:
-                instance.written, instance.pieces = number, 0
+        self._passed(shared, found.after, instances, self._pool.submitted)
 
     def _foresee(self, layout: Layout, instances: Sequence[MpiInstance]) -> tuple[Share, Foreseen]:
         """Count the step that ranks would take on these instances, and how they would share it out."""
@@ -133,3 +118,6 @@ class Predicted(Mpi):
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:
         """Ranks have memory of their own; here stores are whole."""
+
+    def _trim(self, instance: MpiInstance, number: int) -> None:
+        """Nothing is given back: stores are whole."""

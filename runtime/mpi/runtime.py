@@ -235,20 +235,13 @@ class Mpi:
             return
         packed = launch.kernel.pack(launch.values)
         shared, mine = self._begun(layout, instances, packed)
-        block = memoryview(bytearray(packed)).cast("q")
-        for word, place in shared.words:
-            block[word] += instances[place].address
-        scratch = []
-        for piece in layout.scratch:
-            scratch.append(np.zeros(max(piece.nbytes, 8), np.uint8))
-            block[piece.word] = address(scratch[-1])
+        words, scratch = addressed(packed, shared, layout, instances)
         if mine.before:
             self._bring(mine.before, instances)
-        words = bytes(block)
         number = self._run(mine, native, words, (native, launch.keep, scratch))
         if mine.meets:
             number = self._finish(mine, native, words, scratch, instances, number)
-        self._passed(shared, mine, instances, number)
+        self._passed(shared, mine.after, instances, number)
 
     def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
         """Run a host function on some points of a layout, those of this rank: `run(first, points)`."""
@@ -258,7 +251,7 @@ class Mpi:
         self._pool.wait(max([instance.used for instance in instances]))
         if mine.points:
             run(mine.first, mine.points)
-        self._passed(shared, mine, instances, self._pool.submitted)
+        self._passed(shared, mine.after, instances, self._pool.submitted)
 
     def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes) -> tuple[Share, Mine]:
         """Begin a launch, or a call on lines: who runs what, and what moves."""
@@ -278,18 +271,23 @@ class Mpi:
             self._traffic.begin(layout.title, mine.least)
         return known.share, mine
 
-    def _passed(self, shared: Share, mine: Mine, instances: Sequence[Any], number: int) -> None:
+    def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
         """Take the states after a launch, which has this number."""
-        for use, state in zip(shared.uses, mine.after, strict=True):
+        for use, state in zip(shared.uses, after, strict=True):
             instance = instances[use.place]
             instance.state, instance.used = state, number
             if use.every_write or use.late_writes:
                 instance.written, instance.pieces = number, 0
-                if state.stale > MUCH and instance.trims:
-                    less = trimmed(state)
-                    self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
-                    self._pool.wait(number)
-                    instance.trim(less, self.rank)
+                self._trim(instance, number)
+
+    def _trim(self, instance: MpiInstance, number: int) -> None:
+        """Give back the memory of copies that the launch of this number made invalid, if it is much."""
+        state = instance.state
+        if state.stale > MUCH and instance.trims:
+            less = trimmed(state)
+            self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
+            self._pool.wait(number)
+            instance.trim(less, self.rank)
 
     def _prepared(self, layout: Layout) -> Prepared:
         shared = share(layout, self.ranks)
@@ -399,6 +397,19 @@ class Mpi:
 
     def fate(self, mark: int) -> Fate:
         return Fate.LOST
+
+
+def addressed(packed: bytes, shared: Share, layout: Layout, instances: Sequence[Any]
+              ) -> tuple[bytes, list[NDArray[np.uint8]]]:
+    """The block of a launch with the addresses of its instances and of its scratch memory; that memory."""
+    block = memoryview(bytearray(packed)).cast("q")
+    for word, place in shared.words:
+        block[word] += instances[place].address
+    scratch = []
+    for piece in layout.scratch:
+        scratch.append(np.zeros(max(piece.nbytes, 8), np.uint8))
+        block[piece.word] = address(scratch[-1])
+    return bytes(block), scratch
 
 
 def _named(store: Store | None, nbytes: int) -> Store:
