@@ -24,7 +24,7 @@ FLOORS = [
     ["diffuse.observe", "diffuse.memory"],
     ["diffuse.service"],
     ["diffuse.kernels", "diffuse.runtime"],
-    ["diffuse.stream"],
+    ["diffuse.spec", "diffuse.stream"],
     ["diffuse.library"],
     ["diffuse.numpy"],
     ["diffuse"],

@@ -1,0 +1,128 @@
+"""Is a description right?  Found out by running the operator on the parts that the description gives.
+
+papers/002 takes descriptions for granted; here every one can be refuted: for each loop, cut into two and
+three parts, the function runs on what the description says each part needs, and has to make what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.ir import IndexTask, Store
+from diffuse.movement.boxes import Box, tile
+from diffuse.spec import shards as running
+from diffuse.spec.opspec import OpSpec
+from diffuse.spec.tiling import tiled
+
+
+class Mismatch(NamedTuple):
+    """What refutes a description."""
+
+    loop: str
+    shards: int
+    shard: int
+    """The part that differs; -1 where it is the fold of all."""
+    reason: str
+
+    def __str__(self) -> str:
+        where = "all parts together" if self.shard < 0 else f"part {self.shard}"
+        return f"loop {self.loop} in {self.shards} parts, {where}: {self.reason}"
+
+
+def mismatches(spec: OpSpec, function: Callable[..., Any], operands: Sequence[Any],
+               shards: Sequence[int] = (2, 3)) -> list[Mismatch]:
+    """Run a function on parts of its operands as a description cuts them, each loop into each number of
+    parts.
+
+    `operands` are arrays of the described shapes.  Returns what differs from the whole by more than the
+    rounding of sums in another order; nothing, if the description holds for these operands.  ValueError if
+    the operands are none of the description.
+    """
+    arrays = [numpy.asarray(each) for each in operands]
+    whole = running.outputs(function, arrays)
+    results = [use.operand for use in spec.writes]
+    if len(whole) != len(results):
+        raise ValueError(f"the description has {len(results)} results, the function returns {len(whole)}")
+    stores = [Store(k, a.shape, a.dtype.name) for k, a in enumerate(arrays)]
+    stores += [Store(len(stores) + k, a.shape, a.dtype.name) for k, a in enumerate(whole)]
+    found = []
+    for loop in spec.loops:
+        for count in shards:
+            if loop.extent >= count:
+                task = tiled(spec, stores, {loop.name: count})
+                found += _along(spec, task, loop.name, count, function, arrays, whole)
+    return found
+
+
+def _along(spec: OpSpec, task: IndexTask, name: str, count: int, function: Callable[..., Any],
+           arrays: list[Any], whole: list[Any]) -> list[Mismatch]:
+    """The parts of one loop that differ."""
+    number = spec.loop(name)
+    reads, writes = task.accesses[:len(spec.reads)], task.accesses[len(spec.reads):]
+    found, parts, weights = [], [], []
+    for shard in range(count):
+        low, high = task.splits[0].range(shard, count, spec.shape[number])
+        if low == high:
+            continue
+        needed = list(arrays)
+        for operand in {use.operand for use in spec.reads}:
+            boxes = [tile(access.partition, (shard,), access.store.shape)
+                     for use, access in zip(spec.reads, reads, strict=True) if use.operand == operand]
+            needed[operand] = arrays[operand][hull(boxes)]
+        try:
+            made = running.outputs(function, needed)
+        except Exception as error:  # whatever the function raises refutes that it runs on this part
+            found.append(Mismatch(name, count, shard, f"raises {type(error).__name__}: {error}"))
+            continue
+        if spec.loops[number].reduced:
+            parts.append(made)
+            weights.append(high - low)
+            continue
+        for k, (access, part) in enumerate(zip(writes, made, strict=True)):
+            box = hull([tile(access.partition, (shard,), access.store.shape)])
+            part = trimmed(part, spec, number, k, low, high)
+            found += _compared(name, count, shard, k, part, whole[k][box])
+    if spec.loops[number].reduced and len(parts) == sum(map(bool, weights)) and not found:
+        for k, expected in enumerate(whole):
+            folded = running.fold(str(spec.reducer), [part[k] for part in parts], weights)
+            found += _compared(name, count, -1, k, numpy.asarray(folded, expected.dtype), expected)
+    return found
+
+
+def hull(boxes: Sequence[Box]) -> tuple[slice, ...]:
+    """The smallest slices that hold all boxes; a box whose elements lie steps apart keeps its step."""
+    found = []
+    for ranges in zip(*boxes, strict=True):
+        steps = {r.step for r in ranges}
+        step = steps.pop() if len(steps) == 1 and len(ranges) == 1 else 1
+        found.append(slice(min(r.start for r in ranges), max(r.stop for r in ranges), step))
+    return tuple(found)
+
+
+def trimmed(part: Any, spec: OpSpec, loop: int, result: int, low: int, high: int) -> Any:
+    """The result of a part without what the function made of padding at joints."""
+    for trim in spec.trims:
+        if trim.loop == loop:
+            map = spec.writes[result].map
+            axis = next(d for d, (_, terms) in enumerate(map.rows) if any(k == loop for k, _ in terms))
+            below = min(trim.below, low)
+            above = min(trim.above, spec.shape[loop] - high)
+            cut = [slice(None)] * part.ndim
+            cut[axis] = slice(below, part.shape[axis] - above)
+            part = part[tuple(cut)]
+    return part
+
+
+def _compared(loop: str, count: int, shard: int, result: int, found: Any, expected: Any) -> list[Mismatch]:
+    index = running.differing(found, expected)
+    if index is None:
+        return []
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        reason = (f"result {result} has shape {found.shape} and type {found.dtype}, not {expected.shape} and "
+                  f"{expected.dtype}")
+    else:
+        reason = f"result {result} at {index} is {found[index]}, not {expected[index]}"
+    return [Mismatch(loop, count, shard, reason)]

@@ -1,0 +1,109 @@
+"""How results of parts make the whole result: the rules that discovery tries.
+
+ShardCombine (papers/004, section 4): the parts are equal, are folded, or lie behind one another, possibly
+piece by piece or with a border that padding made too much of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.spec import shards as running
+
+
+class Combine(NamedTuple):
+    """One rule: "same", a reducer, or "gather" along a dimension."""
+
+    kind: str
+    dimension: int = -1
+    block: int = 1
+    """Each part is cut into so many pieces, and pieces of all parts follow one another in turn."""
+    trim: tuple[int, int] = (0, 0)
+    """So many elements are dropped where a part meets the one below, and above."""
+
+    def __str__(self) -> str:
+        if self.kind != "gather":
+            return self.kind
+        block = f" block {self.block}" if self.block > 1 else ""
+        trim = f" trimmed {self.trim[0]} {self.trim[1]}" if any(self.trim) else ""
+        return f"gather {self.dimension}{block}{trim}"
+
+    def __call__(self, parts: Sequence[Any], weights: Sequence[int]) -> Any:
+        """Put the results of parts together; `weights` are their shares of the dimension that is cut."""
+        if self.kind == "same":
+            return parts[0]
+        if self.kind != "gather":
+            return running.fold(self.kind, parts, weights)
+        below, above = self.trim
+        kept = [_cut(part, self.dimension, below if k else 0, above if k < len(parts) - 1 else 0)
+                for k, part in enumerate(parts)]
+        pieces = [numpy.split(part, self.block, self.dimension) for part in kept]
+        return numpy.concatenate([piece for turn in zip(*pieces, strict=True) for piece in turn],
+                                 self.dimension)
+
+
+def _cut(part: Any, axis: int, below: int, above: int) -> Any:
+    index = [slice(None)] * part.ndim
+    index[axis] = slice(below, part.shape[axis] - above)
+    return part[tuple(index)]
+
+
+def candidates(parts: Sequence[Any], whole: Any, border: tuple[int, int] = (0, 0)) -> Iterator[Combine]:
+    """The rules whose shapes fit, the cheapest to run on ranks first.  At joints a part may lose its
+    `border`, and nothing else: or parts that repeat everything would do."""
+    shapes = {part.shape for part in parts}
+    if shapes == {whole.shape}:
+        yield Combine("same")
+        yield from map(Combine, ("any", "all") if whole.dtype.kind == "b" else ("sum", "max", "min", "prod"))
+        if whole.dtype.kind in "fc":
+            yield Combine("mean")
+    for d in range(whole.ndim):
+        others = {shape[:d] + shape[d + 1:] for shape in shapes if len(shape) == whole.ndim}
+        if others != {whole.shape[:d] + whole.shape[d + 1:]}:
+            continue
+        extra = sum(part.shape[d] for part in parts) - whole.shape[d]
+        if not extra:
+            yield Combine("gather", d)
+            yield from (Combine("gather", d, block) for block in _blocks(parts, whole, d))
+        elif any(border) and extra == sum(border) * (len(parts) - 1):
+            yield Combine("gather", d, 1, border)
+
+
+def _blocks(parts: Sequence[Any], whole: Any, d: int) -> Iterator[int]:
+    """Into how many pieces a part may be cut: as the rows with which both it and the whole begin tell."""
+    extent = parts[0].shape[d]
+    if len({part.shape for part in parts}) > 1:
+        return
+    alike = 0
+    for mine, its in zip(numpy.moveaxis(parts[0], d, 0), numpy.moveaxis(whole, d, 0), strict=False):
+        if running.differing(numpy.asarray(mine), numpy.asarray(its)) is not None:
+            break
+        alike += 1
+    if 0 < alike < extent and extent % alike == 0:
+        yield extent // alike
+
+
+def combining(parts: Sequence[Sequence[Any]], whole: Sequence[Any], weights: Sequence[int],
+              border: tuple[int, int] = (0, 0)) -> list[list[Combine]]:
+    """For each result the rules that make it of the parts' results."""
+    found = []
+    for k, expected in enumerate(whole):
+        mine = [part[k] for part in parts]
+        found.append([rule for rule in candidates(mine, expected, border)
+                      if holds(rule, mine, expected, weights)])
+    return found
+
+
+def holds(rule: Combine, parts: Sequence[Any], whole: Any, weights: Sequence[int]) -> bool:
+    """Does a rule make the whole result of the parts' results?"""
+    if rule.kind == "same" and any(running.differing(part, whole) is not None for part in parts[1:]):
+        return False
+    try:
+        made = rule(parts, weights)
+    except ValueError:  # shapes that do not go together
+        return False
+    made = numpy.asarray(made)
+    return running.differing(made if rule.kind == "gather" else made.astype(whole.dtype), whole) is None

@@ -1,0 +1,301 @@
+"""Discovery: which dimensions of a function's operands can be cut, found by running it on parts.
+
+ShardCombine (papers/004, section 4.2), with rules without which it finds what is not there: every rule is
+confirmed with another number of parts and other numbers; extents are made distinct, so that equal ones are
+equal for a reason; a border that makes every part the whole is refused; folds begin with the first part,
+not with zero.  What is found is evidence, not proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy
+
+from diffuse.ir import AccessMap
+from diffuse.spec import shards as running
+from diffuse.spec.combine import Combine, combining, holds
+from diffuse.spec.opspec import Indexing, Loop, OpSpec, Trim, row
+
+PARTS = (2, 3)
+UNIT = 6
+"""Extents that are made are multiples of the least common multiple of `PARTS`."""
+BORDER = 4
+"""The widest border that is looked for where the results do not tell its width."""
+
+Dimension = tuple[int, int]
+"""An operand and one of its dimensions."""
+
+
+class Rule(NamedTuple):
+    """Dimensions that may be cut together, and how the results of the parts make the whole."""
+
+    dimensions: tuple[Dimension, ...]
+    combines: tuple[Combine, ...]
+    """One for each result."""
+    border: tuple[int, int] = (0, 0)
+    """The elements below and above that a part needs as well."""
+
+    def __str__(self) -> str:
+        where = ", ".join(f"%{operand}.{d}" for operand, d in self.dimensions)
+        border = f" border {self.border[0]} {self.border[1]}" if any(self.border) else ""
+        return f"{where}{border}: {', '.join(map(str, self.combines))}"
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """What was found, and by which evidence."""
+
+    spec: OpSpec
+    """The rules that are loops; one that gathers piece by piece is none."""
+    rules: tuple[Rule, ...]
+    runs: int
+    """How many times the function ran."""
+    shapes: tuple[tuple[int, ...], ...]
+    """The shapes of the operands that it ran on."""
+
+
+class _Runner:
+    """The function, the operands that it is tried on, and what it makes of them as a whole."""
+
+    def __init__(self, function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> None:
+        self.function, self.probes, self.runs = function, probes, 0
+        self.wholes = [self.run(probe) for probe in probes]
+
+    def run(self, operands: Sequence[Any]) -> list[Any]:
+        self.runs += 1
+        with numpy.errstate(all="ignore"):
+            return running.outputs(self.function, operands)
+
+    def parts(self, probe: int, dimensions: Sequence[Dimension], count: int, border: tuple[int, int]
+              ) -> tuple[list[list[Any]], list[int]] | None:
+        """The results of parts, and the share of each; None if the function refuses one of them."""
+        operands = self.probes[probe]
+        operand, axis = dimensions[0]
+        extent = operands[operand].shape[axis]
+        if extent < count or (any(border) and -(-extent // count) + sum(border) >= extent):
+            return None
+        tile = -(-extent // count)
+        found, weights = [], []
+        for low in range(0, extent, tile):
+            high = min(low + tile, extent)
+            needed = list(operands)
+            for number, d in dimensions:
+                index = [slice(None)] * operands[number].ndim
+                index[d] = slice(max(0, low - border[0]), high + border[1])
+                needed[number] = operands[number][tuple(index)]
+            try:
+                found.append(self.run(needed))
+            except Exception:  # a function may refuse the parts with whatever it raises
+                return None
+            weights.append(high - low)
+        return found, weights
+
+    def rule(self, dimensions: tuple[Dimension, ...], border: tuple[int, int] = (0, 0)) -> Rule | None:
+        """The rule for these dimensions, confirmed with every number of parts and all operands."""
+        found = self.parts(0, dimensions, PARTS[0], border)
+        if found is None:
+            return None
+        left = combining(found[0], self.wholes[0], found[1], border)
+        if any(border):
+            left = [[c for c in rules if c.kind == "gather" and c.block == 1] for rules in left]
+        for count, probe in list(product(PARTS, range(len(self.probes))))[1:]:
+            if not all(left) or (tried := self.parts(probe, dimensions, count, border)) is None:
+                return None
+            left = [[rule for rule in rules
+                     if holds(rule, [part[k] for part in tried[0]], self.wholes[probe][k], tried[1])]
+                    for k, rules in enumerate(left)]
+        return Rule(dimensions, tuple([rules[0] for rules in left]), border) if all(left) else None
+
+
+def discover(function: Callable[..., Any], *operands: Any, seed: int = 0) -> Discovery:
+    """Find the dimensions of a function's operands that can be cut.
+
+    The function takes arrays and returns one or several; it runs on random ones of other extents where it
+    accepts these, and else of the given ones.  ValueError for a function that makes different results of
+    equal operands, or changes them: neither can run on parts.  What it raises on the operands is raised.
+    """
+    given = [numpy.asarray(each) for each in operands]
+    _repeatable(function, given)
+    found: list[Rule] = []
+    runs = 0
+    shapes = [each.shape for each in given]
+    for probes in _probes(function, given, seed):
+        runner = _Runner(function, probes)
+        same = all(a.shape == b.shape for a, b in zip(probes[0], given, strict=True))
+        _search(runner, found, borders=same)  # how wide a border is may depend on the other operands' extents
+        runs += runner.runs
+        shapes = [each.shape for each in probes[0]] if runs == runner.runs else shapes
+    linear = frozenset(k for k in range(len(given)) if _linear(function, given, k))
+    whole = running.outputs(function, given)
+    return Discovery(_spec(found, given, whole, linear), tuple(found), runs, tuple(shapes))
+
+
+def _repeatable(function: Callable[..., Any], given: Sequence[Any]) -> None:
+    before = [each.copy() for each in given]
+    first, again = running.outputs(function, given), running.outputs(function, given)
+    if any(running.differing(a, b) is not None for a, b in zip(given, before, strict=True)):
+        raise ValueError(f"{function!r} changes its operands: describe it by hand, or return the result")
+    if len(first) != len(again) or any(running.differing(a, b) is not None
+                                       for a, b in zip(first, again, strict=True)):
+        raise ValueError(f"{function!r} makes different results of equal operands: what is random or keeps a "
+                         "state cannot be cut by discovery")
+
+
+def _probes(function: Callable[..., Any], given: Sequence[Any], seed: int) -> Iterator[list[list[Any]]]:
+    """Sets of operands to try the function on: of distinct extents first, then as given."""
+    classes = sorted({n for each in given for n in each.shape if n > 1})
+    made = {n: UNIT * (2 + k) for k, n in enumerate(classes)}
+    for kept in [None, *classes]:
+        extents = {n: n if n == kept else to for n, to in made.items()}
+        probes = _drawn(function, given, extents, seed)
+        if probes:
+            yield probes
+            break
+    yield _drawn(function, given, {n: n for n in classes}, seed) or [list(given)]
+
+
+def _drawn(function: Callable[..., Any], given: Sequence[Any], extents: dict[int, int], seed: int
+           ) -> list[list[Any]]:
+    """Two sets of random operands, and one that begins with zeros if the function takes that: parts then
+    differ in what they make.  Nothing if it does not take these extents."""
+    probes = [_made(given, extents, seed + k) for k in range(2)]
+    if not _accepts(function, probes):
+        return []
+    begun = [each.copy() for each in probes[0]]
+    for each in begun:
+        each.reshape(-1)[: each.size // 2] = 0
+    return [*probes, begun] if _accepts(function, [begun]) else probes
+
+
+def _made(given: Sequence[Any], extents: dict[int, int], seed: int) -> list[Any]:
+    """Random operands of the types that are given: integers between the least and the greatest given one."""
+    rng = numpy.random.default_rng(seed)
+    found = []
+    for each in given:
+        shape = tuple(extents.get(n, n) for n in each.shape)
+        if each.dtype.kind in "fc":
+            made: Any = rng.standard_normal(shape)
+            if each.dtype.kind == "c":
+                made = made + 1j * rng.standard_normal(shape)
+            elif each.size and numpy.min(each) >= 0:
+                made = numpy.abs(made)  # the function may take no negative numbers
+        else:
+            low, high = (int(each.min()), int(each.max())) if each.size else (0, 0)
+            made = rng.integers(low, high + 1, shape)
+        found.append(numpy.asarray(made).astype(each.dtype))
+    return found
+
+
+def _accepts(function: Callable[..., Any], probes: Sequence[Sequence[Any]]) -> bool:
+    try:
+        with numpy.errstate(all="ignore"):
+            for probe in probes:
+                running.outputs(function, probe)
+    except Exception:  # whatever the function raises: it does not take these extents
+        return False
+    return True
+
+
+def _search(runner: _Runner, found: list[Rule], borders: bool) -> None:
+    """Add the rules of all dimensions that no rule has yet, also of those with `borders` if asked."""
+    operands = runner.probes[0]
+    taken = {dimension for rule in found for dimension in rule.dimensions}
+    for operand, array in enumerate(operands):
+        for d, extent in enumerate(array.shape):
+            if (operand, d) in taken or extent < 2:
+                continue
+            for dimensions in _together(operands, (operand, d), taken):
+                rule = runner.rule(dimensions) or (_bordered(runner, dimensions) if borders else None)
+                if rule is not None:
+                    found.append(rule)
+                    taken |= set(rule.dimensions)
+                    break
+
+
+def _together(operands: Sequence[Any], first: Dimension, taken: set[Dimension]
+              ) -> list[tuple[Dimension, ...]]:
+    """Sets of dimensions to be cut with the first one, smallest first: at most one of each later operand, of
+    the same extent."""
+    extent = operands[first[0]].shape[first[1]]
+    choices: list[list[Dimension | None]] = [
+        [None, *[(k, d) for d, n in enumerate(array.shape) if n == extent and (k, d) not in taken]]
+        for k, array in enumerate(operands) if k > first[0]]
+    sets = [(first, *[each for each in choice if each is not None]) for choice in product(*choices)]
+    return sorted(sets, key=len)
+
+
+def _bordered(runner: _Runner, dimensions: tuple[Dimension, ...]) -> Rule | None:
+    """The rule of a function that reads a border around each element: as wide as the result is shorter, or
+    else, where it pads, the narrowest that holds."""
+    if len(dimensions) > 1:
+        return None
+    extent = runner.probes[0][dimensions[0][0]].shape[dimensions[0][1]]
+    shorter = {extent - n for whole in runner.wholes[0] for n in whole.shape if 0 < extent - n < extent}
+    widths = [(0, n) for n in sorted(shorter)]
+    widths += sorted(((a, b) for a in range(BORDER + 1) for b in range(BORDER + 1) if a or b),
+                     key=lambda border: (sum(border), abs(border[0] - border[1])))
+    return next((rule for border in widths if (rule := runner.rule(dimensions, border))), None)
+
+
+def _linear(function: Callable[..., Any], given: Sequence[Any], operand: int) -> bool:
+    """Is f(x + y) = f(x) + f(y) in this operand, while the others stay?"""
+    x = given[operand]
+    if x.dtype.kind not in "fc" or not x.size:
+        return False
+    y = numpy.asarray(numpy.random.default_rng(1).standard_normal(x.shape)).astype(x.dtype)
+    try:
+        one, two, both = (running.outputs(function, [*given[:operand], each, *given[operand + 1:]])
+                          for each in (x, y, x + y))
+    except Exception:  # a function that takes no such numbers is not linear
+        return False
+    return all(a.dtype.kind in "fc" and a.shape == b.shape == c.shape and running.differing(a + b, c) is None
+               for a, b, c in zip(one, two, both, strict=True))
+
+
+def _spec(rules: Sequence[Rule], given: Sequence[Any], whole: Sequence[Any], linear: frozenset[int]
+          ) -> OpSpec:
+    """The description that the rules make: a loop for each that gathers without pieces, or folds."""
+    loops: list[Loop] = []
+    trims: list[Trim] = []
+    reads: list[dict[int, tuple[int, tuple[int, int]]]] = [{} for _ in given]
+    writes: list[dict[int, int]] = [{} for _ in whole]
+    reducer = None
+    for rule in rules:
+        kinds = {c.kind for c in rule.combines}
+        if len(kinds) > 1 or kinds == {"same"} or any(c.block > 1 for c in rule.combines):
+            continue
+        kind, number = kinds.pop(), len(loops)
+        if kind != "gather" and reducer not in (None, kind):
+            continue  # a description has one reducer
+        operand, axis = rule.dimensions[0]
+        extent = given[operand].shape[axis]
+        if kind == "gather":
+            trim = rule.combines[0].trim
+            extent -= sum(rule.border) - sum(trim)
+            if any(each.shape[c.dimension] != extent for each, c in zip(whole, rule.combines, strict=True)):
+                continue  # several elements of the result for one of the operand
+            for k, combine in enumerate(rule.combines):
+                writes[k][combine.dimension] = number
+            if any(trim):
+                trims.append(Trim(number, *trim))
+        else:
+            reducer = kind
+        loops.append(Loop(f"d{number}", extent, kind != "gather"))
+        for operand, d in rule.dimensions:
+            reads[operand][d] = number, rule.border
+    made = [Indexing(k, _map(each.ndim, {d: n for d, (n, _) in found.items()}),
+                     tuple(found.get(d, (0, (0, 0)))[1] for d in range(each.ndim))
+                     if any(any(border) for _, border in found.values()) else ())
+            for k, (each, found) in enumerate(zip(given, reads, strict=True))]
+    results = [Indexing(len(given) + k, _map(each.ndim, found))
+               for k, (each, found) in enumerate(zip(whole, writes, strict=True))]
+    return OpSpec(tuple(loops), tuple(made), tuple(results), reducer, linear, "discovered", tuple(trims))
+
+
+def _map(rank: int, loops: dict[int, int]) -> AccessMap:
+    return AccessMap(tuple(row(0, (loops[d], 1)) if d in loops else row(0) for d in range(rank)),
+                     tuple(d for d in range(rank) if d not in loops))

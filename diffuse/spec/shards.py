@@ -1,0 +1,43 @@
+"""Running a function on parts of its operands, and putting together what it makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy
+
+FOLDS: dict[str, Callable[[Any, Any], Any]] = {"sum": numpy.add, "prod": numpy.multiply,
+                                              "max": numpy.maximum, "min": numpy.minimum,
+                                              "any": numpy.logical_or, "all": numpy.logical_and}
+
+
+def outputs(function: Callable[..., Any], operands: Sequence[Any]) -> list[Any]:
+    """What the function returns, one or several arrays, as a list of them."""
+    found = function(*operands)
+    return [numpy.asarray(each) for each in (found if isinstance(found, (tuple, list)) else (found,))]
+
+
+def fold(operator: str, parts: Sequence[Any], weights: Sequence[int]) -> Any:
+    """Fold results of parts, beginning with the first one; a mean weighs each by its iterations."""
+    if operator == "mean":
+        return sum(part * weight for part, weight in zip(parts, weights, strict=True)) / sum(weights)
+    return reduce(FOLDS[operator], parts)
+
+
+def differing(found: Any, expected: Any) -> tuple[int, ...] | None:
+    """The first index at which two arrays of one shape differ by more than the rounding of a sum in another
+    order; None if there is none.  () if shape or element type differ."""
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return ()
+    if expected.dtype.kind in "fc":
+        precision = numpy.finfo(expected.dtype).eps
+        scale = numpy.max(numpy.abs(expected), initial=0, where=numpy.isfinite(expected))
+        same = numpy.isclose(found, expected, rtol=512 * precision, atol=float(64 * precision * scale),
+                             equal_nan=True)
+    else:
+        same = found == expected
+    if numpy.all(same):
+        return None
+    return tuple(int(i) for i in numpy.argwhere(~numpy.asarray(same))[0])

@@ -1,0 +1,90 @@
+"""Discovery finds the dimensions that can be cut, and none that cannot; execution refutes what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+import pytest
+
+from diffuse.spec import describe, discover, einsum, mismatches
+from diffuse.spec.opspec import Indexing, Loop, OpSpec, plain
+from tests.operators import CATALOGUE, convolution
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_rules_of_the_catalogue(name: str) -> None:
+    (function, operands), expected = CATALOGUE[name]
+    found = discover(function, *operands)
+    assert " | ".join(map(str, found.rules)) == expected
+    assert mismatches(found.spec, function, operands) == []
+
+
+def test_linear_operands() -> None:
+    for name, expected in {"matmul": {0, 1}, "sum": {0}, "softmax": set(), "add": set(), "attention": {2},
+                           "sort": set(), "transpose": {0}}.items():
+        (function, operands), _ = CATALOGUE[name]
+        assert discover(function, *operands).spec.linear == expected, name
+
+
+def test_what_is_random_or_changes_its_operands_is_refused() -> None:
+    generator = numpy.random.default_rng(1)
+    with pytest.raises(ValueError, match="different results of equal operands"):
+        discover(lambda x: x + generator.standard_normal(x.shape), numpy.ones((8, 8)))
+
+    def double(x: Any) -> Any:
+        x *= 2
+        return x
+
+    with pytest.raises(ValueError, match="changes its operands"):
+        discover(double, numpy.ones((8, 8)))
+
+
+def test_a_function_that_needs_its_extents_is_tried_on_these() -> None:
+    def fixed(x: Any) -> Any:
+        if x.shape[1] != 12:
+            raise ValueError("twelve columns, please")
+        return x * numpy.arange(12.0)
+
+    found = discover(fixed, numpy.ones((8, 12)))
+    assert " | ".join(map(str, found.rules)) == "%0.0: gather 0"
+
+
+def test_a_wrong_description_is_refuted_with_the_part_and_the_index() -> None:
+    x = numpy.arange(24.0).reshape(4, 6)
+    wrong = OpSpec((Loop("i", 4), Loop("j", 6)), (plain(0, (0, 1)),), (plain(1, (0, 1)),), None)
+    (first, *_) = mismatches(wrong, lambda x: numpy.cumsum(x, 1), [x])
+    assert str(first) == "loop j in 2 parts, part 1: result 0 at (0, 0) is 3.0, not 6.0"
+    summed = OpSpec((Loop("j", 6), Loop("i", 4, True)), (plain(0, (1, 0)),), (plain(1, (0,)),), "sum")
+    (first, *_) = mismatches(summed, lambda x: x.max(0), [x])
+    assert str(first) == "loop i in 2 parts, all parts together: result 0 at (0,) is 24.0, not 18.0"
+    narrow = describe(lambda x, w: lambda b, o, i: x[b, :, :] * w[:, o, :], (8, 4, 34), (4, 16, 3), i=32)
+    assert any("raises" in str(m) or "shape" in str(m)
+               for m in mismatches(narrow, convolution, [numpy.ones((8, 4, 34)), numpy.ones((4, 16, 3))]))
+
+
+def test_einsum_descriptions_hold_when_they_are_run() -> None:
+    rng = numpy.random.default_rng(5)
+    for subscripts, shapes in {"ij,jk->ik": ((8, 6), (6, 9)), "bij,bjk->bik": ((4, 5, 6), (4, 6, 7)),
+                               "ij->j": ((6, 8),), "ii->i": ((6, 6),), "ij,ij->": ((6, 8), (6, 8)),
+                               "...i,i": ((4, 5, 6), (6,)), "ij->ji": ((6, 8),)}.items():
+        operands = [rng.standard_normal(shape) for shape in shapes]
+        spec = einsum(subscripts, *shapes)
+        assert mismatches(spec, lambda *a, s=subscripts: numpy.einsum(s, *a), operands) == [], subscripts
+
+
+def test_discovery_agrees_with_einsum() -> None:
+    for subscripts, shapes in {"ij,jk->ik": ((8, 6), (6, 9)), "bij,bjk->bik": ((4, 8, 6), (4, 6, 7)),
+                               "ij->j": ((6, 8),), "ij,j->ij": ((6, 8), (8,))}.items():
+        operands = [numpy.random.default_rng(k).standard_normal(shape) for k, shape in enumerate(shapes)]
+        found = discover(lambda *a, s=subscripts: numpy.einsum(s, *a), *operands).spec
+        assert labels(found) == labels(einsum(subscripts, *shapes)), subscripts
+
+
+def labels(spec: OpSpec) -> set[tuple[frozenset[tuple[int, int]], frozenset[tuple[int, int]], bool]]:
+    """For each loop the dimensions that it moves along in what is read and what is written."""
+    def moved(uses: tuple[Indexing, ...], loop: int) -> frozenset[tuple[int, int]]:
+        return frozenset((use.operand, d) for use in uses for d, (_, terms) in enumerate(use.map.rows)
+                         if any(k == loop for k, _ in terms))
+
+    return {(moved(spec.reads, k), moved(spec.writes, k), loop.reduced) for k, loop in enumerate(spec.loops)}
