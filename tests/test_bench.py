@@ -101,6 +101,13 @@ def test_redistribution(tmp_path: Path) -> None:
         assert len(rows) == 20 and max(row["height"] for row in rows) <= 1 < max(row["whole"] for row in rows)
 
 
+def test_partition(tmp_path: Path) -> None:
+    result, table = bench("partition", tmp_path)
+    assert [row["ranks"] for row in result["grids"]] == [2, 4, 8]
+    assert all(goal["reached"] for goal in result["goals"] if "seconds" not in goal["what"])
+    assert "WResNet-50-4" in table and "moved GB" in table
+
+
 def test_traffic(tmp_path: Path) -> None:
     result, table = bench("traffic", tmp_path, "--predict", "2")
     found = result["predicted"]["2"]

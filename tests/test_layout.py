@@ -25,6 +25,7 @@ FLOORS = [
     ["diffuse.service"],
     ["diffuse.kernels", "diffuse.runtime"],
     ["diffuse.spec", "diffuse.stream"],
+    ["diffuse.planning"],
     ["diffuse.library"],
     ["diffuse.numpy"],
     ["diffuse"],

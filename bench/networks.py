@@ -1,0 +1,149 @@
+"""The training graphs of papers/002 (residual and recurrent networks) and papers/004 (transformers).
+
+Each convolution or product has its forward operator and the two of its gradients; what goes through arrays
+element by element shares their partition and is left out.  Images and filter windows are never cut.
+"""
+
+from __future__ import annotations
+
+from diffuse.planning import Graph
+from diffuse.spec.opspec import Loop, OpSpec, plain
+
+BLOCKS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+"""Bottleneck blocks of each stage of a residual network of so many layers."""
+
+
+def product(batch: int, inputs: int, outputs: int, rank: int) -> OpSpec:
+    """A product, or a convolution whose image and window (one more dimension each) are not cut."""
+    whole = (None,) * (rank - 2)
+    loops = (Loop("b", batch), Loop("o", outputs), Loop("i", inputs, True))
+    return OpSpec(loops, (plain(0, (0, 2, *whole)), plain(1, (2, 1, *whole))), (plain(2, (0, 1, *whole)),),
+                  "sum", frozenset({0, 1}))
+
+
+def moved(first: int, second: int, rank: int) -> OpSpec:
+    """What adds one array to another of the same shape: it only has to come there."""
+    loops = (Loop("b", first), Loop("c", second))
+    whole = (None,) * (rank - 2)
+    return OpSpec(loops, (plain(0, (0, 1, *whole)),), (plain(1, (0, 1, *whole)),), None, frozenset({0}))
+
+
+class Training:
+    """A training graph in the making: values with their gradients, and weights with theirs."""
+
+    def __init__(self, batch: int) -> None:
+        self.graph, self.batch = Graph(), batch
+        self.weights = 0
+        """Elements of all weights."""
+
+    def value(self, name: str, channels: int, pixels: int = 0) -> tuple[int, int]:
+        """A value and its gradient."""
+        shape = (self.batch, channels, *([pixels] if pixels else []))
+        return self.graph.array(name, *shape), self.graph.array(f"d{name}", *shape)
+
+    def weight(self, name: str, inputs: int, outputs: int, taps: int = 0) -> int:
+        """A weight; its gradient and what the optimiser keeps lie as it does."""
+        self.weights += inputs * outputs * max(1, taps)
+        return self.graph.array(name, inputs, outputs, *([taps] if taps else []))
+
+    def multiply(self, name: str, x: tuple[int, int], weight: int, y: tuple[int, int]) -> None:
+        """The product of a value and a weight with its gradients: dx = dy w', dw = x' dy."""
+        shapes = self.graph.shapes
+        (_, inputs, *rest), (_, outputs, *_) = shapes[x[0]], shapes[y[0]]
+        rank = 2 + len(rest)
+        forward = product(self.batch, inputs, outputs, rank)
+        self.graph.add(name, forward, x[0], weight, y[0])
+        whole = (None,) * len(rest)
+        b, o, i = forward.loops
+        self.graph.add(f"{name} dx", OpSpec(
+            (b, i._replace(reduced=False), o._replace(reduced=True)),
+            (plain(0, (0, 2, *whole)), plain(1, (1, 2, *whole))), (plain(2, (0, 1, *whole)),), "sum"),
+            y[1], weight, x[1])
+        self.graph.add(f"{name} dw", OpSpec(
+            (i._replace(reduced=False), o, b._replace(reduced=True)),
+            (plain(0, (2, 0, *whole)), plain(1, (2, 1, *whole))), (plain(2, (0, 1, *whole)),), "sum"),
+            x[0], y[1], weight)
+
+    def add(self, name: str, x: tuple[int, int], y: tuple[int, int]) -> None:
+        """A value added to another one, and the gradient on its way back."""
+        batch, channels, *rest = self.graph.shapes[x[0]]
+        spec = moved(batch, channels, 2 + len(rest))
+        self.graph.add(name, spec, x[0], y[0])
+        self.graph.add(f"{name} back", spec, y[1], x[1])
+
+    def apply(self, name: str, inputs: tuple[tuple[int, int], ...], y: tuple[int, int]) -> None:
+        """Some function of values that is independent along the batch and the channels, as attention is along
+        heads, and its gradients."""
+        batch, channels, *rest = self.graph.shapes[y[0]]
+        whole = (None,) * len(rest)
+        count = len(inputs)
+        loops = (Loop("b", batch), Loop("c", channels))
+        uses = [plain(k, (0, 1, *whole)) for k in range(2 * count + 1)]
+        values, gradients = [x[0] for x in inputs], [x[1] for x in inputs]
+        self.graph.add(name, OpSpec(loops, tuple(uses[:count]), (uses[count],)), *values, y[0])
+        self.graph.add(f"{name} back", OpSpec(loops, tuple(uses[:count + 1]), tuple(uses[count + 1:])),
+                       *values, y[1], *gradients)
+
+
+def residual(layers: int, width: int, batch: int, ends: bool = False) -> Training:
+    """A wide residual network on images of 224 x 224; `ends` has the first convolution and the classifier."""
+    net = Training(batch)
+    x = net.value("x", 64 * width, 56 * 56)
+    if ends:
+        image = net.value("image", 3, 224 * 224)
+        net.multiply("stem", image, net.weight("w stem", 3, 64 * width, 49), x)
+    channels = 64 * width
+    for stage, blocks in enumerate(BLOCKS[layers]):
+        inner, side = 64 * width << stage, 56 >> stage
+        for block in range(blocks):
+            name, before = f"{stage}.{block}", (side if block or not stage else 2 * side)
+            one = net.value(f"{name}a", inner, before * before)
+            two = net.value(f"{name}b", inner, side * side)
+            out = net.value(f"{name}c", 4 * inner, side * side)
+            net.multiply(f"{name}.1", x, net.weight(f"w{name}.1", channels, inner, 1), one)
+            net.multiply(f"{name}.2", one, net.weight(f"w{name}.2", inner, inner, 9), two)
+            net.multiply(f"{name}.3", two, net.weight(f"w{name}.3", inner, 4 * inner, 1), out)
+            if block:
+                net.add(f"{name}.skip", x, out)
+            else:
+                net.multiply(f"{name}.skip", x, net.weight(f"w{name}.skip", channels, 4 * inner, 1), out)
+            x, channels = out, 4 * inner
+    if ends:
+        pooled, classes = net.value("pooled", channels), net.value("classes", 1000)
+        net.multiply("classifier", pooled, net.weight("w classifier", channels, 1000), classes)
+    return net
+
+
+def recurrent(layers: int, hidden: int, batch: int, steps: int = 20) -> Training:
+    """Layers of long short-term memory.  All steps of a layer have one partition and are one operator here:
+    the batch is that of all steps."""
+    net = Training(batch * steps)
+    x = net.value("x", hidden)
+    for layer in range(layers):
+        gates, out = net.value(f"gates{layer}", 4 * hidden), net.value(f"h{layer}", hidden)
+        if layer:
+            net.multiply(f"input{layer}", x, net.weight(f"w{layer}", hidden, 4 * hidden), gates)
+        net.multiply(f"state{layer}", out, net.weight(f"u{layer}", hidden, 4 * hidden), gates)
+        x = out
+    return net
+
+
+def transformer(layers: int, hidden: int, tokens: int) -> Training:
+    """Blocks of attention and two products, with residual sums: 12 hidden^2 weights a block.  Attention is
+    one operator, independent along batch and heads; its heads are the indices of a channel."""
+    net = Training(tokens)
+    x = net.value("x", hidden)
+    for layer in range(layers):
+        parts = tuple(net.value(f"{name}{layer}", hidden) for name in "qkv")
+        mixed, sum1 = net.value(f"o{layer}", hidden), net.value(f"s{layer}", hidden)
+        inner, sum2 = net.value(f"m{layer}", 4 * hidden), net.value(f"x{layer + 1}", hidden)
+        for name, part in zip("qkv", parts, strict=True):
+            net.multiply(f"{name}{layer}", x, net.weight(f"w{name}{layer}", hidden, hidden), part)
+        net.apply(f"attention{layer}", parts, mixed)
+        net.multiply(f"o{layer}", mixed, net.weight(f"wo{layer}", hidden, hidden), sum1)
+        net.add(f"sum{layer}", x, sum1)
+        net.multiply(f"up{layer}", sum1, net.weight(f"wu{layer}", hidden, 4 * hidden), inner)
+        net.multiply(f"down{layer}", inner, net.weight(f"wd{layer}", 4 * hidden, hidden), sum2)
+        net.add(f"skip{layer}", sum1, sum2)
+        x = sum2
+    return net

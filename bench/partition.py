@@ -1,0 +1,173 @@
+"""Partitions chosen by search, beside what the papers report: grids, training graphs, discovery.
+
+    python bench/partition.py [--quick] [--json FILE]
+
+Nothing runs on ranks here: words are counted by the model of `diffuse.planning`, which a test holds against
+counting what each rank needs and holds.  Searches are measured in processor time, on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import networks
+import report
+import table
+
+from diffuse.planning import Graph, Plan, plan
+from diffuse.planning.layouts import Layout, choices
+from diffuse.spec import discover, einsum
+
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from tests.operators import CATALOGUE  # noqa: E402
+
+Measures = dict[str, Any]
+MESH = (2, 2, 2)
+SIZE = 8192
+"""Rows and columns of the matrices whose product is cut."""
+ITEM = 4
+GRID_RATIOS = {64: 7.0, 128: 9.8}
+"""How many times fewer words the best grid moves than rows or columns alone, for so many ranks."""
+PAPER_SECONDS = {"WResNet-152": 8.3, "RNN-10": 66.6}
+"""What the search of papers/002 took for eight workers (table 1)."""
+PAPER_SIZES = {"WResNet-50-4": 4.2, "WResNet-101-8": 30.6, "WResNet-152-4": 10.5, "WResNet-152-10": 65.1,
+               "RNN-6": 33.0, "RNN-8": 45.3, "RNN-10": 57.0}
+"""GB of weights, gradients and history (table 2; the networks of recurrent layers with 8,192 units)."""
+NETWORKS: dict[str, Callable[[], networks.Training]] = {
+    "WResNet-50-4": lambda: networks.residual(50, 4, 128),
+    "WResNet-101-8": lambda: networks.residual(101, 8, 16),
+    "WResNet-152-4": lambda: networks.residual(152, 4, 32),
+    "WResNet-152-10": lambda: networks.residual(152, 10, 8),
+    "RNN-6": lambda: networks.recurrent(6, 8192, 512),
+    "RNN-8": lambda: networks.recurrent(8, 8192, 512),
+    "RNN-10": lambda: networks.recurrent(10, 8192, 512),
+    "GPT, 4 layers": lambda: networks.transformer(4, 14336, 8 * 1024),
+    "GPT, 96 layers": lambda: networks.transformer(96, 12288, 8 * 1024),
+}
+QUICK = ("WResNet-50-4", "RNN-6", "GPT, 4 layers")
+
+
+def product() -> Graph:
+    """The product of two square matrices."""
+    graph = Graph()
+    arrays = [graph.array(name, SIZE, SIZE) for name in "ABC"]
+    graph.add("product", einsum("mk,kn->mn", (SIZE, SIZE), (SIZE, SIZE)), *arrays)
+    return graph
+
+
+def grids(most: int) -> list[Measures]:
+    """The words of a matrix product on the grid that is chosen, and on those of one dimension."""
+    found = []
+    for axes in range(1, most.bit_length()):
+        mesh = (2,) * axes
+        best = plan(product(), mesh)
+        rows, terms, columns = [plan(product(), mesh, run={0: [(loop,) * axes]}).words for loop in (0, 2, 1)]
+        found.append({"ranks": 1 << axes, "grid": best.grid(0), "best": best.words, "rows": rows,
+                      "columns": columns, "terms": terms})
+    return found
+
+
+def all_rows(graph: Graph) -> Plan:
+    """Every array cut into rows, and the operators as it suits them."""
+    return plan(graph, MESH, held={k: [(0,) * len(MESH)] for k in range(len(graph.shapes))})
+
+
+def equal_chops(graph: Graph) -> Plan:
+    """Every array and every operator cut along one dimension, or loop, by all ranks."""
+    def alike(extents: Sequence[int]) -> list[Layout]:
+        return [layout for layout in choices(tuple(extents), MESH, False) if len(set(layout)) == 1]
+
+    cut = graph.cut()
+    return plan(graph, MESH,
+                held={k: [s for s in alike(shape) if s[0] in cut[k]] for k, shape in enumerate(graph.shapes)},
+                run={k: alike(operator.spec.shape) for k, operator in enumerate(graph.operators)})
+
+
+def training(name: str) -> Measures:
+    """The words of a training step under each search, and the processor time of the exact one."""
+    network = NETWORKS[name]()
+    begin = time.process_time()
+    best = plan(network.graph, MESH)
+    seconds = time.process_time() - begin
+    return {"name": name, "operators": len(network.graph.operators), "seconds": seconds,
+            "bytes": ITEM * best.words, "weights": 3 * ITEM * network.weights,
+            "recursion": plan(network.graph, MESH, "recursive").words / best.words,
+            "beam": plan(network.graph, MESH, "beam").words / best.words,
+            "rows": all_rows(network.graph).words / best.words,
+            "one dimension": equal_chops(network.graph).words / best.words}
+
+
+def discoveries(names: Sequence[str]) -> list[Measures]:
+    """The processor time in which each operator of the catalogue is discovered."""
+    found = []
+    for name in names:
+        (function, operands), expected = CATALOGUE[name]
+        begin = time.process_time()
+        result = discover(function, *operands)
+        found.append({"name": name, "seconds": time.process_time() - begin, "runs": result.runs,
+                      "loops": len(result.spec.loops),
+                      "as expected": " | ".join(map(str, result.rules)) == expected})
+    return found
+
+
+def goals(result: Measures) -> list[Measures]:
+    found = [report.goal(f"product on {row['ranks']} ranks: rows / chosen grid",
+                         GRID_RATIOS[row["ranks"]] - 0.05, row["rows"] / row["best"])
+             for row in result["grids"] if row["ranks"] in GRID_RATIOS]
+    for row in result["training"]:
+        found.append(report.goal(f"{row['name']}: seconds to the exact choice", 2.0, row["seconds"],
+                                 at_least=False))
+        found += [report.goal(f"{row['name']}: words of {other} / exact", 1.0, row[other])
+                  for other in ("recursion", "beam", "rows", "one dimension")]
+    found.append(report.goal("discovery: operators not as expected", 0,
+                             sum(not row["as expected"] for row in result["discovery"]), at_least=False))
+    return found
+
+
+def text(result: Measures) -> str:
+    lines = [table.render(
+        f"words received for a product of {SIZE} x {SIZE} matrices (papers/000)",
+        ("ranks", "chosen grid", "words", "rows", "columns", "terms", "rows / chosen"),
+        [(str(row["ranks"]), " ".join(f"{k}:{n}" for k, n in row["grid"].items()),
+          *[f"{row[k]:,.0f}" for k in ("best", "rows", "columns", "terms")],
+          table.ratio(row["rows"] / row["best"])) for row in result["grids"]])]
+    lines.append(table.render(
+        "training steps on 8 ranks (papers/002, papers/004): words over those of the exact choice",
+        ("network", "weights GB", "the paper's", "operators", "search", "the paper's", "moved GB",
+         "recursion", "beam", "rows", "one dimension"),
+        [(row["name"], f"{row['weights'] / 2**30:.1f}", str(PAPER_SIZES.get(row["name"], "")),
+          str(row["operators"]), table.seconds(row["seconds"]),
+          next((f"{s} s" for name, s in PAPER_SECONDS.items() if row["name"].startswith(name)), ""),
+          f"{row['bytes'] / 1e9:.2f}",
+          *[f"{row[k]:.4f}" for k in ("recursion", "beam", "rows", "one dimension")])
+         for row in result["training"]]))
+    lines.append(table.render(
+        "discovery by running on parts (papers/004)", ("operator", "time", "runs", "loops", "as expected"),
+        [(row["name"], table.seconds(row["seconds"]), str(row["runs"]), str(row["loops"]),
+          table.reached(row["as expected"])) for row in result["discovery"]]))
+    return "\n".join([*lines, report.goal_table(result["goals"])])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="partitions chosen by search")
+    parser.add_argument("--quick", action="store_true", help="three networks, three operators, few ranks")
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    names = list(CATALOGUE)
+    result: Measures = {"grids": grids(8 if asked.quick else 128),
+                        "training": [training(name) for name in (QUICK if asked.quick else NETWORKS)],
+                        "discovery": discoveries(names[:3] if asked.quick else names)}
+    result["goals"] = goals(result)
+    print(text(result))
+    if asked.json:
+        asked.json.write_text(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

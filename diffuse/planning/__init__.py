@@ -1,0 +1,16 @@
+"""Which loops of which operators to cut over the axes of a mesh, so that the least data move.
+
+A graph of described operators (`graph`) becomes a problem of choosing one state for each operator and each
+array (`layouts`, `words`, `problem`).  It is solved exactly by elimination, or by an integer program where
+tables would grow too large; recursion over the axes and beams, as the papers have them, are there to be
+compared with.
+"""
+
+from diffuse.planning.beam import beam
+from diffuse.planning.eliminate import TooWide, eliminate
+from diffuse.planning.graph import Graph, Operator
+from diffuse.planning.integer import integer_program
+from diffuse.planning.plan import Plan, plan
+from diffuse.planning.problem import Problem
+
+__all__ = ["Graph", "Operator", "Plan", "Problem", "TooWide", "beam", "eliminate", "integer_program", "plan"]

@@ -1,0 +1,97 @@
+"""Problems of choosing one state for each variable, so that a sum of tables is least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from diffuse.ir import Point
+from diffuse.planning import words
+from diffuse.planning.graph import Graph
+from diffuse.planning.layouts import Layout, Mesh, choices
+from diffuse.planning.words import Table
+from diffuse.spec.opspec import Indexing, OpSpec
+
+
+@dataclass
+class Problem:
+    """Variables, and tables over some of them: the cost of a choice is the sum of one entry of each table."""
+
+    sizes: list[int]
+    """The number of states of each variable."""
+    tables: list[tuple[tuple[int, ...], Table]]
+    """The variables of a table, in the order of its dimensions, and the table."""
+
+    def cost(self, choice: Sequence[int]) -> float:
+        """The cost of one state for each variable."""
+        return float(sum(table[tuple([choice[v] for v in variables])] for variables, table in self.tables))
+
+
+@dataclass
+class States:
+    """The problem of a graph on a mesh: first a variable for each array, then one for each operator."""
+
+    problem: Problem
+    layouts: list[list[Layout]]
+    """For each array the layouts that are its states."""
+    assignments: list[list[Layout]]
+    """For each operator the assignments that are its states."""
+
+
+def build(graph: Graph, mesh: Mesh, repeats: bool = False, held: Mapping[int, Sequence[Layout]] | None = None,
+          run: Mapping[int, Sequence[Layout]] | None = None) -> States:
+    """The problem of partitioning a graph over a mesh.
+
+    `repeats` says whether arrays may be repeated, and work done several times, along an axis: memory costs
+    nothing here, so that arrays are then repeated wherever it saves words.  `held` and `run` give the states
+    of some arrays and operators instead of all there are.  Operators of one form share their tables.
+    """
+    layouts = [list((held or {}).get(k) or choices(shape, mesh, repeats, cut))
+               for k, (shape, cut) in enumerate(zip(graph.shapes, graph.cut(), strict=True))]
+    assignments = [list((run or {}).get(k) or choices(operator.spec.shape, mesh, repeats))
+                   for k, operator in enumerate(graph.operators)]
+    tables: dict[tuple[int, int], Table] = {}
+    for k, operator in enumerate(graph.operators):
+        for uses, reads in ((operator.spec.reads, True), (operator.spec.writes, False)):
+            for use in uses:
+                array = operator.arrays[use.operand]
+                key = array, len(graph.shapes) + k
+                table = _table(operator.spec, use, reads, graph.shapes[array], tuple(assignments[k]),
+                               tuple(layouts[array]), mesh)
+                tables[key] = tables[key] + table if key in tables else table
+    sizes = [*map(len, layouts), *map(len, assignments)]
+    return States(Problem(sizes, list(tables.items())), layouts, assignments)
+
+
+@lru_cache(maxsize=1 << 12)
+def _table(spec: OpSpec, use: Indexing, reads: bool, shape: Point, assignments: tuple[Layout, ...],
+           layouts: tuple[Layout, ...], mesh: Mesh) -> Table:
+    """The words of one operand, by the layout of the array and the assignment of the operator."""
+    if reads:
+        found = words.read(spec, use, shape, assignments, layouts, mesh)
+    else:
+        found = words.written(use, shape, assignments, layouts, mesh)
+    return np.ascontiguousarray(found.T)
+
+
+def tied(problem: Problem, groups: Sequence[Sequence[int]]) -> tuple[Problem, list[int]]:
+    """The problem in which the variables of each group have the same state, and for each old variable its
+    number there.  The variables of a group must have equally many states."""
+    number = list(range(len(problem.sizes)))
+    for group in groups:
+        for member in group[1:]:
+            number[member] = group[0]
+    kept = sorted(set(number))
+    place = {variable: k for k, variable in enumerate(kept)}
+    to = [place[number[v]] for v in range(len(number))]
+    joined: dict[tuple[int, ...], Any] = {}
+    for variables, table in problem.tables:
+        named = tuple(dict.fromkeys(to[v] for v in variables))
+        letters = [chr(97 + named.index(to[v])) for v in variables]
+        same = np.einsum(f"{''.join(letters)}->{''.join(chr(97 + k) for k in range(len(named)))}", table)
+        joined[named] = joined[named] + same if named in joined else same
+    return Problem([problem.sizes[v] for v in kept], list(joined.items())), to

@@ -1,0 +1,53 @@
+"""How many elements all ranks together receive when an operator runs on arrays that lie in given layouts.
+
+"Supporting very large models using automatic dataflow graph partitioning" (papers/002, section 4.4), in
+closed form for all states at once: an operand moves as far as a rank needs what it does not hold; a result
+moves from every rank that made a part of it, or a term, to the one that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from diffuse.ir import Point
+from diffuse.planning.layouts import Layout, Mesh, border, seen
+from diffuse.spec.opspec import Indexing, OpSpec
+
+Table = np.ndarray[Any, np.dtype[np.float64]]
+
+
+def read(spec: OpSpec, use: Indexing, shape: Point, assignments: Sequence[Layout], layouts: Sequence[Layout],
+         mesh: Mesh) -> Table:
+    """Elements received of an operand, for each assignment of the operator and layout of the array."""
+    needed = np.array([seen(use, a) for a in assignments]).reshape(len(assignments), 1, len(mesh))
+    held = np.array(layouts).reshape(1, len(layouts), len(mesh))
+    need, both = np.ones((len(assignments), 1)), np.ones((len(assignments), len(layouts)))
+    for d, extent in enumerate(shape):
+        tile = extent / _parts(needed == d, mesh)
+        shared = border(spec, use, d)
+        need = need * np.where(tile < extent, np.minimum(tile + shared, extent), tile)
+        both = both * extent / _parts((needed == d) | (held == d), mesh)
+    return prod(mesh) * (need - both)
+
+
+def written(use: Indexing, shape: Point, assignments: Sequence[Layout], layouts: Sequence[Layout], mesh: Mesh
+            ) -> Table:
+    """Elements received of a result, terms of sums included, for each assignment and layout."""
+    made = np.array([seen(use, a) for a in assignments]).reshape(len(assignments), 1, len(mesh))
+    idle = (np.array(assignments) < 0).reshape(len(assignments), 1, len(mesh))
+    held = np.array(layouts).reshape(1, len(layouts), len(mesh))
+    both = np.ones((len(assignments), len(layouts)))
+    for d, extent in enumerate(shape):
+        both = both * extent / _parts((made == d) | (held == d), mesh)
+    makers = _parts(~idle & ~((made == held) & (made >= 0)), mesh)
+    return prod(mesh) * (makers - 1) * both
+
+
+def _parts(axes: Any, mesh: Mesh) -> Table:
+    """The product of the sizes of the axes that are marked, in the last dimension."""
+    found: Table = np.prod(np.where(axes, np.array(mesh, np.float64), 1.0), axis=-1)
+    return found

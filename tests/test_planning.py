@@ -1,0 +1,181 @@
+"""Partitions that are chosen: words counted by definition, searches against trying everything."""
+
+from __future__ import annotations
+
+import importlib
+import random
+import sys
+from itertools import product
+from math import prod
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from diffuse.planning import Graph, Problem, TooWide, beam, eliminate, integer_program, plan, words
+from diffuse.planning.layouts import Layout, Mesh, choices, seen
+from diffuse.planning.problem import tied
+from diffuse.spec import einsum
+from diffuse.spec.opspec import OpSpec
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))        # its files are scripts that import each other by name
+networks = importlib.import_module("networks")
+
+
+def chain(m: int, k: int, n: int, q: int) -> Graph:
+    """C = A B, E = C D."""
+    graph = Graph()
+    a, b, c, d, e = (graph.array(*each) for each in (("A", m, k), ("B", k, n), ("C", m, n), ("D", n, q),
+                                                     ("E", m, q)))
+    graph.add("C = A B", einsum("mk,kn->mn", (m, k), (k, n)), a, b, c)
+    graph.add("E = C D", einsum("mn,nq->mq", (m, n), (n, q)), c, d, e)
+    return graph
+
+
+def block(layout: Layout, mesh: Mesh, shape: tuple[int, ...], rank: tuple[int, ...]) -> set[tuple[int, ...]]:
+    """The elements of an array that a rank has: along each axis of the mesh a digit of an index tells whose
+    it is, the same digit whichever other axes cut the dimension."""
+    found = []
+    for d, extent in enumerate(shape):
+        kept = []
+        for index in range(extent):
+            rest, digits = index, []
+            for size in mesh:
+                rest, digit = divmod(rest, size)
+                digits.append(digit)
+            if all(digits[a] == rank[a] for a, cut in enumerate(layout) if cut == d):
+                kept.append(index)
+        found.append(kept)
+    return set(product(*found))
+
+
+@pytest.mark.parametrize("subscripts", ["ij,jk->ik", "ij,j->i", "ij->ji", "ij->", "bij,bjk->bik"])
+def test_words_are_those_that_ranks_would_receive(subscripts: str) -> None:
+    mesh, rng = (2, 3), random.Random(subscripts)
+    terms = subscripts.split("->")[0].split(",")
+    shapes = [(6,) * len(term) for term in terms]
+    spec = einsum(subscripts, *shapes)
+    ranks = list(product(*map(range, mesh)))
+    for _ in range(12):
+        (run,) = rng.sample(choices(spec.shape, mesh), 1)
+        for use in spec.reads:
+            shape = shapes[use.operand]
+            (held,) = rng.sample(choices(shape, mesh), 1)
+            counted = sum(len(block(seen(use, run), mesh, shape, r) - block(held, mesh, shape, r))
+                          for r in ranks)
+            assert words.read(spec, use, shape, [run], [held], mesh)[0, 0] == pytest.approx(counted)
+        (use,) = spec.writes
+        shape = (6,) * len(use.map.rows)
+        (held,) = rng.sample(choices(shape, mesh), 1)
+        assert words.written(use, shape, [run], [held], mesh)[0, 0] == pytest.approx(
+            sent(run, seen(use, run), held, mesh, shape))
+
+
+def sent(run: Layout, made: Layout, held: Layout, mesh: Mesh, shape: tuple[int, ...]) -> int:
+    """Elements of a result, or terms of one, that come from other ranks; what ranks make alike counts
+    once."""
+    ranks, total = list(product(*map(range, mesh))), 0
+    for owner in ranks:
+        mine = block(held, mesh, shape, owner)
+        makers = [r for r in ranks if all(r[a] == owner[a] for a, loop in enumerate(run) if loop < 0)]
+        total += sum(len(mine & block(made, mesh, shape, r)) for r in makers if r != owner)
+    return total
+
+
+def test_the_chain_on_which_recursion_is_not_the_best() -> None:
+    """Two products over two axes of two (papers/002 claims that deciding axis by axis is optimal)."""
+    graph = chain(136, 56, 184, 232)
+    assert plan(graph, (2, 2), "recursive").words == 79424
+    assert plan(graph, (2, 2)).words == 74496
+
+
+def test_the_best_grid_of_a_matrix_product() -> None:
+    graph = Graph()
+    arrays = [graph.array(name, 8192, 8192) for name in "ABC"]
+    graph.add("product", einsum("mk,kn->mn", (8192, 8192), (8192, 8192)), *arrays)
+    best = plan(graph, (2,) * 6)
+    assert best.words == 603979776 and best.grid(0) == {"m": 4, "n": 4, "k": 4}
+    (rows,) = [plan(graph, (2,) * 6, run={0: [(0,) * 6]})]
+    assert rows.words == 4227858432
+
+
+def test_training_graphs_have_the_sizes_that_were_published() -> None:
+    """Table 2 of papers/002: weights, gradients and history in GB, at 12 bytes for each element."""
+    published = {(50, 4): 4.2, (101, 4): 7.8, (152, 4): 10.5, (50, 10): 26.7, (152, 10): 65.1}
+    for (layers, width), size in published.items():
+        assert 12 * networks.residual(layers, width, 8).weights / 2**30 == pytest.approx(size, rel=0.035)
+    assert 12 * networks.recurrent(10, 8192, 8).weights / 2**30 == pytest.approx(57.0)
+
+
+def test_joint_choice_is_never_worse_than_recursion_or_a_beam() -> None:
+    net = networks.residual(50, 4, 128)
+    best, steps, kept = (plan(net.graph, (2, 2, 2), method).words
+                         for method in ("auto", "recursive", "beam"))
+    assert best <= steps <= 1.05 * best and best <= kept
+    assert 4 * best / 1e9 == pytest.approx(20.440, abs=1e-3)
+    assert 4 * steps / 1e9 == pytest.approx(20.491, abs=1e-3)
+
+
+def drawn(rng: random.Random) -> Problem:
+    """A small random problem: some tables of one, two or three variables."""
+    sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 7))]
+    numbers = np.random.default_rng(rng.randrange(1 << 30))
+    tables = []
+    for _ in range(rng.randint(1, 10)):
+        variables = tuple(rng.sample(range(len(sizes)), rng.randint(1, min(3, len(sizes)))))
+        tables.append((variables, numbers.integers(0, 20, [sizes[v] for v in variables]).astype(float)))
+    return Problem(sizes, tables)
+
+
+def test_elimination_finds_what_trying_everything_finds() -> None:
+    rng = random.Random(1)
+    for number in range(120):
+        problem = drawn(rng)
+        best = min(map(problem.cost, product(*map(range, problem.sizes))))
+        assert problem.cost(eliminate(problem)) == best
+        assert problem.cost(beam(problem, 3)) >= best
+        if number % 12 == 0:
+            assert problem.cost(integer_program(problem)) == pytest.approx(best)
+
+
+def test_variables_that_are_tied_have_one_state() -> None:
+    rng = random.Random(2)
+    for _ in range(40):
+        problem = drawn(rng)
+        size = problem.sizes[0]
+        group = [v for v, n in enumerate(problem.sizes) if n == size][:3]
+        smaller, to = tied(problem, [group])
+        best = min(problem.cost(choice) for choice in product(*map(range, problem.sizes))
+                   if len({choice[v] for v in group}) == 1)
+        found = eliminate(smaller)
+        assert smaller.cost(found) == problem.cost([found[to[v]] for v in range(len(to))]) == best
+
+
+def test_a_problem_that_is_too_wide_is_left_to_the_integer_program() -> None:
+    sizes = [3] * 5
+    rng = np.random.default_rng(3)
+    problem = Problem(sizes, [((a, b), rng.integers(0, 9, (3, 3)).astype(float))
+                              for a in range(5) for b in range(a)])
+    with pytest.raises(TooWide, match="integer program"):
+        eliminate(problem, widest=100)
+    assert problem.cost(integer_program(problem)) == problem.cost(eliminate(problem))
+
+
+def test_bad_input_is_refused() -> None:
+    graph = chain(8, 8, 8, 8)
+    with pytest.raises(ValueError, match="choose one of auto, eliminate"):
+        plan(graph, (2,), "greedy")
+    with pytest.raises(ValueError, match="axes have at least 2 ranks"):
+        plan(graph, (2, 1))
+    with pytest.raises(ValueError, match="array v has shape \\(8,\\)"):
+        spec: OpSpec = einsum("ij->ji", (8, 8))
+        graph.add("transpose", spec, graph.array("v", 8), 0)
+
+
+def test_a_plan_prints_the_grids_and_the_tiles() -> None:
+    assert str(plan(chain(1024, 16, 16, 16), (2, 2))) == (
+        "1,536 words over 2x2 ranks\n"
+        "  C = A B  m:4  on A[4, 1], B[4, 1], C[4, 1]\n"
+        "  E = C D  m:4  on C[4, 1], D[4, 1], E[4, 1]")
+    assert prod(plan(chain(8, 8, 8, 8), (2, 2)).grid(0).values()) == 4
