@@ -95,3 +95,11 @@ class Matrix:
 
 def test_operands_that_answer_themselves_do_so_for_a_lazy_scalar() -> None:
     assert total() * Matrix() == numpy.float64(50_000.0) * Matrix() == "answered 50000.0"
+
+
+def test_what_a_lazy_scalar_is_does_not_wait_for_its_value() -> None:
+    found = total()
+    value = numpy.float64(found.size)
+    for name in ("shape", "ndim", "size", "dtype", "itemsize", "nbytes"):
+        assert getattr(found, name) == getattr(value, name), name
+    assert not ready(found)

@@ -15,6 +15,8 @@ from diffuse.numpy.bridge import threaded as _threaded
 from diffuse.numpy.bridge.namespace import fill as _fill
 from diffuse.numpy.ops.calculus import cross as _cross
 from diffuse.numpy.ops.conversion import asanyarray as _asanyarray
+from diffuse.numpy.ops.manipulation import asking as _asking
+from diffuse.numpy.ops.manipulation import asks as _asks
 from diffuse.numpy.ops.manipulation import diagonal as _diagonal
 from diffuse.numpy.ops.manipulation import is_array as _is_array
 from diffuse.numpy.ops.manipulation import matrix_transpose as _matrix_transpose
@@ -28,6 +30,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         square = _native.dot(x, x)
         if square is not None:
             return type(square)(_sqrt(square)) if type(square) is _numpy.float64 else _numpy.sqrt(square)
+    if _asks(x):
+        return _real.norm(x, ord, axis, keepdims)
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"
@@ -62,10 +66,12 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, "numpy.linalg.norm", "library")
 
 
+@_asking(_numpy.linalg.matmul)
 def matmul(x1: Any, x2: Any, /) -> Any:
     return _UFUNCS["matmul"](x1, x2)
 
 
+@_asking(_numpy.linalg.outer)
 def outer(x1: Any, x2: Any, /) -> Any:
     x, y = _asanyarray(x1), _asanyarray(x2)
     if x.ndim != 1 or y.ndim != 1:
@@ -74,6 +80,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return _outer(x, y)
 
 
+@_asking(_numpy.linalg.cross)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     x, y = _asanyarray(x1), _asanyarray(x2)
     if x.shape[axis] != 3 or y.shape[axis] != 3:
@@ -90,6 +97,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return _matrix_transpose(x)
 
 
+@_asking(_numpy.linalg.vector_norm)
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     a = _asanyarray(x)
     if axis is None and _is_array(a) and not keepdims:

@@ -49,6 +49,10 @@ class scalar(Protocols, arithmetic.Operators):
         return found
 
     __class__: Any = property(lambda self: self.form.dtype.type)
+    dtype: Any = property(lambda self: self.form.dtype)
+    itemsize: Any = property(lambda self: self.form.dtype.itemsize)
+    shape, ndim, size = property(lambda self: ()), property(lambda self: 0), property(lambda self: 1)
+    nbytes = itemsize
 
     def value(self) -> Any:
         """The NumPy scalar; waits."""

@@ -68,6 +68,7 @@ def round(a: Any, decimals: Any = 0, out: Any = None) -> Any:
     return fallback.call(numpy.round, (x, decimals), options, "numpy.round", "library")
 
 
+@asking(numpy.astype)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     if not isinstance(x, Array) and type(x) is not numpy.ndarray:
         return fallback.asked(numpy.astype, x, dtype, copy=copy, device=device)
@@ -170,6 +171,7 @@ def _into(out: Any, found: Any) -> Any:
     return out
 
 
+@asking(numpy.copyto)
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     source, mask = adopt(src), adopt(where)
     if type(dst) is not core.array_class or not recordable(source, mask) or small(dst, source, mask):
@@ -193,6 +195,7 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
     dst[...] = elementwise.issue("where", ("bool", name, name, name), (mask, source, dst))
 
 
+@asking(numpy.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
     if type(a) is not core.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):

@@ -190,15 +190,3 @@ def _places(a: Any, columns: bool) -> Any:
         else:
             part[...] = rest
     return out
-
-
-@asking(numpy.count_nonzero)
-def count_nonzero(a: Any, axis: Any = None, *, keepdims: Any = False) -> Any:
-    x = _array(a)
-    memory = None if x is None else access.at_hand(x)
-    if x is None or x.form.size == 0 or memory is not None and (x.form.name == "bool" and axis is None
-                                                               or x.form.size < core.SMALL):
-        return _by_numpy(numpy.count_nonzero, a, axis=axis, keepdims=keepdims)
-    if axis is None and not keepdims:
-        return int(masks.truth(x).sum(dtype=numpy.intp))
-    return x.astype(bool, copy=False).sum(axis=axis, dtype=numpy.intp, keepdims=keepdims)

@@ -196,10 +196,12 @@ def size(a: Any, axis: Any = None) -> Any:
     return numpy.size(a.meta, axis) if isinstance(a, Array) else fallback.asked(numpy.size, a, axis)
 
 
+@asking(numpy.may_share_memory)
 def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
     return _shared(a, b, numpy.may_share_memory, max_work)
 
 
+@asking(numpy.shares_memory)
 def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     return _shared(a, b, numpy.shares_memory, max_work)
 

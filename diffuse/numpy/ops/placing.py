@@ -17,6 +17,7 @@ from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.creation import arange
+from diffuse.numpy.ops.manipulation import asking
 from diffuse.numpy.ops.operands import adopt, lowered
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -68,6 +69,7 @@ def _repeated(values: Any, count: int) -> Any:
     return gather.along(values, adopt(UFUNCS["remainder"](arange(count), size)), 0)
 
 
+@asking(numpy.put)
 def put(a: Any, ind: Any, v: Any, mode: Any = "raise") -> None:
     if _little(a, ind, v) or not _put(a, ind, v, mode):
         _by_numpy(numpy.put, a, ind, v, mode)
@@ -89,6 +91,7 @@ def _put(a: Any, ind: Any, v: Any, mode: Any) -> bool:
     return values is not None and scatter.write(target, array, values)
 
 
+@asking(numpy.put_along_axis)
 def put_along_axis(arr: Any, indices: Any, values: Any, axis: Any) -> None:
     if _little(arr, indices, values) or not _put_along_axis(arr, indices, values, axis):
         _by_numpy(numpy.put_along_axis, arr, indices, values, axis)
@@ -122,6 +125,7 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
     return scatter.write(target, masks.flat(adopt(places)), spread)
 
 
+@asking(numpy.place)
 def place(arr: Any, mask: Any, vals: Any) -> None:
     if _little(arr, mask, vals) or not _place(arr, mask, vals):
         _by_numpy(numpy.place, arr, mask, vals)
@@ -142,6 +146,7 @@ def _place(arr: Any, mask: Any, vals: Any) -> bool:
     return values is not None and scatter.write(target, found, values)
 
 
+@asking(numpy.putmask)
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     if _little(a, mask, values) or not _putmask(a, mask, values):
         _by_numpy(numpy.putmask, a, mask, values)
@@ -167,6 +172,7 @@ def _putmask(a: Any, mask: Any, given: Any) -> bool:
     return True
 
 
+@asking(numpy.fill_diagonal)
 def fill_diagonal(a: Any, val: Any, wrap: Any = False) -> None:
     if _little(a, val) or not _fill_diagonal(a, val, wrap):
         _by_numpy(numpy.fill_diagonal, a, val, wrap)

@@ -13,6 +13,7 @@ from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import folds, moments, scans
 from diffuse.numpy.ops.conversion import asarray
+from diffuse.numpy.ops.manipulation import asking
 from diffuse.numpy.ops.operands import answers
 from diffuse.numpy.ops.ufuncs import UFUNCS
 
@@ -92,6 +93,7 @@ def std(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: Any 
     return moments.variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
 
 
+@asking(numpy.count_nonzero)
 def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     """The number of elements that are true."""
     if axis is None and keepdims is False and type(a) is core.array_class:
