@@ -10,7 +10,7 @@
 `import diffuse.numpy as np` in place of `import numpy as np`, or `diffuse run program.py` with the program as
 it is.  This module is the public face: `config` (every setting), `explain` (what fused and what did not),
 `flush` (forward what is pending), `fence` (and wait for it), `to_numpy` (NumPy's arrays for code that needs
-these) and `vectorize` (compile a function of your own).
+these), `vectorize` (compile a function of your own), `grad` and `value_and_grad` (gradients of a function).
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffuse.gradients.backward import grad, value_and_grad
     from diffuse.numpy.ops.vectorize import vectorize
     from diffuse.observe.explanation import Explanation
     from diffuse.settings import config
 
 __version__ = "0.1.0"
-__all__ = ["config", "explain", "fence", "flush", "to_numpy", "vectorize"]
+__all__ = ["config", "explain", "fence", "flush", "grad", "to_numpy", "value_and_grad", "vectorize"]
 
 
 def flush() -> None:
@@ -51,6 +52,10 @@ def __getattr__(name: str) -> Any:
         from diffuse.numpy.ops.vectorize import vectorize
 
         return vectorize
+    if name in ("grad", "value_and_grad"):
+        from diffuse import gradients
+
+        return getattr(gradients, name)
     raise AttributeError(f"module 'diffuse' has no attribute {name!r}")
 
 

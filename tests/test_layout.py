@@ -28,6 +28,7 @@ FLOORS = [
     ["diffuse.planning"],
     ["diffuse.library"],
     ["diffuse.numpy"],
+    ["diffuse.gradients"],
     ["diffuse"],
     ["diffuse.scipy"],
     ["diffuse.intercept"],
