@@ -1,0 +1,74 @@
+"""Faults that NumPy's own tests found with Diffuse in NumPy's place, on arrays of any size."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy
+import pytest
+
+import diffuse.numpy as np
+
+LARGE = 40_000
+pytestmark = pytest.mark.usefixtures("threshold")
+
+
+@pytest.mark.parametrize(("low", "high"), [(-1, 300), (-1, 50), (100, 1000), (-1, None), (None, 300)])
+def test_clip_writes_its_output_where_a_bound_is_beyond_the_type(low: Any, high: Any) -> None:
+    given = numpy.arange(LARGE).astype("uint8")
+    out: Any = np.ones(LARGE, "uint8")
+    assert np.array(given).clip(low, high, out=out) is out
+    assert numpy.array_equal(out, given.clip(low, high))
+
+
+@pytest.mark.parametrize("number", [1000, -1])
+def test_choose_takes_the_low_bits_of_numbers_beyond_the_type(number: int) -> None:
+    which, bytes_ = numpy.arange(LARGE) % 2, numpy.arange(LARGE).astype("uint8")
+    choices: Any = (number, np.array(bytes_))
+    found = np.choose(np.array(which), choices)
+    assert found.dtype == "uint8"
+    assert numpy.array_equal(found, numpy.choose(which, (number, bytes_)))
+
+
+def test_arrays_made_of_the_same_memory_share_it() -> None:
+    x, other = np.arange(LARGE), np.arange(LARGE)
+    again = np.array(memoryview(x), copy=False)
+    again[0] = 99
+    assert x[0] == 99
+    assert np.may_share_memory(x, again)
+    assert np.shares_memory(x[:10], again[5:20])
+    assert not np.shares_memory(x[:10], again[10:])
+    assert not np.may_share_memory(x, np.array(memoryview(other), copy=False))
+
+
+def test_strides_of_a_short_array_reach_through_the_buffer_that_it_was_made_of() -> None:
+    x = np.arange(10)
+    part: Any = np.ndarray([4], int, buffer=x, offset=32)
+    with pytest.warns(DeprecationWarning):
+        part.strides = (-8,)
+    assert part.tolist() == [4, 3, 2, 1]
+
+
+def test_documentation_of_a_ufunc_can_be_set_and_deleted() -> None:
+    before = np.add.__doc__
+    try:
+        np.add.__doc__ = "another"
+        assert np.add.__doc__ == np.add.__dict__["__doc__"] == "another"
+    finally:
+        del np.add.__doc__
+    assert np.add.__doc__ == before == numpy.add.__doc__
+    assert np.add.__dict__ == numpy.add.__dict__
+    assert np.power.__doc__ == numpy.power.__doc__
+    assert pickle.loads(pickle.dumps(np.add)) is np.add
+
+
+def test_properties_have_the_documentation_of_numpy() -> None:
+    for name in ("flat", "ctypes", "itemsize", "strides"):
+        assert getattr(np.ndarray, name).__doc__ == getattr(numpy.ndarray, name).__doc__
+
+
+def test_functions_that_only_numpy_has_equal_its_own() -> None:
+    assert np.strings.str_len == numpy.strings.str_len
+    assert hash(np.strings.str_len) == hash(numpy.strings.str_len)
+    assert np.strings.str_len != numpy.strings.isalpha
