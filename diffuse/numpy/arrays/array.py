@@ -46,6 +46,15 @@ class Kind(type):
         """List the names of NumPy's array, and leave out the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
+    def __eq__(cls, kind: object) -> bool:
+        """Equal NumPy's class, which short arrays are of, so that `type(x) == np.ndarray` holds for all arrays.
+
+        Tables of types tell the two apart by the hash, which is that of any class.
+        """
+        return True if kind is numpy.ndarray else super().__eq__(kind)
+
+    __hash__ = type.__hash__
+
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
 
