@@ -124,9 +124,10 @@ def compared(real: suites.Outcomes, ours: suites.Outcomes | None) -> tuple[int, 
     if ours is None:
         return len(passing), {}
     # the name of a test may have that of a module in it
-    names = {test.replace("diffuse.numpy", "numpy"): test for test in ours.of}
-    failed = {test: f"{ours.of.get(names.get(test, ''), 'not run')}: {ours.reasons.get(names.get(test, ''), '')}"
-              for test in passing if ours.of.get(names.get(test, "")) != "passed"}
+    found = {test.replace("diffuse.numpy", "numpy"): (outcome, ours.reasons.get(test, ""))
+             for test, outcome in ours.of.items()}
+    failed = {test: ": ".join(found.get(test, ("not run", "")))
+              for test in passing if found.get(test, ("", ""))[0] != "passed"}
     return len(passing), failed
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -40,6 +41,31 @@ def test_arrays_made_of_the_same_memory_share_it() -> None:
     assert np.shares_memory(x[:10], again[5:20])
     assert not np.shares_memory(x[:10], again[10:])
     assert not np.may_share_memory(x, np.array(memoryview(other), copy=False))
+
+
+@pytest.mark.parametrize("write", [lambda x, v: x.__setitem__(3, v), lambda x, v: x.fill(v)])
+def test_a_masked_value_is_asked_for_its_number(write: Callable[[Any, Any], None]) -> None:
+    real: Any = np.arange(float(LARGE))
+    with pytest.warns(UserWarning, match="masked element to nan"):
+        write(real, np.ma.masked)
+    assert numpy.isnan(real[3])
+    with pytest.raises(np.ma.MaskError):
+        write(np.arange(LARGE), np.ma.masked)
+
+
+def test_interfaces_are_equal_where_memory_is() -> None:
+    x = np.arange(LARGE)
+    same, other = x[:], x.copy()
+    assert x.__array_interface__ == same.__array_interface__ == dict(same.__array_interface__)
+    assert x.__array_interface__ != other.__array_interface__
+
+
+def test_classes_of_all_arrays_are_equal() -> None:
+    short, long = np.arange(5), np.arange(LARGE)
+    for x in (short, long):
+        assert type(x) == np.ndarray and not type(x) != np.ndarray  # noqa: E721
+        assert type(x) in (list, np.ndarray)
+    assert numpy.matrix != np.ndarray != numpy.generic
 
 
 def test_strides_of_a_short_array_reach_through_the_buffer_that_it_was_made_of() -> None:

@@ -47,7 +47,7 @@ class Kind(type):
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
     def __eq__(cls, kind: object) -> bool:
-        """Equal NumPy's class, which short arrays are of, so that `type(x) == np.ndarray` holds for all arrays.
+        """Equal NumPy's class, which short arrays are of: `type(x) == np.ndarray` holds for all arrays.
 
         Tables of types tell the two apart by the hash, which is that of any class.
         """
