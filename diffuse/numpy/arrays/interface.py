@@ -57,8 +57,6 @@ class Interface(dict[str, Any]):
     def __ne__(self, other: object) -> bool:
         return not self == other
 
-    __hash__: Any = None
-
     def copy(self) -> dict[str, Any]:
         return dict(self)
 
