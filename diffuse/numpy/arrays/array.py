@@ -46,6 +46,15 @@ class Kind(type):
         """List the names of NumPy's array, and leave out the slots."""
         return [name for name in super().__dir__() if name.startswith("_") or hasattr(numpy.ndarray, name)]
 
+    def __eq__(cls, kind: object) -> bool:
+        """Equal NumPy's class, which short arrays are of: `type(x) == np.ndarray` holds for all arrays.
+
+        Tables of types tell the two apart by the hash, which is that of any class.
+        """
+        return True if kind is numpy.ndarray else super().__eq__(kind)
+
+    __hash__ = type.__hash__
+
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, numpy.ndarray) or super().__instancecheck__(value)
 
@@ -100,7 +109,8 @@ class ndarray(Methods, metaclass=Kind):
             return numpy.ndarray.__new__(kind, shape, dtype, buffer, offset, strides, order)
         if buffer is None and strides is None and base.element_type(dtype) in NATIVE:
             return creation.empty(shape, dtype, order or "C")
-        return shared(numpy.ndarray(shape, dtype, buffer, offset, strides, order))
+        found: Mirror = numpy.ndarray(shape, dtype, buffer, offset, strides, order)
+        return found if found.size < core.TINY else shared(found)
 
     def __dir__(self) -> list[str]:
         """List the names of NumPy's array, as the class does."""
@@ -311,8 +321,9 @@ def documented(kind: type) -> None:
     for part in kind.__mro__:
         for name, method in [*vars(part).items()]:
             theirs = getattr(numpy.ndarray, name, None)
-            if isinstance(method, property) and method.fset is None and theirs is not None:
-                setattr(part, name, method.setter(refusal(name)))
+            if isinstance(method, property) and theirs is not None:
+                setter = method.fset or refusal(name)
+                setattr(part, name, property(method.fget, setter, method.fdel, theirs.__doc__))
             if isinstance(method, FunctionType) and callable(theirs):
                 vars(method)["__wrapped__"] = theirs
                 method.__doc__ = method.__doc__ or theirs.__doc__

@@ -37,6 +37,8 @@ def setitem(x: Array, index: Any, value: Any) -> None:
         choose(x, index, value)
         return
     meta, element = views.part(x.meta, simple)
+    if element:
+        value = asked(value, x.form.dtype)
     if meta.size < core.SMALL:
         right = at_hand(value) if isinstance(value, Array) else readable(value)
         if right is not None and (ready(x) or walks.begun()):
@@ -132,6 +134,13 @@ def chosen(value: Any, dtype: numpy.dtype[Any]) -> Mirror:
     return cell
 
 
+def asked(value: Any, dtype: numpy.dtype[Any]) -> Any:
+    """A value for one element: an object without dimensions, of a class derived from NumPy's array, is asked
+    for its number.  A masked value then gives NaN or an error."""
+    derived = isinstance(value, numpy.ndarray) and type(value) is not numpy.ndarray and not value.ndim
+    return chosen(value, dtype) if derived else value
+
+
 def choose(x: Array, index: Any, value: Any) -> None:
     """Assignment through arrays of indices and masks: a task, or NumPy at once."""
     source = adopt(value)
@@ -194,4 +203,4 @@ def stored(x: Array, index: Any, source: Any) -> bool:
 def fill(x: Array, value: Any) -> None:
     if numpy.ndim(value) if type(value) not in NUMBERS else 0:
         numpy.zeros(1, x.form.dtype).fill(lowered(value))  # raises
-    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else value)
+    setitem(x, Ellipsis, host(value)[()] if isinstance(value, Array) else asked(value, x.form.dtype))

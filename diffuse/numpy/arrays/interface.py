@@ -50,6 +50,13 @@ class Interface(dict[str, Any]):
     def items(self) -> Any:
         return dict(self).items()
 
+    def __eq__(self, other: object) -> bool:
+        """Are both of the same memory?  A dict's own comparison would compare elements."""
+        return dict(self) == (dict(other) if isinstance(other, Interface) else other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
     def copy(self) -> dict[str, Any]:
         return dict(self)
 

@@ -239,6 +239,13 @@ class FallbackUfunc:
         value = getattr(self._real, name)
         return fallback.wrapped(value, f"{self._path}.{name}") if callable(value) else value
 
+    def __eq__(self, other: Any) -> Any:
+        """Equal NumPy's own object, which libraries may have in tables."""
+        return self._real is (other._real if isinstance(other, FallbackUfunc) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._real)
+
     def __repr__(self) -> str:
         return repr(self._real)
 

@@ -135,7 +135,10 @@ def _chosen(a: Any, choices: Any, mode: Any) -> Any:
     else:
         count = len(options)
         which = adopt(UFUNCS["remainder"](which, count) if mode == "wrap" else which.clip(0, count - 1))
-    return _merged(which, options, dtype, shape)
+    try:
+        return _merged(which, options, dtype, shape)
+    except OverflowError:  # a number beyond all values of the type, of which NumPy takes the low bits
+        return None
 
 
 def _merged(which: Any, options: list[Any], dtype: numpy.dtype[Any], shape: tuple[int, ...]) -> Any:

@@ -148,16 +148,16 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                 bound = UFUNCS["minimum" if low is None else "maximum"]
                 try:
                     return bound(*operands) if out is None else bound(*operands, out=out)
-                except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
+                except OverflowError:  # as below
                     pass
         elif out is None or isinstance(out, Array):
             dtype = common(*operands)
             if dtype in NATIVE:
                 try:
                     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
-                except OverflowError:
-                    return fallback.call(numpy.clip, (x, low, high), {}, "numpy.clip", "library")
-                return found if out is None else _into(out, found)
+                    return found if out is None else _into(out, found)
+                except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
+                    pass
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
 

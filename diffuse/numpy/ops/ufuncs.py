@@ -14,7 +14,7 @@ from diffuse.numpy.arrays.base import operand
 from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
-from diffuse.numpy.ops import elementwise, folds, known, moving, native_gates, rules, scans
+from diffuse.numpy.ops import elementwise, folds, identity, known, moving, native_gates, rules, scans
 from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
 from diffuse.numpy.small import native
 
@@ -47,7 +47,7 @@ _NOTHING = {dtype: numpy.empty(0, dtype) for dtype in NATIVE}
 """Arrays without elements, which stand for operands where NumPy is asked for its errors."""
 
 
-class ufunc(native.StaticGate if native is not None else object):  # type: ignore[misc]
+class ufunc(identity.Identity, native.StaticGate if native is not None else object):  # type: ignore[misc]
     """A universal function over Diffuse arrays; everything it does not compute itself it asks NumPy.
 
     Where there is the extension, its gate takes calls on small arrays to NumPy, and others to `call`.
@@ -58,13 +58,10 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
     """Is the operation a formula of Diffuse's own, which stands in for the library's function?"""
     told_by_types = True
     """Do the types of the operands tell which operation a call records?"""
-    __class__: Any = numpy.ufunc
-    """For `isinstance(np.add, np.ufunc)`, which programs ask."""
 
     def __init__(self, function: Any, operation: str | None = None) -> None:
         self.numpy = function
         self.__name__ = function.__name__
-        self.__doc__ = function.__doc__
         self.nin, self.nout, self.nargs = function.nin, function.nout, function.nargs
         self.ntypes, self.types, self.identity = function.ntypes, function.types, function.identity
         self.signature = function.signature
@@ -77,25 +74,6 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             operations.known(name) for name in SPLIT.get(self.operation, (self.operation,)))
         if native is not None:
             native_gates.with_gates(self, function)
-
-    def __repr__(self) -> str:
-        return f"<ufunc '{self.__name__}'>"
-
-    def __getattr__(self, name: str) -> Any:
-        """Return other attributes of NumPy's ufunc: signatures, and the interface to its loops."""
-        if name == "numpy":
-            raise AttributeError(name)
-        return getattr(self.numpy, name)
-
-    def __eq__(self, other: Any) -> Any:
-        """Equal NumPy's ufunc, so that libraries find this one in tables of ufuncs."""
-        return self.numpy is (other.numpy if isinstance(other, ufunc) else other)
-
-    def __hash__(self) -> int:
-        return hash(self.numpy)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return find, (self.__name__,)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
@@ -402,10 +380,6 @@ def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ..
     one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
     elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
     return place
-
-
-def find(name: str) -> ufunc:
-    return UFUNCS[name]
 
 
 UFUNCS: dict[str, ufunc] = base.UFUNCS
