@@ -27,7 +27,6 @@ Call = Callable[..., Any]
 def parallel(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Everything but a few elements goes through the routines, in several threads."""
     monkeypatch.setattr(radix, "FEWEST", 64)
-    monkeypatch.setattr(selection, "FEWEST", 64)
     monkeypatch.setattr(team, "SHARE", 50)
     monkeypatch.setattr(team, "threads", lambda: 3)
     monkeypatch.setattr(sorting, "threads", lambda: 3)

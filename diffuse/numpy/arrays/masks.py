@@ -22,6 +22,9 @@ from diffuse.numpy.ops.operands import adopt, lowered
 
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
+BYTES = 16
+"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks at hand that have fewer sooner than a
+task: these take a byte each, and what follows is on far fewer elements in most programs."""
 
 _counts: dict[Any, Any] = Bounded(4)
 """The numbers of true elements of the masks that were counted last: several arrays are read through one."""
@@ -43,7 +46,7 @@ def positions(mask: Array) -> Any:
     """The flat positions (int64) of a mask's true elements, as a task finds them."""
     mask = flat(mask)
     memory = access.at_hand(mask)
-    if memory is not None and indices.sooner(memory.size):
+    if memory is not None and memory.size < BYTES * core.SMALL:
         return hosted(numpy.flatnonzero(memory))
     before = _before(mask, memory)
     count, blocks = int(before[-1]), len(before) - 1

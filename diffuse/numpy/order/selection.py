@@ -23,8 +23,6 @@ from diffuse.numpy.order.team import on_parts, slabs
 
 SAMPLE = 1 << 14
 """Elements of a sample, at most."""
-FEWEST = 1 << 15
-"""Elements of which NumPy partitions fewer sooner, as measured."""
 SPREAD = 4.0
 """Standard deviations of the rank of an element of the sample that a bracket is wide to each side."""
 MOST = 8
@@ -120,7 +118,7 @@ def _ranked(array: Array, ranks: list[int], sample: Array) -> list[Any]:
     low, high = _bracket(sample, [rank / size for rank in (ranks[0], ranks[-1])], encode)
 
     def one(start: int, end: int) -> tuple[int, int, Array]:
-        room = (end - start) // 4
+        room = min(end - start, size // 4)  # one part has them all where the elements are sorted
         kept = numpy.empty(room + 1, dtype)
         words = between(numpy.ascontiguousarray(array[start:end]), end - start, low, high, kept, room, 0, 0)
         return int(words[6]), int(words[7]), kept[:min(room, int(words[7]))]
@@ -173,9 +171,7 @@ def _over(real: Callable[..., Any], array: Array, axis: Any, args: tuple[Any, ..
             return None
     elif array.ndim > 1 and type(axis) is not int:
         return None
-    if array.ndim == 1 and (array.size < FEWEST or not radix.sortable(array)):
-        return None
-    if array.dtype.kind not in "biufc":
+    if array.ndim == 1 and not radix.sortable(array) or array.dtype.kind not in "biufc":
         return None
     try:
         found = real(array.view(Selection), *args, axis=axis, **options)
@@ -222,12 +218,12 @@ def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
     return _without_nan(array.reshape(-1))
 
 
-@own(numpy.median, 0)
+@own(numpy.median, 0, times=2)
 def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
 
 
-@own(numpy.nanmedian, 0)
+@own(numpy.nanmedian, 0, times=2)
 def nanmedian(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.nanmedian, a, axis, out, overwrite_input, keepdims)
 
@@ -245,7 +241,7 @@ def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__ = real.__name__
     run.__module__ = __name__
-    return own(real, 0)(run)
+    return own(real, 0, times=2)(run)
 
 
 quantile, percentile = _quantile(numpy.quantile), _quantile(numpy.percentile)
