@@ -23,8 +23,8 @@ from diffuse.numpy.ops.operands import adopt, lowered
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
 BYTES = 16
-"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks at hand that have fewer sooner than a
-task: these take a byte each, and what follows is on far fewer elements in most programs."""
+"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks that have fewer, and reads there, sooner
+than tasks: an element of a mask takes a byte, and what follows is on far fewer elements in most programs."""
 
 _counts: dict[Any, Any] = Bounded(4)
 """The numbers of true elements of the masks that were counted last: several arrays are read through one."""
@@ -96,7 +96,7 @@ def recordable(mask: Any) -> bool:
 def few(mask: Any, x: Array) -> bool:
     """Does NumPy read the elements of an array at a mask sooner than a task?  It does where the mask is small
     and the array at hand, if need be after the wait that counting the mask's elements takes in any case."""
-    if mask.form.size >= indices.SOONER * core.SMALL:
+    if mask.form.size >= BYTES * core.SMALL:
         return False
     access.host(mask)
     return access.at_hand(x) is not None
