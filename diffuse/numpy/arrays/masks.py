@@ -23,8 +23,8 @@ from diffuse.numpy.ops.operands import adopt, lowered
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
 BYTES = 16
-"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks that have fewer, and reads there, sooner
-than tasks: an element of a mask takes a byte, and what follows is on far fewer elements in most programs."""
+"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks that have fewer, and reads there,
+sooner than tasks: an element of a mask takes a byte, and what follows is mostly on far fewer elements."""
 
 _counts: dict[Any, Any] = Bounded(4)
 """The numbers of true elements of the masks that were counted last: several arrays are read through one."""
