@@ -95,6 +95,42 @@ def test_a_shift_is_data() -> None:
     assert plans[1:] == [plans[1]] * 4
 
 
+ROLLS: tuple[Any, ...] = (
+    lambda m, x: m.roll(x, 1, 0), lambda m, x: m.roll(x, -2, axis=1), lambda m, x: m.roll(x, 3),
+    lambda m, x: m.roll(x, True, 0), lambda m, x: m.roll(x, shift=5, axis=0),
+    lambda m, x: m.roll(x, 2, (0, 1)), lambda m, x: m.roll(x, 1, 2), lambda m, x: m.roll(x, 1, axes=0), lambda m, x: m.roll(x, 1, 0, 0))
+
+
+def answer(roll: Any, library: Any, x: Any) -> Any:
+    try:
+        return numpy.array(roll(library, x)).tolist()
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("small", [0, 64])
+def test_rolls_that_come_again_are_numpys(small: int) -> None:
+    plain = numpy.random.default_rng(3).random((12, 30))
+    with using(small=small):
+        ours = np.array(plain)
+        for turn in range(7):
+            ours += 1.0
+            plain += 1.0
+            for roll in ROLLS:
+                assert answer(roll, np, ours) == answer(roll, numpy, plain), turn
+
+
+@pytest.mark.local_only("NumPy computes at once on memory that the host sees")
+def test_a_roll_that_is_waited_for_alone_is_done_at_once() -> None:
+    with using(small=64):
+        x, before = np.array(numpy.arange(400.0).reshape(20, 20)), trace.counters["single"]
+        for _ in range(12):
+            found = np.roll(x, 1, axis=0)
+            engine.fence()
+        assert trace.counters["single"] > before
+        assert numpy.array(found).tolist() == numpy.roll(numpy.array(x), 1, axis=0).tolist()
+
+
 def test_an_array_is_rolled_by_parts_where_a_runtime_places_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several ranks would be sent all of the array for the shifted read."""
     plain = numpy.arange(2000.0).reshape(40, 50)

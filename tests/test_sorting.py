@@ -116,7 +116,7 @@ def test_sorts(kind: str) -> None:
 @pytest.mark.parametrize("kind", TYPES)
 def test_selections(kind: str) -> None:
     for seed in seeds(kind):
-        x = elements(seed, kind, 900 + seed % 2)
+        x = elements(seed, kind, 3000 + seed % 2)
         alike(lambda m, x: (m.median(x), m.median(x, keepdims=True), m.median(x, axis=0)), x)
         alike(lambda m, x: m.nanmedian(x), x)
         for q in (0.5, [0.05, 0.5, 0.95], 0, 1, numpy.array([0.25, 0.75])):
@@ -128,6 +128,13 @@ def test_selections(kind: str) -> None:
         for axis in (0, 1, None, (0, 1)):
             alike(lambda m, x, axis=axis: (m.median(x, axis), m.nanmedian(x, axis)), table)
             alike(lambda m, x, axis=axis: m.quantile(x, [0.2, 0.4], axis, keepdims=True), table)
+
+
+@pytest.mark.parametrize("size", [33_000, 700_000])
+def test_elements_of_some_ranks_are_found_by_a_sample(size: int) -> None:
+    x = numpy.random.default_rng(size).standard_normal(size)
+    ranks = [0, 1, size // 50, size // 2, size // 2 + 1, size - 1]
+    assert selection.selected(x, ranks) == numpy.sort(x)[ranks].tolist()
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -30,6 +30,9 @@ class _Threaded:
             return self._transform(a, factor, axes=axes, out=out)
         from diffuse.numpy.order import team
 
+        dimension, share = team.rows(out.shape, axes[0][0] % a.ndim)
+        if out.shape[dimension] < 2 * share:
+            return self._transform(a, factor, axes=axes, out=out)
         flags: list[int] = []
 
         def part(lines: tuple[Any, ...]) -> None:

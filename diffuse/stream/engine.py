@@ -308,7 +308,7 @@ watch("min_chunk", lambda _: _engine.forget_decompositions())
 def recording() -> dict[str, Any]:
     """What compiled code needs to do what `again` does: the engine, the classes of its parts, and tables."""
     parts: tuple[Any, ...] = (_engine.window, _engine.stores, _engine.walk, _engine.window.open,
-                              _engine.window.open.trail)
+                              _engine.window.open.trail, _engine.waits)
     return {"Engine": Engine, "Storage": Storage, "Template": Template, "engine": _engine,
             "fills": _engine.zeros.held, "counters": trace.counters, "provenance": vars(provenance),
             **{type(part).__name__: type(part) for part in parts}}

@@ -22,6 +22,9 @@ from diffuse.numpy.ops.operands import adopt, lowered
 
 BLOCK = operations.COUNTED
 INDEX = numpy.dtype(numpy.int64)
+BYTES = 16
+"""A multiple of DIFFUSE_SMALL.  NumPy finds the true elements of masks that have fewer, and reads there,
+sooner than tasks: an element of a mask takes a byte, and what follows is mostly on far fewer elements."""
 
 _counts: dict[Any, Any] = Bounded(4)
 """The numbers of true elements of the masks that were counted last: several arrays are read through one."""
@@ -43,7 +46,7 @@ def positions(mask: Array) -> Any:
     """The flat positions (int64) of a mask's true elements, as a task finds them."""
     mask = flat(mask)
     memory = access.at_hand(mask)
-    if memory is not None and indices.sooner(memory.size):
+    if memory is not None and memory.size < BYTES * core.SMALL:
         return hosted(numpy.flatnonzero(memory))
     before = _before(mask, memory)
     count, blocks = int(before[-1]), len(before) - 1
@@ -93,7 +96,7 @@ def recordable(mask: Any) -> bool:
 def few(mask: Any, x: Array) -> bool:
     """Does NumPy read the elements of an array at a mask sooner than a task?  It does where the mask is small
     and the array at hand, if need be after the wait that counting the mask's elements takes in any case."""
-    if mask.form.size >= indices.SOONER * core.SMALL:
+    if mask.form.size >= BYTES * core.SMALL:
         return False
     access.host(mask)
     return access.at_hand(x) is not None

@@ -22,12 +22,13 @@ from diffuse.numpy.order import radix
 Array = numpy.ndarray[Any, Any]
 
 
-def own(real: Callable[..., Any], *large: int, by_lines: Callable[..., Any] | None = None
-        ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def own(real: Callable[..., Any], *large: int, times: int = 1,
+        by_lines: Callable[..., Any] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a function of NumPy's out of one that takes the same arguments, all of them in their order, and
     returns None where NumPy's shall run.  `large` are the positions of arguments of which one has to be a
-    large array, where there are such positions: a call on few elements shall cost little.  `by_lines` is
-    another such function, for runtimes whose arrays the host does not see."""
+    large array, where there are such positions: a call on few elements shall cost little.  NumPy is sooner
+    below `times` as many elements as elsewhere.  `by_lines` is another such function, for runtimes whose
+    arrays the host does not see."""
     form = signature(real)
     name = f"numpy.{real.__name__}"
 
@@ -39,7 +40,7 @@ def own(real: Callable[..., Any], *large: int, by_lines: Callable[..., Any] | No
                     with suppress(TypeError):  # NumPy says it in its words
                         found = by_lines(*_complete(form, args, kwargs))
                 return fallback.call(real, args, kwargs, name) if found is None else found
-            if large and len(args) > large[-1] and all(_few(args[k]) for k in large):
+            if large and len(args) > large[-1] and all(_few(args[k], times * radix.FEWEST) for k in large):
                 return fallback.call(real, args, kwargs, name, "order")
             try:
                 given = _complete(form, args, kwargs)
@@ -64,12 +65,12 @@ def _complete(form: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     return bound.arguments.values()
 
 
-def _few(x: Any) -> bool:
+def _few(x: Any, fewest: int) -> bool:
     """Is this no array, or one of few elements?"""
     kind = type(x)
     if kind is core.array_class:
-        return bool(x.meta.size < radix.FEWEST)
-    return kind is not numpy.ndarray or bool(x.size < radix.FEWEST)
+        return bool(x.meta.size < fewest)
+    return kind is not numpy.ndarray or bool(x.size < fewest)
 
 
 def at_hand(x: Any, fewest: int | None = None) -> Array | None:

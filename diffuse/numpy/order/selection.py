@@ -22,7 +22,7 @@ from diffuse.numpy.order.calls import Array, at_hand, own
 from diffuse.numpy.order.team import on_parts, slabs
 
 SAMPLE = 1 << 14
-"""Elements of a sample."""
+"""Elements of a sample, at most."""
 SPREAD = 4.0
 """Standard deviations of the rank of an element of the sample that a bracket is wide to each side."""
 MOST = 8
@@ -90,8 +90,10 @@ def selected(array: Array, ranks: Sequence[int]) -> list[Any]:
         groups[-1].append(rank) if near else groups.append([rank])
     if len(groups) > MOST:
         raise Unknown
-    for group in groups:
-        found.update(zip(group, _ranked(array, group), strict=True))
+    if groups:
+        sample = _sample(array)
+        for group in groups:
+            found.update(zip(group, _ranked(array, group, sample), strict=True))
     return [found[rank] for rank in ranks]
 
 
@@ -100,23 +102,23 @@ def _extreme(array: Array, rank: int) -> Any:
     ufunc: Any = numpy.maximum if rank else numpy.minimum
     value = ufunc.reduce(on_parts(array.size, lambda low, high: ufunc.reduce(array[low:high])))
     if array.dtype.kind == "f" and not value:
-        return _ranked(array, [rank])[0]
+        return _ranked(array, [rank], _sample(array))[0]
     if value != value:
         raise Unknown
     return value
 
 
-def _ranked(array: Array, ranks: list[int]) -> list[Any]:
-    """The elements of ranks that are near each other, among the elements between two of a sample."""
+def _ranked(array: Array, ranks: list[int], sample: Array) -> list[Any]:
+    """The elements of ranks that are near each other, among the elements between two of a sorted sample."""
     size, dtype = array.size, array.dtype
     found = radix.routines(size, ("between", dtype.name), ("encode", dtype.name))
     if found is None:
         raise Unknown
     between, encode = found
-    low, high = _bracket(_sample(array), [rank / size for rank in (ranks[0], ranks[-1])], encode)
+    low, high = _bracket(sample, [rank / size for rank in (ranks[0], ranks[-1])], encode)
 
     def one(start: int, end: int) -> tuple[int, int, Array]:
-        room = (end - start) // 4
+        room = min(end - start, size // 4)  # one part has them all where the elements are sorted
         kept = numpy.empty(room + 1, dtype)
         words = between(numpy.ascontiguousarray(array[start:end]), end - start, low, high, kept, room, 0, 0)
         return int(words[6]), int(words[7]), kept[:min(room, int(words[7]))]
@@ -138,22 +140,25 @@ def _ranked(array: Array, ranks: list[int]) -> list[Any]:
 def _bracket(sample: Array, shares: list[float], encode: Any) -> tuple[int, int]:
     """Keys between which the elements are, very likely, that have these shares of all elements before
     them."""
-    sample.sort()
     width = [SPREAD * sqrt(sample.size * share * (1 - share)) + 4 for share in shares]
     first = int(max(0, shares[0] * sample.size - width[0]))
     last = int(min(sample.size - 1, shares[1] * sample.size + width[1]))
-    keys = numpy.empty(sample.size, radix.wide(sample))
-    encode(sample, sample.size, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
+    ends = sample[[first, last]]
+    keys = numpy.empty(2, radix.wide(sample))
+    encode(ends, 2, keys, numpy.zeros((radix.GROUPS, radix.LANES), numpy.uint64))
     highest = int(numpy.iinfo(keys.dtype).max)
-    return int(keys[first]) if first else 0, int(keys[last]) if last < sample.size - 1 else highest
+    return int(keys[0]) if first else 0, int(keys[1]) if last < sample.size - 1 else highest
 
 
 def _sample(array: Array) -> Array:
-    """Elements from everywhere in an array, one from each of as many pieces: where in its piece, changes."""
-    pieces = min(SAMPLE, array.size)
+    """Elements from everywhere in an array, sorted, one from each of as many pieces: where in its piece,
+    changes.  There are so many that sorting them takes about as long as partitioning what lies between two
+    of them."""
+    pieces = min(SAMPLE, array.size, int(2 * array.size ** (2 / 3)))
     starts = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(array.size) // numpy.uint64(pieces)
     turns = numpy.arange(pieces, dtype=numpy.uint64) * numpy.uint64(0x9E3779B97F4A7C15) >> numpy.uint64(33)
     sample: Array = array[starts + turns % numpy.uint64(max(1, array.size // pieces))]
+    sample.sort()
     return sample
 
 
@@ -213,12 +218,12 @@ def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
     return _without_nan(array.reshape(-1))
 
 
-@own(numpy.median, 0)
+@own(numpy.median, 0, times=2)
 def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
 
 
-@own(numpy.nanmedian, 0)
+@own(numpy.nanmedian, 0, times=2)
 def nanmedian(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.nanmedian, a, axis, out, overwrite_input, keepdims)
 
@@ -236,7 +241,7 @@ def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__ = real.__name__
     run.__module__ = __name__
-    return own(real, 0)(run)
+    return own(real, 0, times=2)(run)
 
 
 quantile, percentile = _quantile(numpy.quantile), _quantile(numpy.percentile)

@@ -25,7 +25,7 @@ class Unfit(Exception):
     """Raised where NumPy has to count."""
 
 
-@own(numpy.bincount, 0)
+@own(numpy.bincount, 0, times=8)
 def bincount(x: Any, weights: Any, minlength: Any) -> Any:
     elements = at_hand(x)
     if (elements is None or elements.ndim != 1 or elements.dtype.name not in POSITIONS

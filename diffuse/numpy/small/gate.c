@@ -43,6 +43,9 @@ static PyObject *call_on_large(Gate *gate, PyObject *const *args, Py_ssize_t n, 
     if (gate->watched != NULL && state.places != NULL
             && ((result = small_call_at_once(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
         return result;
+    if (gate->rolls && gate->watched != NULL && state.places != NULL
+            && ((result = small_roll_again(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
+        return result;
     if (!absent(gate->told)
             && ((result = small_borrowed(gate, args, n, kwnames)) != NULL || PyErr_Occurred()))
         return result;
@@ -142,6 +145,7 @@ static void find_quick(Gate *gate)
             gate->at_hand = QUICK[k].at_hand;
         }
     gate->searches = PyUnicode_CompareWithASCIIString(name, "any") == 0 || PyUnicode_CompareWithASCIIString(name, "all") == 0;
+    gate->rolls = PyUnicode_CompareWithASCIIString(name, "roll") == 0 && !(gate->flags & BELONGS);
     Py_DECREF(name);
 }
 

@@ -44,6 +44,7 @@ typedef struct {
     Quick quick;   /* what gives a view, or an element or a few added up, without NumPy; else NULL */
     int at_hand;   /* it takes the memory of the array, if that is at hand, and not its description */
     int searches;  /* `any` or `all` */
+    int rolls;     /* `roll` */
     vectorcallfunc call;
 } Gate;
 
@@ -111,5 +112,8 @@ static inline Py_ssize_t small_count(Py_ssize_t n, PyObject *kwnames)
 {
     return n + (kwnames == NULL ? 0 : PyTuple_GET_SIZE(kwnames));
 }
+
+/* Of roll.c: a roll that was recorded before, recorded again; NULL where Python's code has to look. */
+PyObject *small_roll_again(Gate *gate, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 
 #endif

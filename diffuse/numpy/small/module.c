@@ -174,7 +174,7 @@ static PyObject *connect_recording(PyObject *module, PyObject *args)
     PyObject *stream, *known;
     if (!PyArg_ParseTuple(args, "O!O!", &PyDict_Type, &stream, &PyDict_Type, &known)
             || small_connect_stream(stream) < 0 || small_connect_known(known) < 0
-            || small_connect_slices(known) < 0)
+            || small_connect_slices(known) < 0 || small_connect_roll(stream, known) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

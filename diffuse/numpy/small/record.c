@@ -1,19 +1,16 @@
 /* Calls that were recorded before, on the same views: diffuse/numpy/ops/known.py in C, with the same names and the
  * same behaviour. */
-#include "small.h"
+#include "record.h"
 
-static Py_ssize_t known_template, known_form, known_frame, known_part, known_meta, known_plain, known_casts, known_values,
-                  view_token;
+Py_ssize_t known_template, known_frame, known_values;
+static Py_ssize_t known_form, known_part, known_meta, known_plain, known_casts, view_token;
 static PyObject *table;             /* known.KNOWN */
 static PyObject *namespace;         /* of the module `known`, where `eager` is */
-static PyObject *pythons_call, *pythons_rolled, *pythons_again_into; /* of `known` */
-static PyObject *name_eager, *name_into, *name_assign, *name_roll, *name_locate, *nothing;
+static PyObject *pythons_call;      /* known.call */
+static PyObject *name_eager, *name_into, *name_assign, *name_locate, *nothing;
 static PyObject *ways;              /* single.ways: how are the operations of a template done at once? */
 static PyObject *made_at_once;      /* of access */
 static long often, most;            /* single.OFTEN; with single.TRUSTED */
-
-/* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
-enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
 
 int small_seek(PyObject *x)
 {
@@ -30,9 +27,7 @@ int small_seek(PyObject *x)
     return found == NULL ? -1 : 0;
 }
 
-/* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
- * NULL where Python's code has to look. */
-static PyObject *name_of(PyObject *x)
+PyObject *small_name_of(PyObject *x)
 {
     PyTypeObject *type = Py_TYPE(x);
     if (type != state.array_class && type != state.scalar_class)
@@ -41,8 +36,7 @@ static PyObject *name_of(PyObject *x)
     return absent(array->part) || absent(array->storage) ? NULL : SLOT(array->part, view_token);
 }
 
-/* The call of this name, if it may be recorded again; a new reference. */
-static int looked_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
+int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found)
 {
     *found = Py_XNewRef(small_found(table, names, n));
     if (*found == NULL)
@@ -151,8 +145,7 @@ static int converted(PyObject *known, PyObject *const *operands, PyObject **valu
     return UNKNOWN;
 }
 
-/* The array that a call makes, before it has a store. */
-static PyObject *result_of(PyObject *known)
+PyObject *small_result_of(PyObject *known)
 {
     Array *x = small_blank();
     if (x != NULL) {
@@ -173,7 +166,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
 {
     PyObject *known, *values = NULL, *inputs[SMALL_STORES];
     Py_ssize_t count = 0;
-    int done = looked_up(names, n + 1, &known);
+    int done = small_look_up(names, n + 1, &known);
     if (done == ALONE) {
         done = PyCallable_Check(names[0]) ? at_once(known, names[0], operands, n, found) : ASK;
         Py_DECREF(known);
@@ -187,7 +180,7 @@ static int fresh(PyObject *const *names, Py_ssize_t n, PyObject *const *operands
     *found = NULL;
     done = SLOT(known, known_plain) == Py_True ? converted(known, operands, &values) : ASK;
     if (done == DONE) {
-        *found = result_of(known);
+        *found = small_result_of(known);
         done = *found == NULL ? FAILED : small_again(SLOT(known, known_template), inputs, count,
                                                      ((Array *)*found)->storage, SLOT(known, known_frame), values, depth);
         if (done == 0)
@@ -215,7 +208,7 @@ PyObject *small_known(PyObject *function, PyObject *a, PyObject *b)
     }
     if (small_seek(a) < 0 || (b != NULL && small_seek(b) < 0))
         return NULL;
-    PyObject *operands[] = {a, b}, *names[] = {function, name_of(a), b == NULL ? NULL : name_of(b)};
+    PyObject *operands[] = {a, b}, *names[] = {function, small_name_of(a), b == NULL ? NULL : small_name_of(b)};
     int done = table == NULL || names[1] == NULL || (b != NULL && names[2] == NULL) ? ASK
                : fresh(names, b == NULL ? 1 : 2, operands, &found, 0);
     if (done == DONE)
@@ -241,54 +234,12 @@ PyObject *small_known_function(PyObject *module, PyObject *const *args, Py_ssize
         if (small_seek(operands[k]) < 0)
             return NULL;
     for (Py_ssize_t k = 0; done == DONE && k < count; k++)
-        if ((names[k + 1] = name_of(operands[k])) == NULL)
+        if ((names[k + 1] = small_name_of(operands[k])) == NULL)
             done = ASK;
     if (done == DONE)
         done = fresh(names, count, operands, &found, 1);
     return done == DONE ? found : done == FAILED ? NULL : done == UNKNOWN ? Py_NewRef(Py_None)
            : PyObject_Vectorcall(pythons_call, args, n, NULL);
-}
-
-/* A roll whose parts were recorded before: of `templates`, the first one makes the store. */
-static int rolled(PyObject *known, Array *a, PyObject **found)
-{
-    PyObject *templates = SLOT(known, known_template), *values = SLOT(known, known_values);
-    PyObject *storage = Py_NewRef(a->storage);
-    *found = result_of(known);
-    int done = *found == NULL ? FAILED : DONE;
-    for (Py_ssize_t k = 0; done == DONE && k < PyList_GET_SIZE(templates); k++) {
-        PyObject *template = PyList_GET_ITEM(templates, k), *out = ((Array *)*found)->storage;
-        done = small_again(template, &storage, 1, out, k ? NULL : SLOT(known, known_frame), values, 2);
-        if (done == 0 && k == 0)
-            done = ASK;
-        else if (done == 0) { /* no room in the window, say */
-            PyObject *again = PyObject_CallFunction(pythons_again_into, "O(O)OOi", template, storage, out, values, 2);
-            done = again == NULL ? FAILED : DONE;
-            Py_XDECREF(again);
-        }
-    }
-    if (done != DONE)
-        Py_CLEAR(*found);
-    Py_DECREF(storage);
-    return done;
-}
-
-PyObject *small_known_roll(PyObject *module, PyObject *const *args, Py_ssize_t n)
-{
-    PyObject *known = NULL, *found = NULL;
-    int done = ASK;
-    if (n == 3 && Py_TYPE(args[0]) == state.array_class && PyLong_CheckExact(args[1])
-            && (args[2] == Py_None || PyLong_CheckExact(args[2]))) {
-        if (small_seek(args[0]) < 0)
-            return NULL;
-        PyObject *names[] = {name_roll, name_of(args[0]), args[1], args[2]};
-        done = names[1] == NULL ? ASK : looked_up(names, 4, &known);
-    }
-    if (done == DONE)
-        done = rolled(known, (Array *)args[0], &found);
-    Py_XDECREF(known);
-    return done == DONE ? found : done == FAILED ? NULL : done == UNKNOWN ? Py_NewRef(Py_None)
-           : PyObject_Vectorcall(pythons_rolled, args, n, NULL);
 }
 
 /* -- calls that write ------------------------------------------------------------------------------------- */
@@ -304,7 +255,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
         return ASK;
     names[n++] = SLOT(target, view_token);
     for (Py_ssize_t k = 0; k < count; k++) {
-        if ((names[n++] = name_of(operands[k])) == NULL)
+        if ((names[n++] = small_name_of(operands[k])) == NULL)
             return ASK;
         if (!small_is_ours(operands[k]))
             continue;
@@ -313,7 +264,7 @@ static int into(PyObject **names, Py_ssize_t n, PyObject *const *operands, Py_ss
             return UNKNOWN; /* they may overlap */
         inputs[stores++] = x->storage;
     }
-    int done = looked_up(names, n, &known);
+    int done = small_look_up(names, n, &known);
     if (done == ALONE) {
         done = written(known, names[1], operands, count, out, index);
         Py_DECREF(known);
@@ -385,7 +336,7 @@ int small_connect_known(PyObject *parts)
             return -1;
     static const struct { PyObject **place; const char *name; } OBJECTS[] = {
         {&namespace, "namespace"}, {&table, "KNOWN"}, {&ways, "ways"}, {&made_at_once, "made_at_once"},
-        {&pythons_call, "call"}, {&pythons_rolled, "rolled"}, {&pythons_again_into, "again_into"}};
+        {&pythons_call, "call"}};
     PyObject *count = PyDict_GetItemString(parts, "OFTEN"), *trusted = PyDict_GetItemString(parts, "TRUSTED");
     int all = type != NULL && view != NULL && count != NULL && trusted != NULL;
     for (size_t k = 0; k < sizeof OBJECTS / sizeof *OBJECTS; k++) {
@@ -404,7 +355,6 @@ int small_connect_known(PyObject *parts)
     name_into = PyUnicode_InternFromString("into");
     name_assign = PyUnicode_InternFromString("assign");
     name_locate = PyUnicode_InternFromString("locate");
-    name_roll = PyUnicode_InternFromString("roll");
     nothing = PyTuple_New(0);
     return PyErr_Occurred() ? -1 : 0;
 }

@@ -116,6 +116,7 @@ int small_seek(PyObject *x); /* look for the view of a large array where it is n
 int small_located(Array *x);       /* was the view found before of an array that looks as this one does?  Sets it. */
 void small_note_located(Array *x); /* keep the view of an array for such arrays */
 int small_connect_known(PyObject *parts);
+int small_connect_roll(PyObject *stream, PyObject *known);
 int small_connect_slices(PyObject *parts);
 
 /* Of moving.c: NumPy's result on operands of any size, in a new array or in the first operand, where the program's

@@ -1,0 +1,19 @@
+/* Calls that were recorded before, as record.c finds them. */
+#ifndef DIFFUSE_RECORD_H
+#define DIFFUSE_RECORD_H
+
+#include "small.h"
+
+/* What a call came to: an exception, found out here, to be found out by Python's code, or to be done at once. */
+enum { FAILED = -1, UNKNOWN, DONE, ASK, ALONE };
+
+extern Py_ssize_t known_template, known_frame, known_values; /* where a Known has them */
+
+/* The name of an operand in a key: of an array, whose view has to be known, the token; else the type.  Borrowed;
+ * NULL where Python's code has to look. */
+PyObject *small_name_of(PyObject *x);
+/* The call of this name, if it may be recorded again; a new reference. */
+int small_look_up(PyObject *const *names, Py_ssize_t n, PyObject **found);
+PyObject *small_result_of(PyObject *known); /* the array that a call makes, before it has a store */
+
+#endif
