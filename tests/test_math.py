@@ -144,8 +144,8 @@ def asin_error(coefficients: tuple[float, ...]) -> Any:
 
 
 def cbrt_error(coefficients: tuple[float, ...]) -> Any:
-    x = spread(1, 2)
-    return polynomial(coefficients, x) * np.cbrt(x) - 1
+    h = spread(-0.58, -0.333)
+    return polynomial(coefficients, h) * np.cbrt(1 - h) - 1
 
 
 def erf_exponent(coefficients: tuple[float, ...], x: Any) -> Any:
@@ -197,7 +197,7 @@ def pi(digits: int) -> Fraction:
     (cos_error, trigonometric.COS, -63.0), (cos_error, trigonometric.COS_SHORT, -32.9),
     (atan_error, inverse_trigonometric.ATAN, -57.7), (atan_error, inverse_trigonometric.ATAN_SHORT, -31.8),
     (asin_error, inverse_trigonometric.ASIN, -55.8), (asin_error, inverse_trigonometric.ASIN_SHORT, -31.7),
-    (cbrt_error, power.CBRT, -17.3), (cbrt_error, power.CBRT_SINGLE, -11.9),
+    (cbrt_error, power.CBRT, -24.7), (cbrt_error, power.CBRT_SINGLE, -20.0),
     (short_log_error, power.LOG_SHORT, -35.7), (erf_error, error_function.ERF_ABOVE, -53.8),
     (erf_error, error_function.ERF_SHORT, -31.1),
 ])

@@ -14,7 +14,7 @@ class OneLane:
     """What is alike in targets whose kernels compute one element a thread, as Target has it."""
 
     lanes = 1
-    masks_bytes = quiet = sse = flags = library = False
+    masks_bytes = quiet = sse = flags = library = counts = False
 
 
 class Target(Protocol):
@@ -41,6 +41,10 @@ class Target(Protocol):
     @property
     def fma(self) -> bool:
         """Has it an instruction for a fused multiply-add?"""
+
+    @property
+    def counts(self) -> bool:
+        """Does one instruction convert a vector of int64 to float64?"""
 
     @property
     def tiles(self) -> bool:

@@ -39,6 +39,11 @@ class Host:
     def masks_bytes(self) -> bool:
         return "+avx512bw" in self.features.split(",")
 
+    @property
+    def counts(self) -> bool:
+        """Does one instruction convert an int64 to a float64?"""
+        return "+avx512dq" in self.features.split(",")
+
     def math(self, code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
         return table.call(code, name, dtype, values)
 

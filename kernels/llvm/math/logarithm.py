@@ -90,7 +90,7 @@ def _decimal_single(k: Real, f: Real) -> Real:
 def log1p(x: Real, short: bool) -> Real:
     above = x + 1.0
     special = (above.whole() - LEAST).is_("uge", bits(LARGE) - LEAST)
-    found = _log1p(special.replaced(0.0, x), special.replaced(1.0, above), short)
+    found = _log1p(special.replaced(0.0, x), _up_to(above, LARGE), short)
     return rarely("log1p", special, found, _log1p_anywhere, x)
 
 
@@ -100,6 +100,12 @@ def log1p_single(x: Real) -> Real:
     k, f = _above_one(special.replaced(0.0, x), special.replaced(1.0, above))
     return rarely("log1p", special, _natural_single(k.counted(), f).signed(x),
                   lambda y: widened(_log1p_anywhere, y), x)
+
+
+def _up_to(x: Real, limit: float) -> Real:
+    """Return the limit for larger numbers, negative ones and NaN: sooner than a comparison is there."""
+    raw, most = x.whole(), x.format.bits(limit)
+    return raw.is_("ult", most).pick(raw, most).real()
 
 
 def log1p_within(x: Real, short: bool) -> Real:
@@ -115,15 +121,16 @@ def _log1p(x: Real, above: Real, short: bool) -> Real:
     s = f / (f + 2.0)
     square = s.squared()
     # no product of tiny numbers stands alone, where it could underflow
-    inner = fma(s, fma(square, horner(LOG, square), -f), f)
-    return fma(turns, LN2_SHORT, fma(turns, LN2_SHORT_REST, inner)).signed(x)
+    inner = fma(s, fma(square, horner(LOG, square), -f), fma(turns, LN2_SHORT_REST, f))
+    return fma(turns, LN2_SHORT, inner).signed(x)
 
 
 def _above_one(x: Real, above: Real) -> tuple[Whole, Real]:
     """Return k and f of 1 + x, including the rounding error of that sum."""
-    rest = x - (above - 1.0)
-    k, m = taken_apart(above.whole())
-    return k, fma(rest, (-k).power_of_two(), m - 1.0)
+    mantissa, one = x.format.mantissa, x.format.bits(1.0)
+    raw, root = above.whole(), x.format.bits(0.5 ** 0.5)
+    scale = ((one + root + (1 << mantissa) - 1 - raw) & -(1 << mantissa)).real()  # 2^-k
+    return raw - root >> mantissa, fma(x - (above - 1.0), scale, fma(above, scale, -1.0))
 
 
 def _log1p_anywhere(x: Real) -> Real:
@@ -147,10 +154,12 @@ def _positive_single(name: str, x: Real, quick: Callable[[Real, Real], Real], bi
 
 
 def _ordinary(x: Real) -> tuple[Truth, Whole, Real]:
-    """Return which lanes are not positive normal numbers, and k and m of the others."""
+    """Return which lanes are not positive normal numbers, and k and m of the others.
+
+    Any bits give numbers k and m of these ranges, so that the special lanes raise no flag.
+    """
     raw, least = x.whole(), x.format.bits(x.format.least)
-    special = (raw - least).is_("uge", x.format.bits(INFINITY) - least)
-    return special, *taken_apart(special.pick(x.format.bits(1.0), raw))
+    return (raw - least).is_("uge", x.format.bits(INFINITY) - least), *taken_apart(raw)
 
 
 def _anywhere(x: Real, binade: Binade) -> Real:

@@ -135,8 +135,11 @@ class Whole:
     def __sub__(self, other: Whole | int) -> Whole:
         return self._binary("sub", other)
 
+    def __rsub__(self, other: int) -> Whole:
+        return Whole(self.code, self.code.const(self.dtype, other), self.dtype) - self
+
     def __neg__(self) -> Whole:
-        return Whole(self.code, self.code.const(self.dtype, 0), self.dtype) - self
+        return 0 - self
 
     def __and__(self, other: Whole | int) -> Whole:
         return self._binary("and", other)
@@ -172,9 +175,10 @@ class Whole:
 
     def counted(self) -> Real:
         """Convert an integer of fewer bits than the mantissa has to a float."""
-        if self.dtype == "int32":  # an instruction everywhere, for int64 only of AVX-512
-            kind, target = self.code.type(self.dtype), self.code.type(SINGLE)
-            return Real(self.code, self.code.let(f"sitofp {kind} {self.name} to {target}"), SINGLE)
+        if self.dtype == "int32" or self.code.module.target.counts:
+            kind, dtype = self.code.type(self.dtype), FLOATS[self.dtype]
+            name = self.code.let(f"sitofp {kind} {self.name} to {self.code.type(dtype)}")
+            return Real(self.code, name, dtype)
         return (self + self.format.bits(self.format.shift)).real() - self.format.shift
 
 
