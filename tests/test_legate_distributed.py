@@ -16,6 +16,7 @@ import pytest
 
 from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, job, network, run
 from tests.legate_grid import INSTALLED
+from tests.test_watchdog import ends
 
 pytestmark = pytest.mark.ranks
 
@@ -129,6 +130,11 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
     found = found_in(tmp_path)
     assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
     assert gone(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["sleep", "differ"])
+def test_a_rank_that_is_stuck_or_differs_ends_all(how: str, tmp_path: Path, expected: dict[str, Any]) -> None:
+    ends("legate", how, tmp_path)
 
 
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:
