@@ -54,7 +54,8 @@ def on_this_host(*words: str, ranks: int = 2) -> Job:
 
 
 def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
-    agent = f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30"
+    agent = (f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30 "
+             "--bind-to none")
     command = run("--ranks", str(ranks), "--cpus", "1", "--hosts", ",".join(net.addresses),
                   "--launcher-extra", agent, *words)
     return job(*net.within(0, *command), seconds=RANKS_SECONDS, **TINY, UCX_TLS="tcp,self")
