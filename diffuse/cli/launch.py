@@ -46,7 +46,8 @@ class JobOptions:
         """The options given that only runtimes of several ranks can follow."""
         given = {"--ranks": self.ranks, "--nodes": self.nodes, "--hosts": self.hosts,
                  "--hostfile": self.hostfile, "--launcher": self.launcher,
-                 "--launcher-extra": self.launcher_extra, "--memory": self.memory, "--profile": self.profile, "--dry-run": self.dry_run}
+                 "--launcher-extra": self.launcher_extra, "--memory": self.memory,
+                 "--profile": self.profile, "--dry-run": self.dry_run}
         return [name for name, value in given.items() if value]
 
     @cached_property
