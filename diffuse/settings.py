@@ -157,6 +157,9 @@ SETTINGS: dict[str, Setting] = {
         ("digest", "DIFFUSE_DIGEST", False, FLAG,
          "Several ranks compare what they submit wherever they wait for each other, and end at the first "
          "difference; 1: they do so before each launch, and compare the contents of what the host gives it."),
+        ("watchdog", "DIFFUSE_WATCHDOG", 8, integer(1, "none"),
+         "Seconds for which ranks wait for one that does nothing before all end with its line, and ten times "
+         "as long for one that computes; none: for ever."),
         ("real", "DIFFUSE_REAL", "", NAMES,
          "Modules that see NumPy itself under `diffuse run`, with arrays converted at the program's calls."),
         ("aliases", "DIFFUSE_ALIASES", "", NAMES,
@@ -187,6 +190,7 @@ class Config:
     gather: int | None
     output: str
     digest: bool
+    watchdog: int | str
     real: str
     aliases: str
     version: int

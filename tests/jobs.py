@@ -21,7 +21,7 @@ from diffuse.runtime.legate import prepare
 from diffuse.runtime.mpi import prepare as mpi
 
 ROOT = Path(__file__).resolve().parent.parent
-LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "MV2_", "SLURM_", "LEGATE_", "REALM_", "UCX_")
+LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "MV2_", "SLURM_", "PBS_", "LEGATE_", "REALM_", "UCX_")
 SECONDS = 240
 RANKS_SECONDS = 120
 """For a job of several ranks, which is over in 10 unless something hangs."""

@@ -116,6 +116,20 @@ def test_traffic(tmp_path: Path) -> None:
     assert "the same in KB, predicted, and the least" in table and "stencil 2048^2" in table
 
 
+def test_weak_scaling_is_predicted(tmp_path: Path) -> None:
+    given = "--latency", "1e-5", "--bandwidth", "1e9"
+    result, table = bench("weak", tmp_path, "--apps", "channel_flow", *given)
+    assert result["predicted"] and "PREDICTED weak scaling" in table and "given" in table
+    found = result["programs"][0]
+    for label in ("fused", "unfused"):
+        one, four = found[label]["1"], found[label]["4"]
+        assert four["kernels"] == one["seconds"] > 0 and four["tasks"] > 0
+        assert 0 < four["messages"] < 1000 and four["bytes"] >= 8 * 256  # rows of the neighbours
+        sending = four["messages"] * 1e-5 + four["bytes"] / 1e9
+        assert four["seconds"] == pytest.approx(one["seconds"] + sending)
+    assert found["unfused"]["4"]["tasks"] > found["fused"]["4"]["tasks"]
+
+
 def test_calls(tmp_path: Path) -> None:
     result, table = bench("calls", tmp_path)
     assert set(result["warm"]) == {"100", "10000"}

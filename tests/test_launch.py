@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.jobs import diffuse
+from tests.jobs import RANKS_SECONDS, diffuse
 
 
 @pytest.fixture(autouse=True)
@@ -18,11 +22,18 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DIFFUSE_RUNTIME", raising=False)
 
 
-def shown(*words: str, **variables: Any) -> list[str]:
-    """The launcher's command line, cut before Python."""
+def printed(*words: str, **variables: Any) -> tuple[dict[str, str], list[str]]:
+    """The variables and the words of the launcher's command line."""
     done = diffuse("run", "--dry-run", *words, **variables)
     assert done.returncode == 0, done.stderr
     line = shlex.split(done.stdout)
+    count = next(k for k, word in enumerate(line) if not re.match(r"\w+=", word))
+    return dict(word.split("=", 1) for word in line[:count]), line[count:]
+
+
+def shown(*words: str, **variables: Any) -> list[str]:
+    """The words of a command line that ends with Python's."""
+    _, line = printed(*words, **variables)
     assert line[line.index(sys.executable):][:4] == [sys.executable, "-m", "diffuse", "run"]
     return line
 
@@ -45,14 +56,123 @@ def test_hosts_get_as_many_ranks_each() -> None:
     at = line.index("--prtemca")
     assert line[at:at + 4] == ["--prtemca", "plm_ssh_agent", "my ssh", "-q"]
     assert line[-3:] == ["-m", "module", "word"]
-    assert shown("--nodes", "2", "--ranks", "3", "x.py")[1:5] == ["-n", "6", "--npernode", "3"]
+    line = shown("--nodes", "2", "--ranks", "3", "--cpus", "4", "x.py")
+    assert line[1:5] == ["-n", "6", "--map-by", "ppr:3:node:PE=4"]
+
+
+def test_the_variables_that_ranks_need_are_shown_too() -> None:
+    variables, line = printed("--runtime", "mpi", "--ranks", "2", "--cpus", "3", "x.py")
+    assert variables["DIFFUSE_RUNTIME"] == "mpi" and variables["DIFFUSE_NUM_THREADS"] == "3"
+    assert variables["PYTHONHASHSEED"] == "0" and variables["OMPI_MCA_btl"] == "self,sm"
+    assert "OMPI_MCA_btl" not in printed("--runtime", "mpi", "--hosts", "a,b", "x.py")[0]
+
+
+def test_cores_are_bound_by_the_launcher_on_other_machines_alone() -> None:
+    assert "--oversubscribe" in shown("--ranks", "2", "x.py")
+    line = shown("--ranks", "2", "--hosts", "a,b", "--cpus", "4", "x.py")
+    assert "ppr:2:node:PE=4" in line and not {"--oversubscribe", "--bind-to"} & set(line)
+    line = shown("--ranks", "2", "--hosts", "a,b", "--launcher-extra=--bind-to socket", "x.py")
+    assert line.count("--bind-to") == 1 and "--map-by" not in line
+
+
+def test_a_host_file_names_machines_and_slots(tmp_path: Path) -> None:
+    path = tmp_path / "hosts"
+    path.write_text("# two machines\na slots=3\n\nb\n")
+    line = shown("--hostfile", str(path), "--cpus", "2", "x.py")
+    assert line[1:7] == ["-n", "4", "--hostfile", str(path), "--map-by", "slot:PE=2"]
+    line = shown("--hostfile", str(path), "--ranks", "2", "--cpus", "2", "x.py")
+    assert line[1:7] == ["-n", "4", "--hostfile", str(path), "--map-by", "ppr:2:node:PE=2"]
+    for text, said in (("a slots=3\nb c\n", "line 2: 'b c': expected the name of a machine"),
+                       ("a slots=0\n", "line 1"), ("# none\n", "names no machine")):
+        path.write_text(text)
+        done = diffuse("run", "--dry-run", "--hostfile", str(path), "x.py")
+        assert done.returncode == 2 and said in " ".join(done.stderr.split()), done.stderr
+    done = diffuse("run", "--dry-run", "--hostfile", str(tmp_path / "none"), "x.py")
+    assert done.returncode == 2 and "No such file" in done.stderr
 
 
 def test_srun_starts_the_ranks() -> None:
-    line = shown("--launcher", "srun", "--hosts", "a,b", "--ranks", "2", "x.py")
+    variables, line = printed("--launcher", "srun", "--hosts", "a,b", "--ranks", "2", "--cpus", "4", "x.py")
     assert Path(line[0]).name == "srun"
     assert shlex.join(line[1:line.index(sys.executable)]) == (
-        "-N 2 -n 4 --ntasks-per-node 2 --nodelist a,b --mpi=pmix")
+        "-N 2 -n 4 --ntasks-per-node 2 --cpus-per-task 4 --nodelist a,b --mpi=pmix --kill-on-bad-exit=1")
+    assert variables["DIFFUSE_NUM_THREADS"] == "4" and line[-2:] == ["run", "x.py"]
+
+
+def test_qsub_submits_a_job_that_starts_the_ranks(tmp_path: Path) -> None:
+    words = ("--launcher", "pbs", "--nodes", "2", "--ranks", "3", "--cpus", "4", "--launcher-extra",
+             "-q short", "x.py", "an argument")
+    _, line = printed(*words, cwd=tmp_path)
+    assert Path(line[0]).name == "qsub"
+    assert line[1:7] == ["-W", "block=true", "-j", "oe", "-l", "select=2:ncpus=12:mpiprocs=3"]
+    assert {"DIFFUSE_NUM_THREADS", "PATH"} <= set(line[line.index("-v") + 1].split(","))
+    assert line[-6:-1] == ["-q", "short", "--", "/bin/sh", "-c"]
+    assert line[-1] == (f"cd {tmp_path} && exec {sys.executable} -m diffuse run --launcher pbs --nodes 2 "
+                        "--ranks 3 x.py 'an argument'")
+
+
+def test_within_a_job_of_pbs_mpirun_starts_the_ranks_on_its_machines(tmp_path: Path) -> None:
+    (tmp_path / "nodes").write_text("a\na\nb\nb\n")
+    standin(tmp_path / "bin", "pbs_tmrsh", "")
+    job = {"PBS_NODEFILE": str(tmp_path / "nodes"), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    line = shown("--launcher", "pbs", "--nodes", "2", "--ranks", "3", "--cpus", "4", "x.py", **job)
+    assert Path(line[0]).name == "mpirun"
+    assert line[1:10] == ["-n", "6", "-H", "a:3,b:3", "--prtemca", "plm_ssh_agent", "pbs_tmrsh", "--map-by",
+                          "ppr:3:node:PE=4"]
+    done = diffuse("run", "--launcher", "pbs", "--nodes", "3", "x.py", **job)
+    assert done.returncode == 2 and "names 2: leave one of them out" in " ".join(done.stderr.split())
+
+
+def standin(folder: Path, name: str, text: str) -> None:
+    """Put a program in the place of one of a cluster's: it writes down how it is called, then does more."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!{sys.executable}\nimport json, os, subprocess, sys\n"
+                    f"with open({str(folder / 'called')!r}, 'w') as file:\n"
+                    f"    json.dump([sys.argv[1:], dict(os.environ)], file)\n{text}")
+    path.chmod(0o755)
+
+
+def called(folder: Path) -> tuple[list[str], dict[str, str]]:
+    words, variables = json.loads((folder / "called").read_text())
+    return words, variables
+
+
+@pytest.mark.ranks("mpi")
+def test_srun_gets_the_program_and_its_variables(tmp_path: Path) -> None:
+    """The one in its place starts a single task, as Slurm would."""
+    standin(tmp_path, "srun", "words = sys.argv[sys.argv.index('--kill-on-bad-exit=1') + 1:]\n"
+            "os.execve(words[0], words, {**os.environ, 'SLURM_NTASKS': '1', 'SLURM_PROCID': '0'})\n")
+    (tmp_path / "x.py").write_text("import numpy as np; print((np.ones(100000) + 1).sum())\n")
+    done = diffuse("run", "--runtime", "mpi", "--launcher", "srun", "--cpus", "2", "--window", "7", "x.py",
+                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}")
+    assert (done.returncode, done.stdout) == (0, "200000.0\n"), done.tail
+    words, variables = called(tmp_path)
+    assert words[:4] == ["-N", "1", "-n", "1"] and words[-2:] == ["run", "x.py"]
+    assert (variables["DIFFUSE_RUNTIME"], variables["DIFFUSE_WINDOW_SIZE"]) == ("mpi", "7")
+
+
+@pytest.mark.ranks("mpi")
+def test_a_job_of_pbs_runs_on_two_ranks(tmp_path: Path) -> None:
+    """The one in the place of qsub runs the job here; mpirun is the real one."""
+    nodes = tmp_path / "nodes"
+    nodes.write_text("localhost\n" * 2)
+    standin(tmp_path, "qsub", f"os.environ['PBS_NODEFILE'] = {str(nodes)!r}\nos.chdir('/')\n"
+            "sys.exit(subprocess.call(sys.argv[sys.argv.index('--') + 1:]))\n")
+    (tmp_path / "x.py").write_text("import os, numpy as np; x = np.ones(100000) + 1; print(x.sum(), "
+                                   "os.environ['OMPI_COMM_WORLD_SIZE'])\n")
+    done = diffuse("run", "--runtime", "mpi", "--launcher", "pbs", "--ranks", "2", "--cpus", "1", "x.py",
+                   cwd=tmp_path, PATH=f"{tmp_path}:{os.environ['PATH']}", seconds=RANKS_SECONDS)
+    assert (done.returncode, done.stdout) == (0, "200000.0 2\n"), done.tail
+    assert "block=true" in called(tmp_path)[0]
+
+
+@pytest.mark.ranks("mpi")
+@pytest.mark.skipif(shutil.which("ssh") is None, reason="mpirun needs ssh to reach other machines")
+def test_an_unknown_host_is_named() -> None:
+    done = diffuse("run", "--runtime", "mpi", "--hosts", "nosuchhost.invalid", "-c", "pass",
+                   seconds=RANKS_SECONDS)
+    assert done.returncode and "nosuchhost.invalid" in done.stderr, done.tail
 
 
 @pytest.mark.parametrize("words, variables, complaint", [
@@ -62,6 +182,9 @@ def test_srun_starts_the_ranks() -> None:
     (["--ranks", "2", "--runtime", "mpi", "--memory", "much"], {}, "mpi_memory='much': expected none"),
     (["--hosts", "a,b"], {"DIFFUSE_RUNTIME": "local"}, "but DIFFUSE_RUNTIME=local names another"),
     (["--hosts", "a,b", "--nodes", "3"], {}, "--nodes 3, but --hosts a,b names 2"),
+    (["--hosts", "a,b", "--hostfile", "f"], {}, "--hosts and --hostfile both name machines"),
+    (["--hosts", "a,b", "--launcher", "pbs"], {}, "PBS chooses the machines"),
+    (["--hostfile", "f", "--launcher", "srun"], {}, "--hostfile is for mpirun"),
     (["--ranks", "0"], {}, "0 is not in the range"),
     (["--launcher", "rsh"], {}, "'rsh' is not one of"),
     (["--launcher", "none", "--ranks", "2"], {}, "expected to be one of 2 ranks"),
@@ -84,3 +207,5 @@ def test_options_without_several_ranks_set_settings(tmp_path: Path) -> None:
 def test_a_missing_launcher_is_named() -> None:
     done = diffuse("run", "--launcher", "srun", "x.py", PATH="/nonexistent")
     assert done.returncode == 1 and "no srun" in done.stderr
+    done = diffuse("run", "--launcher", "pbs", "x.py", PATH="/nonexistent")
+    assert done.returncode == 1 and "no qsub here: outside of PBS use --launcher mpirun" in done.stderr

@@ -16,6 +16,7 @@ import pytest
 
 from tests.jobs import DISTRIBUTED, RANKS_SECONDS, ROOT, TINY, Job, Network, job, network, run
 from tests.legate_grid import INSTALLED
+from tests.test_watchdog import ends
 
 pytestmark = pytest.mark.ranks
 
@@ -53,7 +54,8 @@ def on_this_host(*words: str, ranks: int = 2) -> Job:
 
 
 def on_two_machines(net: Network, *words: str, ranks: int = 1) -> Job:
-    agent = f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30"
+    agent = (f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30 "
+             "--bind-to none")
     command = run("--ranks", str(ranks), "--cpus", "1", "--hosts", ",".join(net.addresses),
                   "--launcher-extra", agent, *words)
     return job(*net.within(0, *command), seconds=RANKS_SECONDS, **TINY, UCX_TLS="tcp,self")
@@ -129,6 +131,11 @@ def test_a_rank_that_fails_ends_all(where: str, how: str, tmp_path: Path, expect
     found = found_in(tmp_path)
     assert len(found) == 2 and all("pieces" not in one for one in found)  # both began, none came to its end
     assert gone(tmp_path)
+
+
+@pytest.mark.parametrize("how", ["sleep", "differ"])
+def test_a_rank_that_is_stuck_or_differs_ends_all(how: str, tmp_path: Path, expected: dict[str, Any]) -> None:
+    ends("legate", how, tmp_path)
 
 
 def test_random_programs_agree_with_numpy_on_two_ranks() -> None:

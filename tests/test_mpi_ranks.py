@@ -64,7 +64,8 @@ def test_two_machines(tmp_path: Path, expected: dict[str, Any]) -> None:
     """Over TCP, between two network namespaces."""
     chosen = "elementwise", "halos", "folds"
     with network(tmp_path) as net:
-        agent = f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30"
+        agent = (f"--prtemca plm_ssh_agent {net.agent} --prtemca prte_if_include {net.addresses[0]}/30 "
+                 "--bind-to none")
         command = run("--runtime", "mpi", "--ranks", "1", "--cpus", "1", "--hosts", ",".join(net.addresses),
                       "--launcher-extra", agent, DISTRIBUTED, str(tmp_path), *chosen)
         done = job(*net.within(0, *command), seconds=SECONDS, **TINY)

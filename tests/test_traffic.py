@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from diffuse.movement.boxes import Holding, Layout, intersection, remove, size, volume
-from diffuse.movement.direct import exchange, volumes
+from diffuse.movement.direct import busiest, exchange, volumes
 from diffuse.runtime.mpi.shares import _disjoint
 from diffuse.runtime.mpi.traffic import Traffic, received
 from diffuse.runtime.mpi.validity import all_of, fresh, made, tidy
@@ -39,6 +39,17 @@ def test_volumes_are_those_of_the_exchange(seed: int) -> None:
     assert volumes(have, want) == (sum(volume(box) for boxes in arrivals for _, box in boxes),
                                    sum(map(len, arrivals)))
     assert received(arrivals, fresh(SHAPE, 8, 5)) == 8 * volumes(have, want)[0]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_busiest_rank_is_that_of_the_exchange(seed: int) -> None:
+    pick = random.Random(seed)
+    have, want = (all_of(SHAPE), *some_layout(pick, 4)), some_layout(pick, 5)
+    moves = [(sender, receiver, volume(box)) for receiver, boxes in enumerate(exchange(have, want).arrivals)
+             for sender, box in boxes]
+    sums = [[n for move in moves for n in move[2:] if move[side] == rank] for side in (0, 1)
+            for rank in range(5)]
+    assert busiest(have, want) == (max(map(sum, sums)), max(map(len, sums)))
 
 
 @pytest.mark.parametrize("seed", range(30))

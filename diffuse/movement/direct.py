@@ -57,6 +57,18 @@ def volumes(have: Layout, want: Layout) -> tuple[int, int]:
     return elements, boxes
 
 
+def busiest(have: Layout, want: Layout) -> tuple[int, int]:
+    """Return the most elements, and the most boxes, that one rank sends or receives in `exchange`."""
+    elements: list[list[int]] = [[0] * len(have), [0] * len(have)]
+    boxes: list[list[int]] = [[0] * len(have), [0] * len(have)]
+    for receiver, arriving in enumerate(exchange(have, want).arrivals):
+        for sender, box in arriving:
+            for side, rank in enumerate((sender, receiver)):
+                elements[side][rank] += volume(box)
+                boxes[side][rank] += 1
+    return max(max(side) for side in elements), max(max(side) for side in boxes)
+
+
 def _sender(ranks: list[int], receiver: int, sent: list[int], elements: int) -> int:
     """Choose one of several ranks to send so many elements, and count them."""
     found = min(ranks, key=lambda rank: (sent[rank], (rank - receiver) % len(sent)))

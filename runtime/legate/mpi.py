@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from ctypes import CDLL, POINTER, addressof, byref, c_int, c_int64, c_ssize_t, c_void_p, create_string_buffer
+from time import monotonic
 
 from diffuse.runtime.legate import prepare
 
@@ -40,15 +41,19 @@ class Gather:
         self._communicator, self._type = communicator, library.legate_mpi_int64_t()
         self._status = create_string_buffer(STATUS)
         self._words = (c_int64 * ranks)()
+        self.since = 0.0
+        """When this rank began to wait for others; 0 if it does not."""
 
     def __call__(self, word: int) -> list[int]:
         """Wait until all ranks have called: Bruck's algorithm, in which known words double in each round."""
         rank, ranks, words = self._rank, self._ranks, self._words
         words[0], known, base = word, 1, addressof(words)
+        self.since = monotonic()
         while known < ranks:
             count = min(known, ranks - known)
             self._exchange(base, count, self._type, (rank - known) % ranks, TAG,
                            base + 8 * known, count, self._type, (rank + known) % ranks, TAG,
                            self._communicator, self._status)
             known += count
+        self.since = 0.0
         return [words[(k - rank) % ranks] for k in range(ranks)]

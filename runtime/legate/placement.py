@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import deque
 from functools import cache, lru_cache
 from typing import Any
@@ -23,7 +24,11 @@ from diffuse.runtime.legate.requirements import WHOLE, Need, Tiles, shared
 from diffuse.runtime.legate.reuse import SOMEWHERE, Piece, Reuse
 from diffuse.runtime.legate.trampoline import GridTrampoline, Trampoline
 from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.ranks.activity import Activity
 from diffuse.runtime.ranks.agreement import Agreement
+from diffuse.runtime.ranks.alike import alike
+from diffuse.runtime.ranks.launcher import version
+from diffuse.runtime.ranks.watchdog import watch
 from diffuse.settings import config
 
 FORKED = -1
@@ -80,6 +85,7 @@ class Placement:
         if self.ranks > 1:
             self.gather = Gather(self.rank, self.ranks)
             self.agreement = Agreement(self.rank, self.gather, config.digest)
+            self._watch(self.gather, self.agreement)
         self._types = {name: getattr(core.types, "bool_" if name == "bool" else name) for name in ITEMSIZE}
         self._binary = lru_cache(core.types.binary_type)
         most = prepare.memory_given() * self.ranks
@@ -95,6 +101,14 @@ class Placement:
         self.launched = self.fenced = 0
         """How many tasks were submitted, and how many of them had been at the last fence."""
         self._flags = 0
+
+    def _watch(self, gather: Gather, agreement: Agreement) -> None:
+        """Compare this rank's environment with the others', and watch over it.  Of its threads the main one
+        counts: those that look for messages are never idle."""
+        alike(self.rank, gather, ("Legate", version("legate")), ("Legate's processors", self.processors))
+        clock = time.pthread_getcpuclockid(self._main)
+        watch(self.rank, self.ranks, gather, Activity(self.rank, agreement.progress, lambda: gather.since,
+                                                      lambda: time.clock_gettime(clock)))
 
     # -- tasks ---------------------------------------------------------------------------------------------
 

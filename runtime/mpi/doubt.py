@@ -6,14 +6,10 @@ digests that differ from its own says so and ends.
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.ranks.agreement import Agreement
-
-LONG = 10.0
-"""Seconds of waiting after which a rank names those that it waits for."""
 
 
 class Doubt:
@@ -27,7 +23,6 @@ class Doubt:
         """What this rank told last."""
         self._sending: list[Any] = []
         self._heard: dict[int, tuple[int, list[bytes]]] = {}
-        self._named = False
         network.doubt = self.waits
 
     def waits(self, seconds: float) -> None:
@@ -43,10 +38,3 @@ class Doubt:
             self._heard[other] = before, theirs
         for before, theirs in self._heard.values():
             self._agreement.judge(before, theirs)
-        if seconds > LONG and not self._named:
-            self._named = True
-            quiet = {*range(self._ranks)} - {self._rank} - self._heard.keys()
-            if quiet:
-                names = ", ".join(map(str, sorted(quiet)))
-                os.write(2, f"rank {self._rank} has waited {LONG:.0f} s for rank {names} at "
-                            f"{self._agreement.last}\n".encode())

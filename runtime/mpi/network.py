@@ -42,6 +42,8 @@ class Network:
         """Those of all ranks."""
         self.doubt: Callable[[float], None] | None = None
         """Is told every so often for how many seconds this rank has been waiting."""
+        self.since = 0.0
+        """When this rank began to wait for others; 0 if it does not."""
         self.sent = self.messages = 0
         """Bytes that this rank sent in exchanges, and in how many messages."""
 
@@ -91,13 +93,14 @@ class Network:
             if looks & 255:
                 continue
             now = time.monotonic()
-            begun = begun or now
+            begun = self.since = begun or now
             if now - begun > SOON:
                 time.sleep(NAP)
                 looks |= 255  # look at the clock each time
             if now - begun > told and self.doubt is not None:
                 self.doubt(now - begun)
                 told += PATIENCE / 5
+        self.since = 0.0
 
     def channel(self) -> Any:
         """A communicator for messages besides; every rank has to ask for it."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir.bounded import Bounded
+from diffuse.movement.boxes import Layout as Holdings
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
@@ -44,6 +45,8 @@ class Predicted(Mpi):
     def __init__(self, ranks: int, points: int | None = None) -> None:
         self.ranks, self.rank = ranks, 0
         self.network = self.agreement = None
+        self.measure: Callable[[Holdings, Holdings], tuple[int, int]] = volumes
+        """What is counted of an exchange, as elements and messages: those of all ranks together."""
         threads = 1 if config.threads == "auto" else machine.threads()
         self.threads = threads if points is None else max(1, points // ranks)
         self._begin(machine.threads(), prepare.memory())
@@ -80,7 +83,7 @@ class Predicted(Mpi):
         states = tuple([instances[use.place].state for use in shared.uses])
         found = steps.get(states)
         if found is None:
-            made = step(shared, states, self.ranks, volumes)
+            made = step(shared, states, self.ranks, self.measure)
             found = steps[states] = Foreseen(*traffic.moved(made, states, shared),
                                              traffic.least(layout, shared, states, self.ranks), made.after)
         if self._traffic is not None:
@@ -91,7 +94,7 @@ class Predicted(Mpi):
     def _gather(self, instance: MpiInstance) -> None:
         """Count that every rank gets all of a store."""
         state = instance.state
-        volume, instance.state = fetched(state, (all_of(state.shape),) * self.ranks, volumes)
+        volume, instance.state = fetched(state, (all_of(state.shape),) * self.ranks, self.measure)
         self._count(volume, state, None)
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
@@ -100,7 +103,7 @@ class Predicted(Mpi):
         instance.pieces += 1
         if not state.whole and instance.pieces <= OFTEN:
             want = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
-            volume, _ = fetched(state, want, volumes)
+            volume, _ = fetched(state, want, self.measure)
             self._count(volume, state, sum(volume[:1]) * state.itemsize)
             self._pool.wait(instance.written)
             found = instance.array[offset:offset + nbytes].copy()

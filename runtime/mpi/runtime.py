@@ -9,10 +9,9 @@ only where messages need what is queued.
 from __future__ import annotations
 
 import os
-import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +33,11 @@ from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step, trimmed
 from diffuse.runtime.mpi.validity import State, all_of
 from diffuse.runtime.ranks import launcher, process
+from diffuse.runtime.ranks.activity import Activity
 from diffuse.runtime.ranks.agreement import Agreement, form
+from diffuse.runtime.ranks.alike import alike
 from diffuse.runtime.ranks.interpret import interpret
+from diffuse.runtime.ranks.watchdog import watch
 from diffuse.runtime.reference import HostInstance, attached
 from diffuse.settings import config
 
@@ -100,10 +102,12 @@ class Mpi:
             self.network = network = Network()
             self.rank = network.rank
             process.settle_in(self.rank, self.ranks)
-            _alike(network)
+            alike(self.rank, network.gather)
             threads, memory = min(network.gather(threads)), min(network.gather(memory))
             self.agreement = Agreement(self.rank, network.gather, config.digest)
             Doubt(network, self.agreement)
+            watch(self.rank, self.ranks, network.gather,
+                  Activity(self.rank, self.agreement.progress, lambda: network.since, time.process_time))
         self.threads = threads if points is None else max(1, points // self.ranks)
         self._begin(self.threads, memory)
         if self.network is not None:
@@ -421,14 +425,3 @@ def _threads() -> int:
     if config.threads != "auto":
         return machine.threads()
     return max(1, machine.processors() // launcher.local_ranks())
-
-
-def _alike(network: Network) -> None:
-    """Refuse ranks that differ in what decides what is submitted."""
-    versions = [launcher.version("diffuse"), np.__version__, sys.version.split()[0]]
-    said = (f"Diffuse {versions[0]}, NumPy {versions[1]}, Python {versions[2]}, "
-            f"window {config.window}, small {config.small}, min_chunk {config.min_chunk}, memory "
-            f"{config.memory}, compile {config.compile}")
-    if len(set(network.gather(crc32(said.encode())))) > 1:
-        raise RuntimeError(f"ranks differ: rank {network.rank} has {said}; make versions and settings the "
-                           "same")

@@ -41,6 +41,8 @@ class Agreement:
         self._recent: list[tuple[bytes, str]] = []
         """The link of each event since the last comparison, with the event's description."""
         self._stores = 0
+        self.last = "the beginning"
+        """The description of the last event."""
         atexit.register(self.meet, "the end of the program")
 
     def launch(self, form: bytes, title: str, owners: Iterable[Any], block: bytes) -> None:
@@ -68,6 +70,7 @@ class Agreement:
             found.update(part)
         self._chain = found.digest()
         self._count += 1
+        self.last = said
         self._recent.append((self._chain, said))
         if self.close or len(self._recent) >= APART:
             self._compare()
@@ -99,10 +102,9 @@ class Agreement:
         """A number for messages that belong to the last event: on ranks that agree, the same."""
         return int.from_bytes(self._chain, "little") & (1 << 22) - 1
 
-    @property
-    def last(self) -> str:
-        """The description of the last event."""
-        return self._recent[-1][1] if self._recent else "the beginning"
+    def progress(self) -> tuple[int, str]:
+        """How many events there were, and the description of the last one."""
+        return self._count, self.last
 
     def judge(self, before: int, links: list[bytes]) -> None:
         """End the program if these links of another rank's, the first of which has the number after `before`,

@@ -8,6 +8,8 @@ and the launcher ends the others.
 
 from __future__ import annotations
 
+import atexit
+import faulthandler
 import gc
 import os
 import random
@@ -16,6 +18,7 @@ import threading
 import time
 import traceback
 import warnings
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -32,6 +35,7 @@ _rank, _ranks = 0, 1
 _settled = False
 _seeded = False
 _launches = 0
+_farewells: list[Callable[[], None]] = []
 
 
 def settle_in(rank: int, ranks: int) -> None:
@@ -45,6 +49,8 @@ def settle_in(rank: int, ranks: int) -> None:
     sys.excepthook = _uncaught
     threading.excepthook = _uncaught_in_thread
     sys.exit = _exit
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file=2, all_threads=False)  # a crash in C code shows the program's line
     gc.disable()
     gc.collect()
     gc.freeze()  # what lives by now stays, and need not be looked at again
@@ -74,8 +80,20 @@ def _silence() -> None:
     sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
+def before_the_end(function: Callable[[], None]) -> None:
+    """Call a function when this process ends in good order, or with a message of its own."""
+    _farewells.append(function)
+    atexit.register(_say_farewell)
+
+
+def _say_farewell() -> None:
+    while _farewells:
+        _farewells.pop()()
+
+
 def leave(status: int, report: str | None = None) -> NoReturn:
     """End this process without waiting for other ranks, which the launcher then ends."""
+    _say_farewell()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -89,6 +107,15 @@ def leave(status: int, report: str | None = None) -> NoReturn:
         os.write(2, report.encode("utf-8", "backslashreplace"))
     finally:
         os._exit(status)
+
+
+def end(status: int, report: str) -> NoReturn:
+    """End this process from a thread other than the program's, which may hold the locks of its streams."""
+    os.write(2, report.encode("utf-8", "backslashreplace"))
+    flushing = threading.Thread(target=sys.stdout.flush, daemon=True)
+    flushing.start()
+    flushing.join(0.5)
+    os._exit(status)
 
 
 def _uncaught(kind: type[BaseException], error: BaseException, where: TracebackType | None) -> None:

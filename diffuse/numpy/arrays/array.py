@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import assign, base, core, inplace, views
 from diffuse.numpy.arrays.access import host
 from diffuse.numpy.arrays.base import exported
@@ -28,6 +29,15 @@ from diffuse.numpy.ops import creation, elementwise
 from diffuse.numpy.ops.operands import lowered, shared, wrap
 from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.numpy.small import native
+
+
+def _printed(x: Array) -> Mirror:
+    """A NumPy array that prints as `x` does."""
+    if library.current().host_sees:
+        return host(x)
+    from diffuse.numpy.arrays import edges
+
+    return edges.printed(x)
 
 
 class Kind(type):
@@ -165,10 +175,10 @@ class ndarray(Methods, metaclass=Kind):
             self.part = None if self.storage is None else base.view_of(other)
 
     def __repr__(self) -> str:
-        return repr(host(self))
+        return repr(_printed(self))
 
     def __str__(self) -> str:
-        return str(host(self))
+        return str(_printed(self))
 
     def __format__(self, spec: str) -> str:
         return format(host(self), spec)
