@@ -111,7 +111,7 @@ class Mpi:
 
     def _begin(self, workers: int, memory: int) -> None:
         """Begin with so many threads here, and so many bytes for the arrays of a rank."""
-        self.points = self.ranks * self.threads
+        self.points, self.blocks = self.ranks * self.threads, self.threads
         spin = 200.0 if workers * launcher.local_ranks() <= machine.processors() else 10.0
         self._pool = Pool(workers - 1, spin=spin)
         self._allocator = Allocator(self._pool, KEPT, Reserved(), limited=False)
