@@ -14,8 +14,10 @@ from math import prod
 
 from diffuse.ir import Decomposition, Point, Split
 
-IDLE = 8
-"""Of so many ranks one may be left without work, for a better grid."""
+IDLE, TRIED = 8, 16
+"""Of so many ranks one may be left without work, for a better grid, and so many in all."""
+LARGE, RUN = 1 << 23, 512
+"""Elements of an array from which on a row of a tile is a page at least: memory is touched by pages."""
 UNEVEN = 9 / 8
 """How much longer than the shortest possible the largest tile may be."""
 
@@ -36,10 +38,14 @@ def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: P
     allowed = [k >= 0 and n > 1 for k, n in zip(reach, shape, strict=True)]
     known = dict(units)
     found: list[tuple[int, int, Point, Point]] = []
-    for count in range(ranks, ranks - (ranks // IDLE if threads == 1 else 0) - 1, -1):
+    idle = min(ranks // IDLE, TRIED) if threads == 1 else 0
+    for count in range(ranks, ranks - idle - 1, -1):
         for parts in _factors(count, allowed):
             tiles = tuple([_tile(n, k, known.get(d, 1)) for d, (n, k) in enumerate(zip(shape, parts,
                                                                                      strict=True))])
+            inner = max([d for d, k in enumerate(parts) if k > 1], default=0)
+            if prod(shape) >= LARGE and prod(tiles[inner:]) < RUN:
+                continue
             moved = surface(shape, [-(-n // t) for n, t in zip(shape, tiles, strict=True)], reach)
             found.append((moved + more, prod(tiles), tuple([-k for k in parts]), tiles))
     largest = UNEVEN * min([each * tile * prod(shape) // shape[axis], *[size for _, size, *_ in found]])

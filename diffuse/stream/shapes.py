@@ -6,13 +6,16 @@ a few rows longer.  What tasks over a shape ask of its cuts, such as tiles of wh
 columns, holds for all tasks over it.  Where they read neighbours along several dimensions, and nothing stands
 against it, arrays are cut into blocks (blocks.py).
 
-What is learned only grows, so that decisions change a few times at most.  All ranks learn the same, from what
-the program records.
+To cut arrays otherwise moves all of them once.  So that is done where the program comes back to what it
+recorded before, when it is known what a turn of its loop does, and not for what it does once.  What is
+learned only grows, so that decisions change a few times at most.  All ranks learn the same, from what the
+program records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from diffuse.ir import Decomposition, Frame, Point, volume
@@ -39,13 +42,15 @@ from diffuse.stream.habits import (
 class Shapes:
     """What is known of each shape."""
 
-    __slots__ = ("version", "threads", "_follows", "_habits", "_chosen")
+    __slots__ = ("version", "threads", "doubted", "_follows", "_habits", "_chosen")
 
     def __init__(self) -> None:
         self.version = 0
         """Another number when shapes are cut otherwise than before."""
         self.threads = 0
         """The points of a rank that share a block; 0 where arrays are cut into rows alone."""
+        self.doubted: set[Point] = set()
+        """Shapes of which more is known than when it was chosen how they are cut."""
         self._follows: dict[Point, Point] = Bounded()
         """A longer shape, for those that follow one."""
         self._habits: dict[Point, Habits] = Bounded()
@@ -79,24 +84,36 @@ class Shapes:
             self._follow(self.root(shape), self.root(longest))
         root = self.root(longest)
         self._knows(root, of_task(template, whole))
-        self._objects(root, of_fold(template))
+        self._opposes(root, of_fold(template))
         for use, frame in zip(template.uses, frames, strict=True):
             own = self.root(frame.shape)
             if reshaped(template, use, frame):
-                self._objects(own, Habits(rows=True))
-                self._objects(root, Habits(rows=True))
+                self._opposes(own, Habits(rows=True))
+                self._opposes(root, Habits(rows=True))
             elif use not in whole:
-                self._objects(own, border(use))
+                self._opposes(own, border(use))
             if values and type(values[0]) is Lines:
-                self._objects(own, of_lines(frame.shape, values[0].axis))
+                self._opposes(own, of_lines(frame.shape, values[0].axis))
         return self.version != before
 
-    def _objects(self, root: Point, more: Habits) -> None:
-        """Learn what speaks against blocks where arrays are cut into them: what a program does but once, at
+    def _opposes(self, root: Point, more: Habits) -> None:
+        """Learn what speaks against blocks, once something speaks for them: what a program does but once, at
         its beginning, was before.  When shapes are cut otherwise all of a loop is looked at again."""
-        chosen = self._chosen.get(root)
-        if chosen is not None and len(chosen[2].domain) > 1:
+        if self._neighbours(root):
             self._knows(root, more)
+
+    def turn(self) -> bool:
+        """Choose anew how doubted shapes are cut, as a loop comes back to its beginning; returns whether any
+        is now cut otherwise."""
+        before = self.version
+        for root in sorted(self.doubted):
+            chosen = self._chosen.get(root)
+            if chosen is not None and chosen[2] != (now := self._plain(root, *chosen[:2])):
+                self._chosen[root] = *chosen[:2], now
+                self.version += 1
+                trace.event("decompose", partial(_told, root, chosen[2], now))
+        self.doubted.clear()
+        return self.version != before
 
     def _follow(self, one: Point, longer: Point) -> None:
         """Let a shape follow another, which is nowhere shorter."""
@@ -108,32 +125,35 @@ class Shapes:
                 self.version += 1
 
     def _knows(self, root: Point, more: Habits) -> None:
-        """Add to what is known of a shape; it may then be cut otherwise."""
+        """Add to what is known of a shape."""
         known = self._known(root)
         habits = known if more is NONE else joined(known, more)
         if habits != known:
             self._habits[root] = habits
-            chosen = self._chosen.get(root)
-            if chosen is not None and chosen[2] != (now := self._plain(root, *chosen[:2])):
-                self._chosen[root] = *chosen[:2], now
-                self.version += 1
-                trace.event("decompose", lambda: f"arrays of shape {root} are cut into {_parts(now)} from "
-                                                 f"now on, before into {_parts(chosen[2])}")
+            self.doubted.add(root)
 
     def _known(self, root: Point) -> Habits:
         return self._habits.get(root) or NONE
+
+    def _neighbours(self, root: Point) -> bool:
+        """Do tasks over a shape read neighbours along several dimensions?"""
+        return sum([n > 0 for n in self._known(root).reach(len(root))]) > 1
 
     def _plain(self, root: Point, processors: int, chunk: int) -> Decomposition:
         """How a task over a shape is cut, but for what it asks itself."""
         habits = self._known(root)
         rows = by_extents(root, processors, chunk, units=habits.units)
-        reach = habits.reach(len(root))
-        if not self.threads or habits.rows or rows.splits[0].axis < 0 or sum([n > 0 for n in reach]) < 2:
+        if not self.threads or habits.rows or rows.splits[0].axis < 0 or not self._neighbours(root):
             return rows
         ranks, most = processors // self.threads, volume(root) // chunk
         each = self.threads if most >= processors else 1
-        found = blocks(root, rows, min(ranks, most), each, reach, habits.units, habits.more(root))
+        found = blocks(root, rows, min(ranks, most), each, habits.reach(len(root)), habits.units,
+                       habits.more(root))
         return found or rows
+
+
+def _told(shape: Point, before: Decomposition, now: Decomposition) -> str:
+    return f"arrays of shape {shape} are cut into {_parts(now)} from now on, before into {_parts(before)}"
 
 
 def _parts(decomposition: Decomposition) -> str:

@@ -258,6 +258,9 @@ class Window:
             key.append(slot)
         name = tuple(key)
         edge = group.trail.edges.get(name)
+        if self.shapes.doubted and edge is not None and group.trail is self.memo.start and self.shapes.turn():
+            self.memo.forget_trails()
+            edge = None
         if edge is None:
             edge = self._analysed(group, recorded)
             self.memo.add_edge(group.trail, name, edge)
