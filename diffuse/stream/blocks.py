@@ -1,9 +1,9 @@
 """Blocks: grids of tiles by which ranks exchange less than by rows.
 
 Where tasks read their neighbours along several dimensions, what ranks exchange is the surface of their tiles.
-The grid is that of least surface among those of nearly the best balance; a number of ranks that has no good
-factors leaves a few of them without work.  A rank's threads share its tile along the last dimension that is
-cut.
+Of all grids that is best whose largest tile and whose surface take least time together; where the number of
+ranks has no good factors, it leaves a few of them without work.  A rank's threads share its tile along the
+last dimension that is cut.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from diffuse.ir import Decomposition, Point, Split
 
 IDLE, TRIED = 8, 16
 """Of so many ranks one may be left without work, for a better grid, and so many in all."""
-LARGE, RUN = 1 << 23, 512
-"""Elements of an array from which on a row of a tile is a page at least: memory is touched by pages."""
-UNEVEN = 9 / 8
-"""How much longer than the shortest possible the largest tile may be."""
+MOVED = 4
+"""The time to move an element, in that of computing one."""
+PAGE, SMALL = 512, 1 << 20
+"""Elements of a page of memory: rows of tiles touch whole ones.  Tiles may take twice as much as they have,
+or more up to so many elements."""
 
 
 @lru_cache(maxsize=1 << 10)
@@ -31,43 +32,45 @@ def blocks(shape: Point, rows: Decomposition, ranks: int, threads: int, reach: P
     `units` are (dimension, unit): lengths of which tiles are multiples; `more` is the number of elements that
     move because of a grid alone.
     """
-    each = max(1, rows.domain[0] // ranks)
-    axis, tile, _ = rows.splits[0]
-    before = [1] * len(shape)
-    before[axis] = -(-shape[axis] // (tile * each))
-    allowed = [k >= 0 and n > 1 for k, n in zip(reach, shape, strict=True)]
-    known = dict(units)
-    found: list[tuple[int, int, Point, Point]] = []
+    def cost(parts: Point, tiles: Point, moved: int) -> float:
+        return prod(tiles) + MOVED * moved / prod(parts)
+
+    known, found = dict(units), []
     idle = min(ranks // IDLE, TRIED) if threads == 1 else 0
+    allowed = [k >= 0 and n > 1 for k, n in zip(reach, shape, strict=True)]
     for count in range(ranks, ranks - idle - 1, -1):
         for parts in _factors(count, allowed):
-            tiles = tuple([_tile(n, k, known.get(d, 1)) for d, (n, k) in enumerate(zip(shape, parts,
-                                                                                     strict=True))])
-            inner = max([d for d, k in enumerate(parts) if k > 1], default=0)
-            if prod(shape) >= LARGE and prod(tiles[inner:]) < RUN:
-                continue
-            moved = surface(shape, [-(-n // t) for n, t in zip(shape, tiles, strict=True)], reach)
-            found.append((moved + more, prod(tiles), tuple([-k for k in parts]), tiles))
-    largest = UNEVEN * min([each * tile * prod(shape) // shape[axis], *[size for _, size, *_ in found]])
-    moved, _, parts, tiles = min([one for one in found if one[1] <= largest],
-                                 default=(-1, 0, (), ()))
-    cut = [d for d, k in enumerate(parts) if k < -1]
-    if len(cut) < 2 or moved >= surface(shape, before, reach):
+            tiles = tuple([_tile(n, k, known.get(d, 1))
+                           for d, (n, k) in enumerate(zip(shape, parts, strict=True))])
+            if sum([k > 1 for k in parts]) > 1 and _fits(tiles, parts, shape):
+                moved = surface(shape, tiles, reach) + more
+                found.append((cost(parts, tiles, moved), tuple([-k for k in parts]), tiles, moved))
+    axis, tile, _ = rows.splits[0]
+    before = tuple([min(n, tile * max(1, rows.domain[0] // ranks)) if d == axis else n
+                    for d, n in enumerate(shape)])
+    least = surface(shape, before, reach)
+    best, parts, tiles, moved = min(found, default=(0.0, (), (), least))
+    if moved >= least or best >= cost((min(rows.domain[0], ranks),), before, least):
         return None
+    cut = [d for d, k in enumerate(parts) if k < -1]
     domain, splits = [-parts[d] for d in cut], [Split(d, tiles[d]) for d in cut]
     last = cut[-1]
-    if threads > 1:
-        domain[-1] *= threads
-        splits[-1] = Split(last, _tile(shape[last], domain[-1], known.get(last, 1)))
-        if splits[-1].tile * threads > UNEVEN * tiles[last]:
-            return None
+    domain[-1] *= threads
+    splits[-1] = Split(last, _tile(shape[last], domain[-1], known.get(last, 1)))
     return Decomposition(tuple(domain), tuple(splits))
 
 
-def surface(shape: Point, parts: list[int], reach: Point) -> int:
-    """Return the elements that go from one part of a shape to another."""
-    return sum([(k - 1) * (prod(shape) // n) * max(width, 1)
-                for n, k, width in zip(shape, parts, reach, strict=True)])
+def surface(shape: Point, tiles: Point, reach: Point) -> int:
+    """Return the elements that go from one tile of a shape to another."""
+    return sum([(-(-n // tile) - 1) * (prod(shape) // n) * max(width, 1)
+                for n, tile, width in zip(shape, tiles, reach, strict=True)])
+
+
+def _fits(tiles: Point, parts: Point, shape: Point) -> bool:
+    """Does the memory that a tile touches hold little else?"""
+    inner = max([d for d, k in enumerate(parts) if k > 1])
+    run = prod(tiles[inner:])
+    return prod(tiles[:inner]) * max(run, min(PAGE, prod(shape[inner:]))) <= max(2 * prod(tiles), SMALL)
 
 
 def _tile(extent: int, parts: int, unit: int) -> int:
