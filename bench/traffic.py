@@ -2,11 +2,11 @@
 
     python bench/traffic.py [--quick] [--ranks 2 4] [--predict 2 4 16 64 256 1024 4096] [--json FILE]
 
-The least is that of a program whose arrays are cut into blocks of rows, as one would write it by hand:
-neighbouring rows, sums of columns to one rank and back, the blocks of a transpose; of a matrix product that
-of the best grid of blocks.  `diffuse run --traffic` knows another, narrower one: what each launch needs as
-its points were shared out.  Words by which ranks compare digests are not counted.  The file is also the
-program that `diffuse run` runs on ranks.
+The least is that of a program whose arrays are cut into rows, as one would write it by hand: neighbouring
+rows, sums of columns to one rank and back, the blocks of a transpose; of stencils and of a matrix product
+that of the best grid of blocks, rows among them.  `diffuse run --traffic` knows another, narrower one: what
+each launch needs as its points were shared out.  Words by which ranks compare digests are not counted.  The
+file is also the program that `diffuse run` runs on ranks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,14 +153,29 @@ def borders(row: float) -> Callable[[int], float]:
     return lambda ranks: 2 * (ranks - 1) * row
 
 
+def surface(*shape: int) -> Callable[[int], float]:
+    """Neighbours in the best grid of blocks exchange a face each way."""
+    def least(ranks: int) -> float:
+        return min(sum(2 * (parts - 1) * prod(shape) / n for parts, n in zip(grid, shape, strict=True)) * 8
+                   for grid in grids(ranks, len(shape)))
+    return least
+
+
+def grids(ranks: int, rank: int) -> list[tuple[int, ...]]:
+    """The grids of so many ranks, of this rank."""
+    if rank == 1:
+        return [(ranks,)]
+    return [(parts, *rest) for parts in range(1, ranks + 1) if ranks % parts == 0
+            for rest in grids(ranks // parts, rank - 1)]
+
+
 def blocks(ranks: int) -> float:
     """The least over grids of ranks for a product of matrices of 2 MB."""
-    grids = [(rows, ranks // rows) for rows in range(1, ranks + 1) if ranks % rows == 0]
-    return min((columns - 1) + (rows - 1) for rows, columns in grids) * 512 * 512 * 8.0
+    return min((columns - 1) + (rows - 1) for rows, columns in grids(ranks, 2)) * 512 * 512 * 8.0
 
 
 TABLE = {
-    "stencil 2048^2": Row(stencil, borders(2046 * 8)),
+    "stencil 2048^2": Row(stencil, surface(2046, 2046)),
     "np.roll 1024^2": Row(roll, lambda ranks: 2 * ranks * 1024 * 8),
     "row softmax 1024^2": Row(softmax, lambda ranks: 0),
     "column mean 1024^2": Row(column_mean, borders(1024 * 8)),
@@ -170,7 +186,7 @@ TABLE = {
     "sort along axis 1, 512^2": Row(sort, lambda ranks: 0),
     "FFT along axis 1, 512^2": Row(fft, lambda ranks: 0),
     "cumsum axis 0 then 1, 512^2": Row(scans, lambda ranks: 2 * (1 - 1 / ranks) * 512 * 512 * 8),
-    "128^3 stencil": Row(stencil_of_three, borders(126 * 126 * 8)),
+    "128^3 stencil": Row(stencil_of_three, surface(126, 126, 126)),
 }
 
 

@@ -19,6 +19,7 @@ attributes of these names, and nothing outside of this package asks for a runtim
     target     for what is machine code compiled?               host      host      host    host      host
     completes  does a point complete folds of its own rows?     yes       yes       yes     yes       yes
     ranks      processes that run the program together          1         1         any     1         any
+    blocks     how many points of a rank share a block?         0         0         0       0         threads
     exchange   may other libraries hold a store as well?        None      None      at once when done None
     fate       is it known what an interrupt left of a launch?  yes       no        no      no        no
 
@@ -359,6 +360,8 @@ class Runtime(Protocol):
     """What machine code is compiled for: "host", or a target that runs grid kernels (`GridCode`)."""
     ranks: int
     """Processes that run the program together; each records the same tasks."""
+    blocks: int
+    """Points of a rank that share a block of an array; 0 where arrays are cut into rows alone."""
 
     @property
     def pipelines(self) -> bool:

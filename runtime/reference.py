@@ -53,6 +53,7 @@ class Reference:
     code = CodeUse.UNUSED
     target = "host"
     ranks = 1
+    blocks = 0
     exchange = None
 
     def __init__(self, points: int | None = None, seed: int | None = None) -> None:

@@ -18,7 +18,7 @@ from diffuse.movement.boxes import Box, Holding, Layout, volume
 from diffuse.runtime.base import LaunchArgument, Plane, Scratch
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.moves import region
-from diffuse.runtime.mpi.shares import boxes, owned, run, runs, share, spread
+from diffuse.runtime.mpi.shares import boxes, owned, parted, run, runs, share, spread
 from diffuse.runtime.mpi.steps import Step, fetched, step, trimmed
 from diffuse.runtime.mpi.validity import MOST_BOXES, State, all_of, everywhere, fresh, made, tidy
 
@@ -115,6 +115,9 @@ def test_memory_of_old_copies_is_given_back() -> None:
     assert state.stale == 96 and trimmed(state).bytes == (96, 96) and trimmed(state).have == halves
     column: Layout = (((range(8), range(1)),), ((range(8), range(1, 3)),))
     assert trimmed(everywhere((8, 3), 8, 2).written(column)).bytes == (176, 184), "between its rows, too"
+    wide: Layout = (((range(4), range(1024)),), ((range(4), range(1024, 4096)),))
+    assert trimmed(everywhere((4, 4096), 8, 2).written(wide)).touched == wide, "but not where that is much"
+    assert parted(wide[0][0], (4, 4096), 8) == [(4096 * k, 4096 * k + 1024) for k in range(4)]
 
 
 # -- shares ------------------------------------------------------------------------------------------------

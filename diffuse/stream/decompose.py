@@ -14,11 +14,15 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
+from typing import TYPE_CHECKING
 
 from diffuse.ir import ONE, Decomposition, Point, Privilege, Split, volume
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.template import Template
 from diffuse.kernels.body import operations
+
+if TYPE_CHECKING:
+    from diffuse.stream.shapes import Shapes
 
 LONG = 16 * ROWS
 """Tiles from which on those of all tasks are multiples of leaves, as those of reductions have to be: then a
@@ -26,27 +30,30 @@ reduction fuses with what it reduces, and no point gets more than a sixteenth mo
 
 
 def decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
-              gaps: bool = False, completes: bool = False) -> Template:
+              gaps: bool = False, completes: bool = False, shapes: Shapes | None = None) -> Template:
     """The template with the decomposition of a task that follows others.
 
     `beside` is how the tasks before it in the same group were cut that several points share (`followed`);
-    a point is worth `chunk` elements at least; `gaps` and `completes` are part of the decomposition.
+    a point is worth `chunk` elements at least; `gaps` and `completes` are part of the decomposition; `shapes`
+    is what is known of the program's arrays, where ranks hold parts of them.
     ValueError if the task brings a decomposition that no kernel can follow.
     """
-    key = beside, processors, chunk, gaps, completes
+    key = beside, processors, chunk, gaps, completes, None if shapes is None else shapes.version
     found = template.chosen.get(key)
     if found is None:
         own = template.decomposition
-        chosen = _decompose(template, beside, processors, chunk) if own is None else _own(template, own)
+        chosen = (_decompose(template, beside, processors, chunk, shapes) if own is None
+                  else _own(template, own))
         found = template.chosen[key] = template.under(chosen._replace(gaps=gaps, completes=completes))
     return found
 
 
-def _decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int
-               ) -> Decomposition:
+def _decompose(template: Template, beside: Decomposition | None, processors: int, chunk: int,
+               shapes: Shapes | None) -> Decomposition:
     if not operations.known(template.operation):
         return ONE
-    found = alone(template, processors, chunk)
+    found = (alone(template, processors, chunk) if shapes is None
+             else shapes.decomposition(template, processors, chunk))
     if found != ONE and not template.under(found).valid:
         return ONE
     if beside is not None and volume(found.domain) < volume(beside.domain):
@@ -67,20 +74,24 @@ def _own(template: Template, own: Decomposition) -> Decomposition:
 
 def refusal(template: Template, decomposition: Decomposition) -> str | None:
     """Why no kernel can run a well-formed task of several points so, and what to do; None if one can."""
-    whole, leaves = _constraints(template)
+    whole, leaves = constraints(template)
     for axis, tile, begin in decomposition.splits:
         if begin is not None:
             return f"has a begin along dimension {axis}: only the stream gives one, so leave it out"
         if axis in whole:
             return f"accumulates along dimension {axis}: do not cut that one"
-        unit = SEGMENT if axis == len(template.shape) - 1 else ROWS
-        if axis >= 0 and axis == leaves and tile % unit and tile < template.shape[axis]:
+        if axis >= 0 and axis == leaves and tile % unit(template.shape, axis) and tile < template.shape[axis]:
             return (f"reduces along dimension {axis}, which tiles of {tile} cut within leaves of the "
-                    f"reduction tree: give it a multiple of {unit}")
+                    f"reduction tree: give it a multiple of {unit(template.shape, axis)}")
     return None
 
 
-def _constraints(template: Template) -> tuple[frozenset[int], int]:
+def unit(shape: Point, axis: int) -> int:
+    """The indices of a dimension that a leaf of the reduction tree has."""
+    return SEGMENT if axis == len(shape) - 1 else ROWS
+
+
+def constraints(template: Template) -> tuple[frozenset[int], int]:
     """The dimensions that must not be cut (a scan's), and the one whose tiles must be whole leaves of the
     reduction tree: the innermost reduced one, or -1."""
     _, _, attribute = template.operation.partition(":")
@@ -123,16 +134,17 @@ def adapted(template: Template, beside: Decomposition) -> Decomposition | None:
 
 def alone(template: Template, processors: int, chunk: int) -> Decomposition:
     """The decomposition of a task by itself, from its extents and the dimensions that it reduces."""
-    return by_extents(template.shape, processors, chunk, *_constraints(template))
+    return by_extents(template.shape, processors, chunk, *constraints(template))
 
 
 @lru_cache(maxsize=1 << 11)
 def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] = frozenset(),
-           leaves: int = -1) -> Decomposition:
+               leaves: int = -1, units: tuple[tuple[int, int], ...] = ()) -> Decomposition:
     """The decomposition of a task over `shape`.
 
     `whole` are dimensions that must not be cut (a scan's); `leaves` is the dimension whose cuts must lie
-    between leaves of the reduction tree (the innermost reduced one); cuts of the last one always do.
+    between leaves of the reduction tree (the innermost reduced one); cuts of the last one always do.  `units`
+    are (dimension, unit): lengths of which tiles are multiples.
     """
     points = min(processors, prod(shape) // chunk)
     if points <= 1:
@@ -147,6 +159,9 @@ def by_extents(shape: Point, processors: int, chunk: int, whole: frozenset[int] 
         tile = -(-tile // SEGMENT) * SEGMENT
     elif axis == leaves or tile >= LONG:
         tile = -(-tile // ROWS) * ROWS
+    for d, length in units:
+        if d == axis:
+            tile = -(-tile // length) * length
     if tile >= shape[axis]:
         return ONE
     return Decomposition((points,), (Split(axis, tile),))

@@ -23,6 +23,7 @@ from diffuse.stream.cuts import alike
 from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
+from diffuse.stream.shapes import Shapes
 from diffuse.stream.stores import Stores
 
 FIRST_SIZE = 64
@@ -130,10 +131,13 @@ class Group:
 class Window:
     """Tasks held back: closed groups, oldest first, and the one that is open."""
 
-    __slots__ = ("memo", "stores", "closed", "held", "size", "loop_heads", "open", "_number", "__dict__")
+    __slots__ = ("memo", "shapes", "stores", "closed", "held", "size", "loop_heads", "open", "_number",
+                 "__dict__")
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
+        self.shapes = Shapes()
+        """What the program does with arrays of each shape, for ranks that hold parts of them."""
         self.stores = stores
         self.closed: deque[Group] = deque()
         self.held = 0
@@ -227,7 +231,19 @@ class Window:
         """Decompose a template as a task that stands beside others."""
         runtime = self.stores.runtime
         return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed,
-                         runtime.completes)
+                         runtime.completes, self.shapes if self._parts else None)
+
+    @property
+    def _parts(self) -> bool:
+        """Do ranks hold parts of stores, so that it costs traffic to cut tasks differently?"""
+        return not self.stores.runtime.addressed and self.stores.runtime.ranks > 1
+
+    def _learn(self, recorded: Recorded) -> None:
+        """Learn from a task that was not recorded here before how to cut arrays of its shape."""
+        template, stores, values, _ = recorded
+        self.shapes.threads = self.stores.runtime.blocks
+        if self.shapes.learn(template, [self.stores.storages[store] for store in stores], values):
+            self.memo.forget_trails()
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
         """Follow the trail of a group by one task: the next trail, or why the task stays out."""
@@ -242,6 +258,9 @@ class Window:
             key.append(slot)
         name = tuple(key)
         edge = group.trail.edges.get(name)
+        if self.shapes.doubted and edge is not None and group.trail is self.memo.start and self.shapes.turn():
+            self.memo.forget_trails()
+            edge = None
         if edge is None:
             edge = self._analysed(group, recorded)
             self.memo.add_edge(group.trail, name, edge)
@@ -270,6 +289,8 @@ class Window:
         for earlier in tasks[group.numbered:]:
             analysis.numbering.row(earlier)
             analysis.cuts.add(earlier)
+        if self._parts:
+            self._learn(recorded)
         template = self._decomposed(recorded[0], group.trail.beside)
         if self.stores.runtime.addressed:
             alone = template.decomposition or ONE
@@ -379,6 +400,7 @@ class Window:
     def forget(self) -> None:
         """Clear the memo; the window must be empty."""
         self.memo.clear()
+        self.shapes = Shapes()
         self._begun()
 
     def take(self) -> Group:

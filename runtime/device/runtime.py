@@ -43,6 +43,7 @@ class Device(ABC):
     pipelines = False
     code = CodeUse.NEEDED
     ranks = 1
+    blocks = 0
     exchange: DeviceExchange | None = None
 
     def __init__(self) -> None:

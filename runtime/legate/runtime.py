@@ -46,6 +46,7 @@ class Legate:
     addressed = host_sees = False
     completes = True
     """On processors; grid kernels combine what their groups have folded."""
+    blocks = 0
     code = CodeUse.NEEDED
     target = "host"
     """Or what Legate's GPUs run: then what has no grid kernels runs on processors."""

@@ -81,6 +81,7 @@ class Local:
     code = CodeUse.PREFERRED
     target = "host"
     ranks = 1
+    blocks = 0
     exchange = None
 
     def __init__(self, points: int | None = None) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from diffuse.ir import ITEMSIZE, Store
 from diffuse.runtime.local.allocator import MAPPED, Host, Lease, give_back
 from diffuse.runtime.local.runtime import LocalInstance
-from diffuse.runtime.mpi.shares import runs
+from diffuse.runtime.mpi.shares import parted, runs, united
 from diffuse.runtime.mpi.validity import State, everywhere, fresh
 
 PAGE = mmap.PAGESIZE
@@ -48,7 +48,10 @@ class MpiInstance(LocalInstance):
         """Take a state in which this rank has less memory, and give the rest back: it then reads as zeros.
         Nothing that is queued may use it."""
         self.state = state
-        ends = [low * state.itemsize for run in runs(state.touched[rank], state.shape) for low in run]
+        kept: list[tuple[int, int]] = []
+        for box in state.touched[rank]:
+            kept += parted(box, state.shape, state.itemsize) or runs([box], state.shape)
+        ends = [low * state.itemsize for run in united(kept) for low in run]
         begins = [0, *ends[1::2]]
         for low, high in zip(begins, [*ends[::2], self.nbytes], strict=True):
             low, high = -(-(self.address + low) // PAGE) * PAGE, (self.address + high) // PAGE * PAGE

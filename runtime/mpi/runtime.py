@@ -115,7 +115,7 @@ class Mpi:
 
     def _begin(self, workers: int, memory: int) -> None:
         """Begin with so many threads here, and so many bytes for the arrays of a rank."""
-        self.points = self.ranks * self.threads
+        self.points, self.blocks = self.ranks * self.threads, self.threads
         spin = 200.0 if workers * launcher.local_ranks() <= machine.processors() else 10.0
         self._pool = Pool(workers - 1, spin=spin)
         self._allocator = Allocator(self._pool, KEPT, Reserved(), limited=False)
@@ -289,6 +289,8 @@ class Mpi:
         state = instance.state
         if state.stale > MUCH and instance.trims:
             less = trimmed(state)
+            if less is state:
+                return
             self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
             self._pool.wait(number)
             instance.trim(less, self.rank)

@@ -19,6 +19,11 @@ from diffuse.runtime.base import LaunchArgument, Plane
 from diffuse.runtime.base import Layout as Launched
 from diffuse.runtime.mpi.validity import all_of, tidy
 
+GAP = 1 << 13
+"""Bytes between two runs of memory from which on they are given back."""
+MOST_RUNS = 1 << 12
+"""The most runs of memory of one box between which something is given back."""
+
 
 class Use(NamedTuple):
     """What a launch does with one store."""
@@ -170,13 +175,39 @@ def runs(boxes: Iterable[Box], shape: Point) -> list[tuple[int, int]]:
         for r, n in zip(box, shape, strict=True):
             low, high = low * n + r[0], high * n + r[-1]
         found.append((low, high + 1))
+    return united(found)
+
+
+def united(runs: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same runs of memory, those joined that touch or overlap, in order."""
     joined: list[tuple[int, int]] = []
-    for low, high in sorted(found):
+    for low, high in sorted(runs):
         if joined and low <= joined[-1][1]:
             joined[-1] = joined[-1][0], max(high, joined[-1][1])
         else:
             joined.append((low, high))
     return joined
+
+
+def parted(box: Box, shape: Point, itemsize: int) -> list[tuple[int, int]] | None:
+    """A box as several runs of memory between which there are pages of others', if these are worth giving
+    back."""
+    inner = len(box) - 1
+    while inner >= 0 and len(box[inner]) == shape[inner]:
+        inner -= 1
+    if inner < 1 or any([r.step != 1 for r in box]):
+        return None
+    pitch = prod(shape[inner:])
+    first, length = [n * prod(shape[inner + 1:]) for n in (box[inner].start, len(box[inner]))]
+    if (pitch - length) * itemsize < GAP or prod(map(len, box[:inner])) > MOST_RUNS:
+        return None
+    found = []
+    for place in product(*box[:inner]):
+        low = first
+        for d, k in enumerate(place):
+            low += k * prod(shape[d + 1:])
+        found.append((low, low + length))
+    return found
 
 
 def spread(low: int, high: int, shape: Point, itemsize: int) -> Holding:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from diffuse.movement.boxes import Box, Holding, Layout, remove, size
+from diffuse.movement.boxes import Box, Holding, Layout, intersection, remove, size
 from diffuse.movement.direct import exchange
-from diffuse.runtime.mpi.shares import Partials, Share, runs, spread
+from diffuse.runtime.mpi.shares import Partials, Share, parted, runs, spread
 from diffuse.runtime.mpi.validity import State, tidy
 
 Arrivals = tuple[tuple[tuple[int, Box], ...], ...]
@@ -96,10 +96,16 @@ def _undivided(shared: Share, states: Sequence[State], ranks: int, exchanged: Ex
 
 
 def trimmed(state: State) -> State:
-    """The state after ranks gave back memory with copies that are valid no more."""
-    return state.trimmed(tuple([tidy([box for low, high in runs(boxes, state.shape) for box in
-                                      spread(low * state.itemsize, high * state.itemsize, state.shape,
-                                             state.itemsize)]) for boxes in state.have]))
+    """The state after ranks gave back memory with copies that are valid no more: all but what they have, and
+    what lies between the runs of memory of one box, unless that is much."""
+    kept = []
+    for boxes, touched in zip(state.have, state.touched, strict=True):
+        found = [box for box in boxes if parted(box, state.shape, state.itemsize)]
+        for low, high in runs([box for box in boxes if box not in found], state.shape):
+            found += spread(low * state.itemsize, high * state.itemsize, state.shape, state.itemsize)
+        kept.append(tidy([both for one in found for other in touched
+                          if (both := intersection(one, other)) is not None]))
+    return state.trimmed(tuple(kept))
 
 
 def _bring(shared: Share, now: list[State], wants: Sequence[Layout], exchanged: Exchanged

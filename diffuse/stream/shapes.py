@@ -1,0 +1,161 @@
+"""Learns what a program does with arrays of each shape, as far as that decides how ranks cut them.
+
+An array and its interior have different extents; cut by their own, they would be cut into other tiles, and
+elements would go back and forth.  So a shape follows the largest one that tasks use with it and that is only
+a few rows longer.  What tasks over a shape ask of its cuts, such as tiles of whole leaves for the sums of
+columns, holds for all tasks over it.  Where they read neighbours along several dimensions, and nothing stands
+against it, arrays are cut into blocks (blocks.py).
+
+To cut arrays otherwise moves all of them once.  So that is done where the program comes back to what it
+recorded before, when it is known what a turn of its loop does, and not for what it does once.  What is
+learned only grows, so that decisions change a few times at most.  All ranks learn the same, from what the
+program records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from diffuse.ir import Decomposition, Frame, Point, volume
+from diffuse.ir.bounded import Bounded
+from diffuse.ir.template import Template
+from diffuse.observe import trace
+from diffuse.runtime.base import Lines
+from diffuse.stream.blocks import blocks
+from diffuse.stream.decompose import by_extents, constraints, refusal
+from diffuse.stream.habits import (
+    NONE,
+    Habits,
+    border,
+    joined,
+    near,
+    nearly_all,
+    of_fold,
+    of_lines,
+    of_task,
+    reshaped,
+)
+
+
+class Shapes:
+    """What is known of each shape."""
+
+    __slots__ = ("version", "threads", "doubted", "_follows", "_habits", "_chosen")
+
+    def __init__(self) -> None:
+        self.version = 0
+        """Another number when shapes are cut otherwise than before."""
+        self.threads = 0
+        """The points of a rank that share a block; 0 where arrays are cut into rows alone."""
+        self.doubted: set[Point] = set()
+        """Shapes of which more is known than when it was chosen how they are cut."""
+        self._follows: dict[Point, Point] = Bounded()
+        """A longer shape, for those that follow one."""
+        self._habits: dict[Point, Habits] = Bounded()
+        self._chosen: dict[Point, tuple[int, int, Decomposition]] = Bounded()
+        """By shapes that follow none: the processors, the chunk, and how a task is cut that has no
+        constraints of its own."""
+
+    def root(self, shape: Point) -> Point:
+        """Return the shape that decides how this one is cut."""
+        found = shape
+        while (longer := self._follows.get(found)) is not None and near(shape, longer):
+            found = longer
+        return found
+
+    def decomposition(self, template: Template, processors: int, chunk: int) -> Decomposition:
+        """Choose the decomposition of a task by itself."""
+        root = self.root(template.shape)
+        if root not in self._chosen:
+            self._chosen[root] = processors, chunk, self._plain(root, processors, chunk)
+        found = self._chosen[root][2]
+        if len(found.domain) > 1 and refusal(template, found) is None and template.under(found).valid:
+            return found
+        return by_extents(root, processors, chunk, *constraints(template), self._known(root).units)
+
+    def learn(self, template: Template, frames: Sequence[Frame], values: Sequence[Any]) -> bool:
+        """Learn from a task on stores of these frames; returns whether shapes are now cut otherwise."""
+        before = self.version
+        whole = [use for use in template.uses if nearly_all(template.shape, use)]
+        longest = max([use.frame for use in whole], key=sum, default=template.shape)
+        for shape in (template.shape, *[use.frame for use in whole]):
+            self._follow(self.root(shape), self.root(longest))
+        root = self.root(longest)
+        self._knows(root, of_task(template, whole))
+        self._opposes(root, of_fold(template))
+        for use, frame in zip(template.uses, frames, strict=True):
+            own = self.root(frame.shape)
+            if reshaped(template, use, frame):
+                self._opposes(own, Habits(rows=True))
+                self._opposes(root, Habits(rows=True))
+            elif use not in whole:
+                self._opposes(own, border(use))
+            if values and type(values[0]) is Lines:
+                self._opposes(own, of_lines(frame.shape, values[0].axis))
+        return self.version != before
+
+    def _opposes(self, root: Point, more: Habits) -> None:
+        """Learn what speaks against blocks, once something speaks for them: what a program does but once, at
+        its beginning, was before.  When shapes are cut otherwise all of a loop is looked at again."""
+        if self._neighbours(root):
+            self._knows(root, more)
+
+    def turn(self) -> bool:
+        """Choose anew how doubted shapes are cut, as a loop comes back to its beginning; returns whether any
+        is now cut otherwise."""
+        before = self.version
+        for root in sorted(self.doubted):
+            chosen = self._chosen.get(root)
+            if chosen is not None and chosen[2] != (now := self._plain(root, *chosen[:2])):
+                self._chosen[root] = *chosen[:2], now
+                self.version += 1
+                trace.event("decompose", partial(_told, root, chosen[2], now))
+        self.doubted.clear()
+        return self.version != before
+
+    def _follow(self, one: Point, longer: Point) -> None:
+        """Let a shape follow another, which is nowhere shorter."""
+        if one != longer and near(one, longer):
+            self._follows[one] = longer
+            chosen = self._chosen.pop(one, None)
+            self._knows(longer, self._known(one))
+            if chosen is not None and chosen[2] != self._plain(longer, *chosen[:2]):
+                self.version += 1
+
+    def _knows(self, root: Point, more: Habits) -> None:
+        """Add to what is known of a shape."""
+        known = self._known(root)
+        habits = known if more is NONE else joined(known, more)
+        if habits != known:
+            self._habits[root] = habits
+            self.doubted.add(root)
+
+    def _known(self, root: Point) -> Habits:
+        return self._habits.get(root) or NONE
+
+    def _neighbours(self, root: Point) -> bool:
+        """Do tasks over a shape read neighbours along several dimensions?"""
+        return sum([n > 0 for n in self._known(root).reach(len(root))]) > 1
+
+    def _plain(self, root: Point, processors: int, chunk: int) -> Decomposition:
+        """How a task over a shape is cut, but for what it asks itself."""
+        habits = self._known(root)
+        rows = by_extents(root, processors, chunk, units=habits.units)
+        if not self.threads or habits.rows or rows.splits[0].axis < 0 or not self._neighbours(root):
+            return rows
+        ranks, most = processors // self.threads, volume(root) // chunk
+        each = self.threads if most >= processors else 1
+        found = blocks(root, rows, min(ranks, most), each, habits.reach(len(root)), habits.units,
+                       habits.more(root))
+        return found or rows
+
+
+def _told(shape: Point, before: Decomposition, now: Decomposition) -> str:
+    return f"arrays of shape {shape} are cut into {_parts(now)} from now on, before into {_parts(before)}"
+
+
+def _parts(decomposition: Decomposition) -> str:
+    return "x".join(map(str, decomposition.domain)) + " tiles of " + "x".join(
+        [str(split.tile) for split in decomposition.splits])
