@@ -327,10 +327,9 @@ def main() -> int:
     given = shares.options(__doc__, MODES, "operations", 100_000)
     if given.repeat:
         return shares.repeated(checked, *given.repeat)
-    done, wrong = shares.run(checked, shares.shares(given.modes, given.count // LENGTH, given.first, 50),
-                             given.processes)
-    shares.show(wrong, given.show)
-    print(f"{sum(done.values()) * LENGTH} operations in {sum(done.values())} episodes; {len(wrong)} differ")
+    done, _, wrong = shares.run(checked, shares.shares(given.modes, given.count // LENGTH, given.first, 50),
+                                given.processes, given.show)
+    print(f"{sum(done.values()) * LENGTH} operations in {sum(done.values())} episodes; {wrong} differ")
     return bool(wrong)
 
 
