@@ -70,9 +70,10 @@ class Worker:
         self.process.join()
 
 
-def run(check: Check, shares: list[Share], processes: int, most: int) -> tuple[Counter[str], Counter[str], int]:
-    """Do all shares and print the first `most` checks that find a difference, as they find it; how many checks
-    there were by mode, how many found each known difference, and how many another one."""
+def run(check: Check, shares: list[Share], processes: int, most: int
+        ) -> tuple[Counter[str], Counter[str], int]:
+    """Do all shares and print the first `most` checks that find a difference, as they find it; how many
+    checks there were by mode, how many found each known difference, and how many another one."""
     made: Counter[str] = Counter()
     known: Counter[str] = Counter()
     wrong = 0

@@ -140,19 +140,20 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
         dtype = (value.form.dtype if isinstance(value, Array)
                  else FLOAT if type(value) is float else asarray(fill_value).dtype)
     x = empty(shape, dtype, order)
-    x[...] = _cast(fill_value, x.dtype)
+    x[...] = _cast(fill_value, x)
     return x
 
 
-def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
+def _cast(value: Any, target: Any) -> Any:
     """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
+    dtype = target.dtype
     if dtype is FLOAT and type(value) is float:
         return value
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
         return value
-    cell = numpy.empty((), dtype)
+    cell = numpy.zeros(1 if target.size else 0, dtype)
     numpy.copyto(cell, value, "unsafe")
-    return cell[()]
+    return cell[0] if target.size else 0
 
 
 def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
@@ -204,7 +205,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
         return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
                               shape=shape, device=device)
     x = empty_like(a, dtype, order, subok, shape, device=device)
-    x[...] = _cast(fill_value, x.dtype)
+    x[...] = _cast(fill_value, x)
     return x
 
 

@@ -151,23 +151,23 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                     pass
         elif out is None or isinstance(out, Array):
             dtype = common(*operands)
-            if dtype in NATIVE:
+            if dtype in NATIVE and (out is None or _takes(out, dtype, operands)):
                 try:
                     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
                 except OverflowError:
                     return fallback.call(numpy.clip, (x, low, high), {}, "numpy.clip", "library")
-                return found if out is None else _into(out, found)
+                if out is None:
+                    return found
+                out[...] = found
+                return out
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
 
 
-def _into(out: Any, found: Any) -> Any:
-    """Write a result to an output array, under the rules of `out=`."""
-    if not numpy.can_cast(found.dtype, out.dtype, "same_kind") or numpy.broadcast_shapes(
-            found.shape, out.shape) != out.shape:
-        numpy.positive(numpy.zeros(found.shape, found.dtype), out=numpy.zeros(out.shape, out.dtype))  # raises
-    out[...] = found
-    return out
+def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool:
+    """May a result of these operands be written to an output array, under the rules of `out=`?"""
+    return (bool(out.meta.flags.writeable) and numpy.can_cast(dtype, out.form.dtype, "same_kind")
+            and all([spreads(v, out.form.shape) for v in operands if isinstance(v, Array)]))
 
 
 def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
@@ -195,7 +195,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
-    if type(a) is not core.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+    if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
+            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])):
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf

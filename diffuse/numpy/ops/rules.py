@@ -78,9 +78,23 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
         return complex
     if kind in STRONG and STRONG[kind] == dtype:
         return bool if kind is bool else lambda value: value.item()
+    if kind is int and dtype.kind == "b":
+        return truth
     if kind in WEAK:
         return lambda value: dtype.type(value).item()
     return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
+
+
+def truth(value: int) -> bool:
+    """Is an integer not 0?  NumPy raises for those that no element type of integers has."""
+    return bool(numpy.int64(value))
+
+
+def beyond(operands: tuple[Any, ...]) -> bool:
+    """Are all operands numbers, and one of them an integer that no element type has?  It is an object to
+    NumPy."""
+    return (not any([isinstance(x, Array) for x in operands])
+            and any([type(x) is int and not -1 << 63 <= x < 1 << 64 for x in operands]))
 
 
 def type_of(x: Any) -> Any:

@@ -225,7 +225,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         narrowed = any(t.kind in "iu" and isinstance(x, Array) and folds.narrows(x, t)  # NumPy warns of NaN
                        for x, t in zip(operands, types, strict=False))
         if (whole or narrowed or any(t not in NATIVE for t in types) or small
-                or (mask is not True and mask.form.name != "bool")
+                or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
                 or (mask is not True and copies(operands, targets, types[self.nin:]))):
             return self.at_once(operands, targets, outs, options)
         if options:
@@ -259,7 +259,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
         if order in ("A", "a"):
             converted = any([x.dtype != t for x, t in zip(mirrors, types, strict=False)])
-            both = not converted and all([x.flags.c_contiguous for x in mirrors])
+            both = mask is True and not converted and all(  # which is what NumPy does without an iterator
+                [x.flags.c_contiguous and x.flags.aligned and x.shape in ((), shape) for x in mirrors])
             order = "F" if all([x.flags.f_contiguous for x in mirrors]) and not both else "C"
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
@@ -272,7 +273,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                                    None if mask is True else operand(mask, shape))
             if template is not None:
                 moving.note(self, template)
-            if plain and template is not None and fresh[0] is targets[0] and fresh[0].form.size >= core.SMALL:
+            if (plain and mirrors and template is not None and fresh[0] is targets[0]
+                    and fresh[0].form.size >= core.SMALL):
                 elementwise.remember_into(("into", self.numpy), operands, fresh[0], inputs, template, casts)
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
         if not shape:
@@ -297,7 +299,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             ]
         if mask is not None:
             mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
-            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape, self.operation)
+            inputs = [_filled(mask, x, name, shape, self.operation)
                       for x, name in zip(inputs, signature, strict=False)]
         for n, (name, place) in enumerate(
             zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
@@ -394,11 +396,13 @@ def alone(out: Any) -> Any:
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
 
 
-def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...], operation: str
+def _filled(mask: base.Operand, x: Any, name: str, shape: tuple[int, ...], operation: str
             ) -> base.Operand:
     """Replace an input by 1, or 0.5, where the mask is off, so that masked lanes raise no floating-point
     errors."""
     place = elementwise.scratch(shape, name)
+    if isinstance(x, Scalar):
+        x = Scalar(1, name, x.value)
     one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
     elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
     return place
