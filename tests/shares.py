@@ -93,7 +93,7 @@ def run(check: Check, shares: list[Share], processes: int, most: int
                 known[news[2][0]] += 1
             elif news[0] == "wrong":
                 wrong += 1
-                show(*news[1:], shown=wrong <= most)
+                show(news[1], news[2], wrong <= most)
             elif news[0] == "done":
                 made[news[1]] += news[2]
             else:

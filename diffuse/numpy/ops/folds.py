@@ -104,8 +104,10 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
 
 
 def narrows(x: Array, wanted: numpy.dtype[Any]) -> bool:
-    """Does a fold make integers of its elements first, so that NumPy warns of those that are none?"""
-    return x.form.name[0] in "fc" and wanted.kind in "iu"
+    """Is something computed in another type than its elements have, so that NumPy warns of those that are no
+    integers, or too large for float16?"""
+    return (x.form.name[0] in "fc" and wanted.kind in "iu"
+            or wanted.char == "e" and x.form.name not in ("float16", "bool", "int8", "uint8"))
 
 
 def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:

@@ -140,6 +140,7 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
 
 def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
+    target: Any = out
     operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
     if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
         if low is None or high is None:
@@ -158,8 +159,8 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                     return fallback.call(numpy.clip, (x, low, high), {}, "numpy.clip", "library")
                 if out is None:
                     return found
-                out[...] = found
-                return out
+                target[...] = found
+                return target
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
 

@@ -15,7 +15,7 @@ from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops import elementwise, folds, known, moving, native_gates, rules, scans
-from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
+from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, shared, wrap
 from diffuse.numpy.small import native
 
 SPLIT = {
@@ -155,7 +155,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                 if mask is not True:
                     options["where"] = given
                 return self.numpy(*args, **options, **({} if out is None and mask is True else {"out": outs}))
-            return self.at_once(operands, targets, outs, options)
+            return self.at_once(operands, targets, outs, options, wrap if known else shared)
         if out is None and not options:
             return self.plain(operands)
         return self.full(operands, targets, outs, options)
@@ -177,8 +177,9 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
-                options: dict[str, Any]) -> Any:
-        """NumPy's own ufunc on the memory of the operands, waited for."""
+                options: dict[str, Any], show: Any = wrap) -> Any:
+        """NumPy's own ufunc on the memory of the operands, waited for.  `show` makes ours of a fresh array:
+        what an operand of another class answers with may be an array that it keeps."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
             given = targets or (None,) * self.nout
@@ -197,8 +198,8 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
             return found
         written: Any = kwargs.get("out", ())
         if self.nout == 1 or type(found) is not tuple:
-            return _shown(found, written, outs)
-        return tuple([_shown(result, written, outs) for result in found])
+            return _shown(found, written, outs, show)
+        return tuple([_shown(result, written, outs, show) for result in found])
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
@@ -222,7 +223,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
         small = small and (not self.exact(types) or all(map(ready, arrays)))
-        narrowed = any(t.kind in "iu" and isinstance(x, Array) and folds.narrows(x, t)  # NumPy warns of NaN
+        narrowed = any(isinstance(x, Array) and folds.narrows(x, t)  # NumPy may warn
                        for x, t in zip(operands, types, strict=False))
         if (whole or narrowed or any(t not in NATIVE for t in types) or small
                 or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
@@ -375,12 +376,12 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
         return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
 
 
-def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: Any) -> Any:
     """A result of NumPy as the program knows it: one of its outputs, unless a class answered otherwise."""
     for memory, out in zip(written, outs, strict=False):
         if memory is result and out is not None:
             return out
-    return wrap(result)
+    return show(result)
 
 
 def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
