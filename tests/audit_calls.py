@@ -189,7 +189,7 @@ def _out(draft: Draft, text: str) -> str:
             targets.append(draft.new(shape, name))
         else:
             targets.append("None")
-    if len({*targets}) < len(targets):  # two results in one array
+    if len({re.split(r"[.\[]", target)[0] for target in targets}) < len(targets):  # two results in one array
         targets = ["None"] * len(targets)
     if len(targets) == 1 and pick.random() < 0.8:
         return targets[0]

@@ -238,7 +238,7 @@ def execute(statement: str, scope: dict[str, Any]) -> str:
 def unlike(statement: str, expected: str, found: str, ours: dict[str, Any]) -> bool:
     """Do two kinds of exceptions differ?  Where an array of ours is to become an element of one of NumPy's,
     that hands on what ours raises, and raises another error for arrays of NumPy's own."""
-    target = re.match(r"(v\d|w)\[[-\d, ]+\] = ", statement)
+    target = re.match(r"(v\d|w)\[[-\d, ]+\] \S*= ", statement)
     border = target is not None and type(ours.get(target[1])) is numpy.ndarray
     return expected != found and not (border and (found, expected) == ("TypeError", "ValueError"))
 

@@ -142,16 +142,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
     return _holding(empty(shape, dtype, order), fill_value)
 
 
-def _cast(value: Any, target: Any) -> Any:
+def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
     """A number cast as NumPy does to fill an array: NaN becomes an integer, which assigning it refuses."""
-    dtype = target.dtype
     if dtype is FLOAT and type(value) is float:
         return value
     if not isinstance(value, (int, float, complex, numpy.number)) or dtype not in NATIVE:
         return value
-    cell = numpy.zeros(1 if target.size else 0, dtype)
+    cell = numpy.empty((), dtype)
     numpy.copyto(cell, value, "unsafe")
-    return cell[0] if target.size else 0
+    return cell[()]
 
 
 def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> Any:
@@ -207,8 +206,8 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
 
 def _holding(x: Any, value: Any) -> Any:
     """A fresh array, after it was filled."""
-    if x.dtype in NATIVE:
-        x[...] = _cast(value, x)
+    if x.dtype in NATIVE and x.size:
+        x[...] = _cast(value, x.dtype)
     else:
         fallback.call(numpy.copyto, (x, value, "unsafe"), {}, "numpy.copyto", "library")
     return x

@@ -99,7 +99,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
     if first is not _NoValue:
-        result = UFUNCS[FOLDS[operator]](result, first)
+        kept = {"out": result} if keep and type(result) is core.array_class else {}  # and its layout
+        result = UFUNCS[FOLDS[operator]](result, first, **kept)
     return result if target is None else into(target, result, out)
 
 
@@ -266,7 +267,12 @@ def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
     """Reduce over no axes: convert the elements."""
     found = elementwise.duplicate(x, wanted)
     if found.form.ndim:
-        return found
+        form = like([x.meta], x.form.shape, wanted) if x.form.folded else found.form
+        if found.form is form:
+            return found
+        laid = core.recorded(form)
+        laid[...] = found
+        return laid
     return host(found)[()] if ready(found) else core.scalar_class.of(found)
 
 

@@ -208,5 +208,6 @@ def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool
     if isinstance(a, Array) and isinstance(b, Array):
         if access.storage_of(a) is not access.storage_of(b):
             return False
-        return bool(function(a.meta, b.meta, max_work=max_work))
+        if (a.meta is a.memory) is (b.meta is b.memory):
+            return bool(function(a.meta, b.meta, max_work=max_work))
     return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

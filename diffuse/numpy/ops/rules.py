@@ -27,6 +27,8 @@ theirs."""
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""
+BUFFER = 8192
+"""Elements of the buffer through which NumPy converts operands."""
 _POINT = numpy.zeros(())
 """Takes the place of a scalar operand where NumPy is asked for its error message."""
 
@@ -83,6 +85,26 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
     if kind in WEAK:
         return lambda value: dtype.type(value).item()
     return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
+
+
+def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any) -> str:
+    """The order in memory that the results of a ufunc have for `order="A"`.
+
+    Without a mask NumPy first copies short operands that it has to convert, up to a long one, and takes arrays
+    of one shape without an iterator.
+    """
+    arrays = [(x.meta, t) for x, t in zip(operands, types, strict=False) if isinstance(x, Array)]
+    plain, alike, flags = mask is True, True, []
+    for x, t in arrays:
+        copied = plain and (x.dtype != t or not x.flags.aligned)
+        plain = plain and (not copied or x.ndim < 2 and x.size <= BUFFER)
+        alike = alike and x.shape in ((), shape)
+        flags.append((True, True) if copied and plain else (x.flags.c_contiguous, x.flags.f_contiguous))
+    if mask is not True:
+        flags.append((mask.meta.flags.c_contiguous, mask.meta.flags.f_contiguous))
+    if plain and alike and all([c for c, _ in flags]):
+        return "C"
+    return "F" if all([f for _, f in flags]) else "C"
 
 
 def truth(value: int) -> bool:

@@ -259,10 +259,7 @@ class ufunc(native.StaticGate if native is not None else object):  # type: ignor
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
         if order in ("A", "a"):
-            converted = any([x.dtype != t for x, t in zip(mirrors, types, strict=False)])
-            both = mask is True and not converted and all(  # which is what NumPy does without an iterator
-                [x.flags.c_contiguous and x.flags.aligned and x.shape in ((), shape) for x in mirrors])
-            order = "F" if all([x.flags.f_contiguous for x in mirrors]) and not both else "C"
+            order = rules.order_of(operands, types, shape, mask)
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:
