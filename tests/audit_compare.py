@@ -42,6 +42,8 @@ KNOWN = {
     "overflows and NaN of complex products, powers, moments":
         r"c(8|16).*warnings: .*(invalid value|overflow)",
     "warnings of casts that a task makes on its way": r"NumPy's .*(in cast'|discards the imaginary)",
+    "0 to the power of -inf divides by zero on some processors, with NumPy":
+        r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
     "NumPy warns of what it converts where a mask is off": r"where=.*NumPy's .*encountered in",
     "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
     "an array that changed its type or strides in place does not own its memory":
@@ -51,7 +53,7 @@ KNOWN = {
     "NumPy raises no proper error itself": r"SystemError",
     "arrays of NumPy's own types lie in memory elsewhere":
         r"'(g|G|M8|m8|U3|O|S2|>)[^']*'.*(place: |a\.base => result)",
-    "some bytes of long doubles say nothing": r"'[gG]'.*tobytes\(",
+    "some bytes of long doubles say nothing": r"'[gG]'.*(tobytes|byteswap)\(",
     "NumPy leaves the new elements of a locked array as they were": r"'locked'.*resize\(.*a.elements",
     "a method of NumPy's own array takes no output of Diffuse's": r"output must be an array'\), NumPy's None",
     "NumPy writes parts of locked arrays": r"setattr\(a, 'real'.*is read-only",

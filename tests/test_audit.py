@@ -190,6 +190,16 @@ x=np.arange(40)+1; np.mod(x, 0, where=x<0, out=np.zeros(40,int))
 x=np.ones((1,1,1),"i8")[::-1]; x.resize((1,1,1)); x.strides
 x=np.zeros((0,3),"u1"); x-=-3
 x=np.zeros((0,3),"u1"); y=x-3; x-(-3)
+x=np.broadcast_to(np.ones((1,2,2,2))+1, (2,2,2,2)); np.sum(x, axis=()).strides
+np.trace(np.ones((3,2),"u4"), dtype=">f8")
+x=np.ones((2,3,4),order="F")+1; np.sum(x, 0, keepdims=True, initial=3).strides
+np.mod(np.arange(7,dtype="i1")[::-1]+1, [[1],[2]], order="A").strides
+np.full((0,), None, dtype="u1")
+np.full(3, 1j, "g")
+x=np.zeros(3,"i1"); np.copyto(x, 300.5, casting="unsafe", where=np.array([True,False,True])); x
+x=np.arange(12.).reshape(3,4)+1; x.reshape((12,1),order="A",copy=True)
+x=np.arange(40)*(1<<40); np.radians(x, casting="same_kind", dtype="f2")
+x=np.zeros(97,"u1")[1:].view("f8").reshape(3,4); x[...]=np.ones((3,4)); np.shares_memory(x, x[1:])
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 """
 """What the two found, as it was mended: a line each."""

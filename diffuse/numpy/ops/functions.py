@@ -183,8 +183,12 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
-    if not isinstance(source, Array):
-        numpy.copyto(numpy.empty(0, dst.dtype), source, casting)  # raises for numbers out of range
+    if not isinstance(source, Array):  # as it is cast here: assigning it may refuse it
+        cell = numpy.empty(1 if dst.size else 0, dst.dtype)
+        numpy.copyto(cell, source, casting)
+        if not dst.size:
+            return
+        source = cell[0]
     if mask is True:
         dst[...] = source
         return
