@@ -200,6 +200,10 @@ x=np.zeros(3,"i1"); np.copyto(x, 300.5, casting="unsafe", where=np.array([True,F
 x=np.arange(12.).reshape(3,4)+1; x.reshape((12,1),order="A",copy=True)
 x=np.arange(40)*(1<<40); np.radians(x, casting="same_kind", dtype="f2")
 x=np.zeros(97,"u1")[1:].view("f8").reshape(3,4); x[...]=np.ones((3,4)); np.shares_memory(x, x[1:])
+x=np.arange(7); x[0,...]=[1.5]; x
+np.minimum.accumulate(np.arange(9).reshape(3,3)+1, out=...)
+x=np.arange(9,dtype="i4"); np.put_along_axis(x, np.argsort(x, axis=0), np.inf, 0); x
+x=np.broadcast_to(np.arange(5.)+1,(4,5)); np.nanprod(x,-1,keepdims=True).strides
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 """
 """What the two found, as it was mended: a line each."""

@@ -245,6 +245,8 @@ def _without_nans(a: Any, value: Any) -> Any:
         found = memory.copy(order="K")
         numpy.copyto(found, value, where=numpy.isnan(memory))
         return core.hosted(found)
+    if x.dtype.kind in "fc" and isinstance(x, Array) and x.form.folded:
+        x = elementwise.duplicate(x)  # in whose layout NumPy replaces them
     return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
 
 
