@@ -90,8 +90,8 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
 def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any) -> str:
     """The order in memory that the results of a ufunc have for `order="A"`.
 
-    Without a mask NumPy first copies short operands that it has to convert, up to a long one, and takes
-    arrays of one shape without an iterator.
+    Without a mask NumPy first copies short operands that it has to convert, up to a long one, and computes
+    one result of arrays of one shape without an iterator.
     """
     arrays = [(x.meta, t) for x, t in zip(operands, types, strict=False) if isinstance(x, Array)]
     plain, alike, flags = mask is True, True, []
@@ -102,7 +102,8 @@ def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], sha
         flags.append((True, True) if copied and plain else (x.flags.c_contiguous, x.flags.f_contiguous))
     if mask is not True:
         flags.append((mask.meta.flags.c_contiguous, mask.meta.flags.f_contiguous))
-    if plain and alike and all([c for c, _ in flags]):
+    single = len(types) - len(operands) == 1
+    if single and plain and alike and all([c for c, _ in flags]):
         return "C"
     return "F" if all([f for _, f in flags]) else "C"
 
