@@ -205,6 +205,7 @@ np.minimum.accumulate(np.arange(9).reshape(3,3)+1, out=...)
 x=np.arange(9,dtype="i4"); np.put_along_axis(x, np.argsort(x, axis=0), np.inf, 0); x
 x=np.broadcast_to(np.arange(5.)+1,(4,5)); np.nanprod(x,-1,keepdims=True).strides
 np.modf(np.ones((1,5),order="F")+1, order="A")[0].strides
+np.fmax.reduce(np.ones((5,1),"?"), axis=-2, dtype="c16")
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 """
 """What the two found, as it was mended: a line each."""

@@ -120,6 +120,8 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
             return False
         if operator in EXTREMES and initial is _NoValue:
             return False
+    if operator in EXTREMES and wanted.kind == "c":
+        return False
     if x.form.name[0] == "c":
         return operator not in EXTREMES and wanted.kind == ("b" if operator in TRUTH else "c")
     return operator not in TRUTH or wanted == numpy.bool_
