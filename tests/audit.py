@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections import Counter
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -49,14 +48,11 @@ def main() -> int:
     given = shares.options(__doc__, MODES, "calls", 20_000)
     if given.repeat:
         return shares.repeated(checked, *given.repeat)
-    made, wrong = shares.run(checked, shares.shares(given.modes, given.count, given.first, 2000),
-                             given.processes)
-    known = Counter(differences[0] for _, differences in wrong if differences[0].startswith("["))
-    wrong = [(text, differences) for text, differences in wrong if not differences[0].startswith("[")]
-    shares.show(wrong, given.show)
+    made, known, wrong = shares.run(checked, shares.shares(given.modes, given.count, given.first, 2000),
+                                    given.processes, given.show)
     for what, n in known.most_common():
         print(f"{n:6} {what}")
-    print(", ".join(f"{n} {mode}" for mode, n in made.items()), f"calls; {len(wrong)} differ in "
+    print(", ".join(f"{n} {mode}" for mode, n in made.items()), f"calls; {wrong} differ in "
           f"other ways than the {sum(known.values())} known ones")
     return bool(wrong)
 

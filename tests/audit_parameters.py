@@ -246,6 +246,10 @@ OF_FUNCTION: dict[str, Callable[[Draft], str]] = {
     "atleast_1d.arys": Draft.operand, "atleast_2d.arys": Draft.operand, "atleast_3d.arys": Draft.operand,
     "take_along_axis.indices": lambda d: d.pick.choice(("np.argsort(a, axis=0)", "np.argsort(a)",
                                                         d.indices())),
+    "choose.mode": lambda d: d.pick.choice(("'raise'", "'clip'", "'x'", "'wrap'")  # NumPy wraps by and by
+                                           if d.dtypes.get("a") in ("?", "i1", "u1") else ("'raise'",
+                                                                                           "'clip'")),
+    "histogramdd.sample": lambda d: d.new(d.pick.choice(((7,), (4, 3), (7, 2), (0, 3)))),
     "pad.mode": of(*"""'constant' 'edge' 'wrap' 'reflect' 'symmetric' 'mean' 'maximum' 'linear_ramp' 'empty'
                    'x'""".split()),
     "convolve.mode": of("'full'", "'same'", "'valid'", "'x'"),

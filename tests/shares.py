@@ -70,11 +70,13 @@ class Worker:
         self.process.join()
 
 
-def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str],
-                                                                    list[tuple[str, list[str]]]]:
-    """Do all shares; how many checks there were by mode, and which found a difference."""
+def run(check: Check, shares: list[Share], processes: int, most: int
+        ) -> tuple[Counter[str], Counter[str], int]:
+    """Do all shares and print the first `most` checks that find a difference, as they find it; how many
+    checks there were by mode, how many found each known difference, and how many another one."""
     made: Counter[str] = Counter()
-    wrong: list[tuple[str, list[str]]] = []
+    known: Counter[str] = Counter()
+    wrong = 0
     running = [Worker(check) for _ in range(processes)]
     while running:
         for worker in [*running]:
@@ -87,18 +89,22 @@ def run(check: Check, shares: list[Share], processes: int) -> tuple[Counter[str]
             news = worker.news()
             if news is None:
                 continue
-            if news[0] == "wrong":
-                wrong.append(news[1:])
+            if news[0] == "wrong" and news[2][0].startswith("["):
+                known[news[2][0]] += 1
+            elif news[0] == "wrong":
+                wrong += 1
+                show(news[1], news[2], wrong <= most)
             elif news[0] == "done":
                 made[news[1]] += news[2]
             else:
                 assert worker.share is not None
                 mode, number = news[1:]
                 made[mode] += number + 1 - worker.share[1]
-                wrong.append((f"{mode} {number}:", [f"the process ended: {worker.process.exitcode}"]))
+                wrong += 1
+                show(f"{mode} {number}:", [f"the process ended: {worker.process.exitcode}"], wrong <= most)
                 shares.insert(0, (mode, number + 1, worker.share[2]))
                 running[running.index(worker)] = Worker(check)
-    return made, wrong
+    return made, known, wrong
 
 
 def shares(modes: dict[str, int], count: int, first: int, most: int) -> list[Share]:
@@ -131,11 +137,11 @@ def options(documentation: str | None, modes: dict[str, int], what: str, count: 
 def repeated(check: Check, mode: str, number: str) -> int:
     """Make one check again and print what it found; the exit status."""
     text, differences = check(mode, int(number))
-    print(text, *differences, sep="\n    ")
+    show(text, differences)
     return bool(differences)
 
 
-def show(wrong: list[tuple[str, list[str]]], most: int) -> None:
-    """Print the first of the checks that found a difference."""
-    for text, differences in wrong[:most]:
-        print(text, *differences, sep="\n    ")
+def show(text: str, differences: list[str], shown: bool = True) -> None:
+    """Print a check that found a difference, if it is to be shown."""
+    if shown:
+        print(text, *differences, sep="\n    ", flush=True)

@@ -175,6 +175,38 @@ x=np.arange(20000.)%3-1; diffuse.fence(); np.float_power(x, -2).max()
 x=np.broadcast_to(np.ones((1,4),"?"), (3,4)); x.dot(2).strides
 x=np.ones((3,4,2,2),order="F")+1; y=np.ones((4,3,2,2)).transpose(1,0,2,3)+1; np.matmul(y,x).strides
 x=np.broadcast_to(np.arange(12,dtype="i1").reshape(1,3,4),(2,3,4)); np.mod(x, True, dtype=object).strides
+x=np.ones(3)+1; y=np.logical_and(x, 1); np.logical_and(x, 1<<70)
+x=np.zeros(3); np.sqrt(4, out=x); np.sqrt(1<<70, out=x)
+np.linalg.norm(np.array(3.)+1, None, 0)
+np.choose(np.array(0), (np.array(3.), np.array(2.)))
+type(np.reshape(np.float64(2), ()))
+x=np.arange(4.)+1; np.nan_to_num(x, copy=False, neginf=1j)
+x=np.arange(3.)+1; np.isneginf(x, out=...)
+np.inner(np.ones((1,1,1),object), np.uint8(200))
+np.full_like(np.ones((3,0),"u4"), np.nan)
+x=np.arange(20000.); np.maximum.at(x, np.arange(20000)%7, np.ones((1,20000))*3); x
+x=np.arange(130,dtype="i2")+1; np.logical_or.outer(x, np.ones(1,"i2")+1, order="A").strides
+x=np.arange(40)+1; np.mod(x, 0, where=x<0, out=np.zeros(40,int))
+x=np.ones((1,1,1),"i8")[::-1]; x.resize((1,1,1)); x.strides
+x=np.zeros((0,3),"u1"); x-=-3
+x=np.zeros((0,3),"u1"); y=x-3; x-(-3)
+x=np.broadcast_to(np.ones((1,2,2,2))+1, (2,2,2,2)); np.sum(x, axis=()).strides
+np.trace(np.ones((3,2),"u4"), dtype=">f8")
+x=np.ones((2,3,4),order="F")+1; np.sum(x, 0, keepdims=True, initial=3).strides
+np.mod(np.arange(7,dtype="i1")[::-1]+1, [[1],[2]], order="A").strides
+np.full((0,), None, dtype="u1")
+np.full(3, 1j, "g")
+x=np.zeros(3,"i1"); np.copyto(x, 300.5, casting="unsafe", where=np.array([True,False,True])); x
+x=np.arange(12.).reshape(3,4)+1; x.reshape((12,1),order="A",copy=True)
+x=np.arange(40)*(1<<40); np.radians(x, casting="same_kind", dtype="f2")
+x=np.zeros(97,"u1")[1:].view("f8").reshape(3,4); x[...]=np.ones((3,4)); np.shares_memory(x, x[1:])
+x=np.arange(7); x[0,...]=[1.5]; x
+np.minimum.accumulate(np.arange(9).reshape(3,3)+1, out=...)
+x=np.arange(9,dtype="i4"); np.put_along_axis(x, np.argsort(x, axis=0), np.inf, 0); x
+x=np.broadcast_to(np.arange(5.)+1,(4,5)); np.nanprod(x,-1,keepdims=True).strides
+np.modf(np.ones((1,5),order="F")+1, order="A")[0].strides
+np.fmax.reduce(np.ones((5,1),"?"), axis=-2, dtype="c16")
+x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 """
 """What the two found, as it was mended: a line each."""
 

@@ -281,6 +281,21 @@ def test_a_result_takes_over_the_memory_of_an_input_that_ends() -> None:
         assert trace.snapshot()["donated"] == before + 1, turn
 
 
+@pytest.mark.local_only("the local runtime interprets what is compiled while its threads have no code")
+def test_memory_that_the_interpreter_still_reads_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = inputs()[0]
+    for turn in range(2):
+        held, ends = attached(a), apply("multiply", attached(a), 2.0)
+        engine.fence()
+        if turn:
+            monkeypatch.setattr(engine.current().runtime, "_submit", None)
+            monkeypatch.setattr(engine.current().runtime, "_starts", lambda seconds: False)
+        x, y, z = apply("add", held, 1.0), apply("copy", ends), apply("multiply", held, 5.0)
+        del ends
+        for found, expected in ((x, a + 1), (y, a * 2), (z, a * 5)):
+            np.testing.assert_array_equal(value(found), expected)
+
+
 def test_memory_that_somebody_sees_is_not_taken_over() -> None:
     a = inputs()[0]
     x = apply("multiply", attached(a), 1.0)

@@ -165,3 +165,29 @@ def test_reductions_ask_a_sparse_array(function: str) -> None:
 def test_methods_of_ufuncs_take_masked_arrays(method: str) -> None:
     args = (masked(), masked()) if method == "outer" else (masked(),)
     same(getattr(np.add, method)(*args), getattr(numpy.add, method)(*args))
+
+
+class Keeping:
+    """Answers NumPy's functions and ufuncs with an array that it keeps."""
+
+    def __init__(self, size: int) -> None:
+        self.kept = numpy.arange(size) * 1.0
+
+    def __array_ufunc__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.kept
+
+    def __array_function__(self, *args: Any, **kwargs: Any) -> Any:
+        return [self.kept]
+
+
+@pytest.mark.local_only("NumPy's views of the memory are copies there")
+@pytest.mark.parametrize("call", [lambda x, other: x + other, lambda x, other: np.sort(other)[0]])
+def test_an_array_that_a_class_answers_with_and_keeps_is_not_taken_over(call: Any) -> None:
+    size = 2_000_000  # what is computed with so many elements is recorded
+    other = Keeping(size)
+    found = call(np.ones(size), other)
+    before = found + 1
+    other.kept[:] = -5.0
+    after = found + 1
+    found[3] = 7.0
+    assert (before[5], after[5], other.kept[3]) == (6.0, -4.0, 7.0)

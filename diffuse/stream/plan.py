@@ -176,14 +176,16 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
                ) -> tuple[tuple[tuple[int, int], tuple[int, int]], ...]:
     """Pairs of a dead input and an output that is written just where the input is read.
 
-    In a body of one loop, an iteration loads before it stores; when both go through the whole of stores of
-    one type in the same way, writing over the input is safe, and spares reading the output's memory into the
-    cache.
+    Where both go through the whole of stores of one type in the same way, and the body has one loop, writing
+    over the input spares reading the output's memory into the cache.  Machine code loads before it stores;
+    the interpreter, which runs in its place while the thread pool's code is missing, writes at once, so that
+    no op may use what was loaded after the one whose value is stored.
     """
     body = composition.body
     if len(body.loops) != 1 or any(op.kind == "reduce" for op in body.loops[0].ops):
         return ()
     found, taken = [], set()
+    others = {a for op in body.loops[0].ops if op.kind not in ("load", "store") for a in op.arguments}
     accesses = [tasks[t].accesses[k] for t, k in composition.arguments]
     slots = [a.slot for a in body.arguments]
     for i, out in enumerate(body.arguments):
@@ -192,8 +194,9 @@ def _donations(composition: Composition, tasks: Sequence[IndexTask], live: Conta
         for j, given in enumerate(body.arguments):
             if (given.privilege is Privilege.READ and slots.count(given.slot) == 1 and j not in taken
                     and accesses[j].store.id not in live and given.dtype == out.dtype and covers(accesses[j])
-                    and accesses[j].map == accesses[i].map
-                    and accesses[j].store.shape == accesses[i].store.shape):
+                    and accesses[j].map == accesses[i].map and not others & {i, j}
+                    and accesses[j].store.shape == accesses[i].store.shape
+                    and _last_used(body.loops[0], j, i)):
                 taken.add(j)
                 found.append((composition.arguments[j], composition.arguments[i]))
                 break

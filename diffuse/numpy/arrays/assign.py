@@ -84,6 +84,8 @@ def write(x: Array, meta: Mirror, value: Any) -> Any:
         base.put(core.viewing(x, meta), ..., readable(value))
         return None
     if isinstance(source, Array):
+        if type(value) in (list, tuple) and source.form.ndim > meta.ndim:
+            base.put(core.viewing(x, meta), ..., readable(value))  # raises, also for extents of 1
         mirror = fitted(source.meta, meta.shape)
         elementwise.warn_complex(source.meta.dtype, meta.dtype)
         if not meta.size:

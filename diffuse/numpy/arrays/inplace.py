@@ -11,11 +11,12 @@ from types import MethodType
 from typing import Any
 
 import numpy
+from numpy.lib.stride_tricks import as_strided
 
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.access import host, offset_of, storage_of
 from diffuse.numpy.arrays.core import Array, viewing
-from diffuse.numpy.arrays.forms import NATIVE
+from diffuse.numpy.arrays.forms import NATIVE, column_major, row_major
 from diffuse.numpy.ops.operands import wrap
 
 _VIEWED = numpy.empty(1)
@@ -40,7 +41,8 @@ def resize(x: Any, shape: tuple[Any, ...], refcheck: bool) -> None:
         raise ValueError("negative dimensions not allowed")
     if x.base is not None and _same_size(x, wanted):
         order: Any = "C" if x.meta.flags.c_contiguous else "F"
-        x._become(lambda array: array.reshape(wanted, order=order))
+        form = (row_major if order == "C" else column_major)(wanted, x.form.dtype)
+        x._become(lambda array: as_strided(array.reshape(wanted, order=order), strides=form.strides))
         return
     if x.base is not None:
         raise ValueError("cannot resize this array: it does not own its data")

@@ -190,7 +190,8 @@ class Methods(Protocols, elements.Described):
 
     def trace(self, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None,
               out: Any = None) -> Any:
-        if out is not None and type(out) is not core.array_class:
+        if (out is not None and type(out) is not core.array_class
+                or dtype is not None and numpy.dtype(dtype) not in NATIVE):
             return fallback.call(numpy.ndarray.trace, (self, offset, axis1, axis2, dtype, out), {},
                                  silent="inspection")
         short = out is None and min(self.meta.shape, default=0) < core.SMALL

@@ -39,6 +39,8 @@ def write(x: Array, index: Any, value: Any, operator: str = "") -> bool:
         return False  # an error, or NumPy writes elements that it reads later
     chosen = _flat(x, index) if whole else None
     chosen = chosen or indices.take_apart(x.meta, index, gather.positions)
+    if operator and chosen is not None and value.form.ndim > len(chosen.shape):
+        return False  # an error of `at`, where assignments drop extents of 1
     if chosen is None or not _in_order(chosen, value) or not _fits(x, chosen, value):
         return False
     try:

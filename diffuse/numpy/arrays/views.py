@@ -101,7 +101,10 @@ def reshape(x: Array, shape: Any, order: Any = "C", copy: bool | None = None) ->
     if isinstance(shape, Array):
         shape = host(shape)
     if copy:
-        return reshape(elementwise.duplicate(x, order="C" if order == "C" else "F"), shape, order)
+        laid = memory_order("C" if order is None else order)
+        if laid == "A":
+            laid = "F" if x.meta.flags.fnc else "C"
+        return reshape(elementwise.duplicate(x, order=laid), shape, laid)
     try:
         return viewing(x, x.meta.reshape(shape, order=order, copy=False))
     except ValueError as error:

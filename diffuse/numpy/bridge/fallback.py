@@ -53,6 +53,10 @@ listener: Callable[[str, str | None, int], None] | None = None
 largest array has (`diffuse coverage`)."""
 
 
+_IN_TURN = [getrefcount(v) for v in [object()]][0] + 1
+"""References to what only a list holds, while it is an argument in a loop over that list."""
+
+
 class Conversion:
     """The arrays among some arguments: NumPy's view of each, and what the program knows it as."""
 
@@ -109,23 +113,24 @@ class Conversion:
             if plain.tobytes() != before:
                 base.wrote(ours)
 
-    def raised(self, value: Any) -> Any:
-        """A result as the program sees it: NumPy arrays in it become Diffuse arrays."""
+    def raised(self, value: Any, held: bool = True) -> Any:
+        """A result as the program sees it: NumPy arrays in it become Diffuse arrays.  `held` unless nobody
+        refers to it but a variable of the caller."""
         if type(value) is numpy.ndarray:
-            return self._array(value)
+            return self._array(value, held)
         if type(value) is list:
-            return [self.raised(v) for v in value]
+            return [self.raised(v, held or getrefcount(v) > _IN_TURN) for v in value]
         if type(value) is dict:
-            return {k: self.raised(v) for k, v in value.items()}
+            return {k: self.raised(v, held or getrefcount(v) > _IN_TURN) for k, v in value.items()}
         if isinstance(value, tuple):
-            return rebuilt(value, [self.raised(v) for v in value])
+            return rebuilt(value, [self.raised(v, held or getrefcount(v) > _IN_TURN) for v in value])
         if isinstance(value, KEEPERS):
             for _, known in self.pairs:
                 if isinstance(known, Array):
                     base.exported(known)
         return value
 
-    def _array(self, value: numpy.ndarray[Any, Any]) -> Any:
+    def _array(self, value: numpy.ndarray[Any, Any], held: bool) -> Any:
         for plain, known in self.pairs:
             if plain is value:
                 return known
@@ -136,7 +141,9 @@ class Conversion:
                 return value if value.size < core.TINY else shared(value)
         if value.size < core.TINY:
             return value
-        return wrap(value) if owned(value) else shared(value)
+        held = held or not owned(value) or value.base is not None and (
+            getrefcount(value.base) > 2 or value.base.base is not None)
+        return shared(value) if held else wrap(value)
 
 
 def looking_into(ours: Array, plain: numpy.ndarray[Any, Any], value: numpy.ndarray[Any, Any]) -> Any:
@@ -184,7 +191,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         trace.hosted(name or _name(function), before)
     elif is_new(found):
         return found if found.size < core.TINY else wrap(found)
-    return conversion.raised(found)
+    return conversion.raised(found, getrefcount(found) > 3)
 
 
 def is_new(found: Any) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, core, indices, masks
+from diffuse.numpy.arrays import access, base, core, indices, masks
 from diffuse.numpy.arrays.core import Array
 from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
@@ -101,7 +101,7 @@ def choose(a: Any, choices: Any, out: Any = None, mode: Any = "raise") -> Any:
     found = _chosen(a, choices, mode) if out is None else None
     if found is None:
         return fallback.call(numpy.choose, (a, choices, out, mode), {}, "numpy.choose", "library")
-    return found
+    return base.unboxed(found)
 
 
 def _chosen(a: Any, choices: Any, mode: Any) -> Any:

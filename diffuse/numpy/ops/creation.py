@@ -139,9 +139,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: Any = "C", *, de
     if dtype is None:
         dtype = (value.form.dtype if isinstance(value, Array)
                  else FLOAT if type(value) is float else asarray(fill_value).dtype)
-    x = empty(shape, dtype, order)
-    x[...] = _cast(fill_value, x.dtype)
-    return x
+    return _holding(empty(shape, dtype, order), fill_value)
 
 
 def _cast(value: Any, dtype: numpy.dtype[Any]) -> Any:
@@ -203,8 +201,15 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     if foreign(a):
         return fallback.asked(numpy.full_like, a, fill_value, dtype=dtype, order=order, subok=subok,
                               shape=shape, device=device)
-    x = empty_like(a, dtype, order, subok, shape, device=device)
-    x[...] = _cast(fill_value, x.dtype)
+    return _holding(empty_like(a, dtype, order, subok, shape, device=device), fill_value)
+
+
+def _holding(x: Any, value: Any) -> Any:
+    """A fresh array, after it was filled."""
+    if x.dtype in NATIVE and x.size:
+        x[...] = _cast(value, x.dtype)
+    else:
+        fallback.call(numpy.copyto, (x, value, "unsafe"), {}, "numpy.copyto", "library")
     return x
 
 

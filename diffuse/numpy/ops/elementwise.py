@@ -69,9 +69,7 @@ def first_binary(function: Any, a: Any, b: Any) -> Any:
     if rule is None or eager_errors:
         return function.general((a, b))
     form = rule.form
-    if not form.size:
-        return hosted(numpy.ndarray(form.shape, form.dtype))
-    if rule.waits:
+    if rule.waits or not form.size:  # NumPy looks at numbers, too, where there are no elements
         return function.at_once((a, b), (), (), {})
     if rule.template is not None and rule.template.alone >= OFTEN:
         found = single.done(rule.template, function.numpy, (a, b), form)
@@ -123,9 +121,7 @@ def first_unary(function: Any, a: Any) -> Any:
     if rule is None or eager_errors:
         return function.general((a,))
     form = rule.form
-    if not form.size:
-        return hosted(numpy.ndarray(form.shape, form.dtype))
-    if rule.waits:
+    if rule.waits or not form.size:
         return function.at_once((a,), (), (), {})
     if rule.template is not None and rule.template.alone >= OFTEN:
         found = single.done(rule.template, function.numpy, (a,), form)
@@ -156,9 +152,8 @@ def inplace(function: Any, a: Any, b: Any) -> Any:
     if rule is None or eager_errors or not writes:
         return function.general((a, b), out=(a,))
     shape = rule.form.shape
-    if not rule.form.size:
-        return a
-    if rule.waits or a.form.size < core.SMALL and ready(a) and (kb not in ARRAYS or at_hand(b) is not None):
+    if (rule.waits or not rule.form.size
+            or a.form.size < core.SMALL and ready(a) and (kb not in ARRAYS or at_hand(b) is not None)):
         return function.at_once((a, b), (a,), (a,), {})
     if (rule.template is not None and rule.template.alone >= OFTEN
             and single.written(rule.template, ("into", function.numpy), (a, b), a, None)):

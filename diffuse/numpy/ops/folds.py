@@ -99,13 +99,16 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
         x = elementwise.duplicate(x, wanted)  # each element is rounded before it is added
     result = fold(operator, x, axes, wanted, keep)
     if first is not _NoValue:
-        result = UFUNCS[FOLDS[operator]](result, first)
+        kept = {"out": result} if keep and type(result) is core.array_class else {}  # and its layout
+        result = UFUNCS[FOLDS[operator]](result, first, **kept)
     return result if target is None else into(target, result, out)
 
 
 def narrows(x: Array, wanted: numpy.dtype[Any]) -> bool:
-    """Does a fold make integers of its elements first, so that NumPy warns of those that are none?"""
-    return x.form.name[0] in "fc" and wanted.kind in "iu"
+    """Is something computed in another type than its elements have, so that NumPy warns of those that are no
+    integers, or too large for float16?"""
+    return (x.form.name[0] in "fc" and wanted.kind in "iu"
+            or wanted.char == "e" and x.form.name not in ("float16", "bool", "int8", "uint8"))
 
 
 def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial: Any) -> bool:
@@ -117,6 +120,8 @@ def _plain(operator: str, x: Array, wanted: numpy.dtype[Any], mask: Any, initial
             return False
         if operator in EXTREMES and initial is _NoValue:
             return False
+    if operator in EXTREMES and wanted.kind == "c":
+        return False
     if x.form.name[0] == "c":
         return operator not in EXTREMES and wanted.kind == ("b" if operator in TRUTH else "c")
     return operator not in TRUTH or wanted == numpy.bool_
@@ -266,7 +271,12 @@ def _unreduced(x: Array, wanted: numpy.dtype[Any]) -> Any:
     """Reduce over no axes: convert the elements."""
     found = elementwise.duplicate(x, wanted)
     if found.form.ndim:
-        return found
+        form = like([x.meta], x.form.shape, wanted) if x.form.folded else found.form
+        if found.form is form:
+            return found
+        laid = core.recorded(form)
+        laid[...] = found
+        return laid
     return host(found)[()] if ready(found) else core.scalar_class.of(found)
 
 

@@ -141,6 +141,7 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
 
 def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
+    target: Any = out
     operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
     if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
         if low is None or high is None:
@@ -152,23 +153,23 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                     pass
         elif out is None or isinstance(out, Array):
             dtype = common(*operands)
-            if dtype in NATIVE:
+            if dtype in NATIVE and (out is None or _takes(out, dtype, operands)):
                 try:
                     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
-                    return found if out is None else _into(out, found)
+                    if out is None:
+                        return found
+                    target[...] = found
+                    return target
                 except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out
                     pass
     options = {**kwargs, **({} if out is None else {"out": out})}
     return fallback.call(numpy.clip, (x, low, high), options, "numpy.clip", "library")
 
 
-def _into(out: Any, found: Any) -> Any:
-    """Write a result to an output array, under the rules of `out=`."""
-    if not numpy.can_cast(found.dtype, out.dtype, "same_kind") or numpy.broadcast_shapes(
-            found.shape, out.shape) != out.shape:
-        numpy.positive(numpy.zeros(found.shape, found.dtype), out=numpy.zeros(out.shape, out.dtype))  # raises
-    out[...] = found
-    return out
+def _takes(out: Any, dtype: numpy.dtype[Any], operands: tuple[Any, ...]) -> bool:
+    """May a result of these operands be written to an output array, under the rules of `out=`?"""
+    return (bool(out.meta.flags.writeable) and numpy.can_cast(dtype, out.form.dtype, "same_kind")
+            and all([spreads(v, out.form.shape) for v in operands if isinstance(v, Array)]))
 
 
 @asking(numpy.copyto)
@@ -184,8 +185,12 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
             or not all([spreads(v, dst.shape) for v in arrays])):
         fallback.call(numpy.copyto, (dst, src, casting, where), {}, "numpy.copyto", "library")  # raises
         return
-    if not isinstance(source, Array):
-        numpy.copyto(numpy.empty(0, dst.dtype), source, casting)  # raises for numbers out of range
+    if not isinstance(source, Array):  # as it is cast here: assigning it may refuse it
+        cell = numpy.empty(1 if dst.size else 0, dst.dtype)
+        numpy.copyto(cell, source, casting)
+        if not dst.size:
+            return
+        source = cell[0]
     if mask is True:
         dst[...] = source
         return
@@ -198,7 +203,8 @@ def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) ->
 @asking(numpy.nan_to_num)
 def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
     a = asanyarray(x)
-    if type(a) is not core.array_class or a.dtype.kind != "f" or not _is_number(nan) or small(a):
+    if (type(a) is not core.array_class or a.dtype.kind != "f" or small(a) or not _is_number(nan)
+            or not all([limit is None or _is_number(limit) for limit in (posinf, neginf)])):
         return fallback.call(numpy.nan_to_num, (x, copy, nan, posinf, neginf), {}, "numpy.nan_to_num")
     limits = numpy.finfo(a.dtype)
     high = limits.max if posinf is None else posinf
@@ -242,6 +248,8 @@ def _without_nans(a: Any, value: Any) -> Any:
         found = memory.copy(order="K")
         numpy.copyto(found, value, where=numpy.isnan(memory))
         return core.hosted(found)
+    if x.dtype.kind in "fc" and isinstance(x, Array) and x.form.folded:
+        x = elementwise.duplicate(x)  # in whose layout NumPy replaces them
     return where(UFUNCS["isnan"](x), value, x) if x.dtype.kind in "fc" else x
 
 

@@ -91,6 +91,8 @@ def _infinite(x: Any, out: Any, name: str, negative: bool) -> Any:
     except TypeError as error:
         raise TypeError(f"This operation is not supported for {a.dtype} values "
                         "because it would be ambiguous.") from error
+    if out is Ellipsis:
+        raise TypeError("out=... is only allowed as a keyword argument.")
     options = {} if out is None else {"out": out}
     wanted = sign if negative else UFUNCS["logical_not"](sign)
     return UFUNCS["logical_and"](infinite, wanted, **options)

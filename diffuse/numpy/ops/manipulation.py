@@ -155,7 +155,7 @@ atleast_3d = _at_least(numpy.atleast_3d)
 def reshape(a: Any, /, shape: Any, order: Any = "C", *, copy: bool | None = None) -> Any:
     if type(a) is core.array_class and order == "C" and copy is None:
         return a.reshape(shape)
-    if foreign(a):
+    if foreign(a) or isinstance(a, numpy.generic):
         return fallback.asked(numpy.reshape, a, shape, order=order, copy=copy)
     return asanyarray(a).reshape(shape, order=order, copy=copy)
 
@@ -209,8 +209,8 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
 def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool:
     if isinstance(a, Array) and isinstance(b, Array):
         one, other = access.storage_of(a), access.storage_of(b)
-        if one is other:
+        if one is other and (a.meta is a.memory) is (b.meta is b.memory):
             return bool(function(a.meta, b.meta, max_work=max_work))
-        if not (one.shown() and other.shown()):  # else both may show the memory of one object
+        if one is not other and not (one.shown() and other.shown()):  # else both may show the memory of one object
             return False
     return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays import access, core, gather, indices, masks, scatter
+from diffuse.numpy.arrays import access, assign, core, gather, indices, masks, scatter
 from diffuse.numpy.arrays.core import Array, viewing
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, rules
@@ -106,7 +106,8 @@ def _put_along_axis(arr: Any, chosen: Any, values: Any, axis: Any) -> bool:
         return False
     axis %= arr.ndim
     shape = tuple([array.form.shape[k] if k == axis else n for k, n in enumerate(arr.shape)])
-    given = adopt(asanyarray(values))
+    number = type(values) in assign.NUMBERS  # as assigning it casts it, or refuses it
+    given = core.hosted(assign.chosen(values, target.form.dtype)) if number else adopt(asanyarray(values))
     if (array.form.shape != shape or type(given) is not core.array_class
             or given.form.dtype.kind == "c" != target.form.dtype.kind or given.form.ndim > len(shape)
             or any([n not in (1, m) for n, m in zip(given.form.shape[::-1], shape[::-1], strict=False)])

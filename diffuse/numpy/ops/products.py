@@ -196,7 +196,7 @@ def vdot(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     kinds = {x.dtype.kind, y.dtype.kind}
     if not _plain(x, y) or not kinds <= {*"fiuc"} or x.size != y.size or x.size < core.SMALL:
-        return fallback.call(numpy.vdot, (x, y), {}, "numpy.vdot", "library")
+        return fallback.call(numpy.vdot, (a, b), {}, "numpy.vdot", "library")
     if "c" in kinds:
         return UFUNCS["multiply"](UFUNCS["conjugate"](x.ravel()), y.ravel()).sum()
     return folds.product(x.ravel(), y.ravel())
@@ -207,7 +207,7 @@ def inner(a: Any, b: Any, /) -> Any:
     x, y = asanyarray(a), asanyarray(b)
     if _plain(x, y) and x.ndim == 1 and y.ndim <= 2 and x.shape == y.shape[-1:]:
         return UFUNCS["matmul"](x, y) if y.ndim == 1 else UFUNCS["matmul"](y, x)
-    return fallback.call(numpy.inner, (x, y), {}, "numpy.inner", "library")
+    return fallback.call(numpy.inner, (a, b), {}, "numpy.inner", "library")
 
 
 @asking(numpy.outer)

@@ -27,6 +27,8 @@ theirs."""
 
 RULES: dict[tuple[Any, ...], Rule] = Bounded(1 << 11, 1 << 11)
 """The rules, by NumPy's function and the forms or types of the operands."""
+BUFFER = 8192
+"""Elements of the buffer through which NumPy converts operands."""
 _POINT = numpy.zeros(())
 """Takes the place of a scalar operand where NumPy is asked for its error message."""
 
@@ -78,9 +80,44 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
         return complex
     if kind in STRONG and STRONG[kind] == dtype:
         return bool if kind is bool else lambda value: value.item()
+    if kind is int and dtype.kind == "b":
+        return truth
     if kind in WEAK:
         return lambda value: dtype.type(value).item()
     return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
+
+
+def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any) -> str:
+    """The order in memory that the results of a ufunc have for `order="A"`.
+
+    Without a mask NumPy first copies short operands that it has to convert, up to a long one, and computes
+    one result of arrays of one shape without an iterator.
+    """
+    arrays = [(x.meta, t) for x, t in zip(operands, types, strict=False) if isinstance(x, Array)]
+    plain, alike, flags = mask is True, True, []
+    for x, t in arrays:
+        copied = plain and (x.dtype != t or not x.flags.aligned)
+        plain = plain and (not copied or x.ndim < 2 and x.size <= BUFFER)
+        alike = alike and x.shape in ((), shape)
+        flags.append((True, True) if copied and plain else (x.flags.c_contiguous, x.flags.f_contiguous))
+    if mask is not True:
+        flags.append((mask.meta.flags.c_contiguous, mask.meta.flags.f_contiguous))
+    single = len(types) - len(operands) == 1
+    if single and plain and alike and all([c for c, _ in flags]):
+        return "C"
+    return "F" if all([f for _, f in flags]) else "C"
+
+
+def truth(value: int) -> bool:
+    """Is an integer not 0?  NumPy raises for those that no element type of integers has."""
+    return bool(numpy.int64(value))
+
+
+def beyond(operands: tuple[Any, ...]) -> bool:
+    """Are all operands numbers, and one of them an integer that no element type has?  It is an object to
+    NumPy."""
+    return (not any([isinstance(x, Array) for x in operands])
+            and any([type(x) is int and not -1 << 63 <= x < 1 << 64 for x in operands]))
 
 
 def type_of(x: Any) -> Any:

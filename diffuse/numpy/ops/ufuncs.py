@@ -15,7 +15,7 @@ from diffuse.numpy.arrays.core import ARRAYS, Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, like
 from diffuse.numpy.bridge import fallback, overrides
 from diffuse.numpy.ops import elementwise, folds, identity, known, moving, native_gates, rules, scans
-from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, wrap
+from diffuse.numpy.ops.operands import adopt, answering, foreign, lowered, refused, shared, wrap
 from diffuse.numpy.small import native
 
 SPLIT = {
@@ -133,7 +133,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                 if mask is not True:
                     options["where"] = given
                 return self.numpy(*args, **options, **({} if out is None and mask is True else {"out": outs}))
-            return self.at_once(operands, targets, outs, options)
+            return self.at_once(operands, targets, outs, options, wrap if known else shared)
         if out is None and not options:
             return self.plain(operands)
         return self.full(operands, targets, outs, options)
@@ -155,8 +155,9 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         return elementwise.binary(self, *operands) if self.nin == 2 else elementwise.unary(self, operands[0])
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
-                options: dict[str, Any]) -> Any:
-        """NumPy's own ufunc on the memory of the operands, waited for."""
+                options: dict[str, Any], show: Any = wrap) -> Any:
+        """NumPy's own ufunc on the memory of the operands, waited for.  `show` makes ours of a fresh array:
+        what an operand of another class answers with may be an array that it keeps."""
         kwargs = {k: host(v) if isinstance(v, Array) else v for k, v in options.items()}
         if any(o is not None for o in targets) or "where" in kwargs:  # the warning was given
             given = targets or (None,) * self.nout
@@ -175,8 +176,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             return found
         written: Any = kwargs.get("out", ())
         if self.nout == 1 or type(found) is not tuple:
-            return _shown(found, written, outs)
-        return tuple([_shown(result, written, outs) for result in found])
+            return _shown(found, written, outs, show)
+        return tuple([_shown(result, written, outs, show) for result in found])
 
     def full(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
              options: dict[str, Any]) -> Any:
@@ -200,10 +201,10 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         small = all(x.form.size < core.SMALL or not x.form.size for x in arrays)
         whole = self.operation == "power" and types[0].kind in "iu"  # its errors only the values show
         small = small and (not self.exact(types) or all(map(ready, arrays)))
-        narrowed = any(t.kind in "iu" and isinstance(x, Array) and folds.narrows(x, t)  # NumPy warns of NaN
+        narrowed = any(isinstance(x, Array) and folds.narrows(x, t)  # NumPy may warn
                        for x, t in zip(operands, types, strict=False))
         if (whole or narrowed or any(t not in NATIVE for t in types) or small
-                or (mask is not True and mask.form.name != "bool")
+                or (mask is not True and mask.form.name != "bool") or rules.beyond(operands)
                 or (mask is not True and copies(operands, targets, types[self.nin:]))):
             return self.at_once(operands, targets, outs, options)
         if options:
@@ -236,9 +237,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
         if order in ("A", "a"):
-            converted = any([x.dtype != t for x, t in zip(mirrors, types, strict=False)])
-            both = not converted and all([x.flags.c_contiguous for x in mirrors])
-            order = "F" if all([x.flags.f_contiguous for x in mirrors]) and not both else "C"
+            order = rules.order_of(operands, types, shape, mask)
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:
@@ -250,7 +249,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
                                    None if mask is True else operand(mask, shape))
             if template is not None:
                 moving.note(self, template)
-            if plain and template is not None and fresh[0] is targets[0] and fresh[0].form.size >= core.SMALL:
+            if (plain and mirrors and template is not None and fresh[0] is targets[0]
+                    and fresh[0].form.size >= core.SMALL):
                 elementwise.remember_into(("into", self.numpy), operands, fresh[0], inputs, template, casts)
         shown = tuple([f if o is None else o for f, o in zip(fresh, outs, strict=True)])
         if not shape:
@@ -275,7 +275,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
             ]
         if mask is not None:
             mask = elementwise.copied(mask) if any(elementwise.meets(mask[0], p[0]) for p in places) else mask
-            inputs = [x if isinstance(x, Scalar) else _filled(mask, x, name, shape, self.operation)
+            inputs = [_filled(mask, x, name, shape, self.operation)
                       for x, name in zip(inputs, signature, strict=False)]
         for n, (name, place) in enumerate(
             zip(SPLIT.get(self.operation, (self.operation,)), places, strict=True)
@@ -308,7 +308,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
     def accumulate(self, array: Any, axis: Any = _NoValue, dtype: Any = _NoValue, out: Any = None) -> Any:
         target, along = alone(out), 0 if axis is _NoValue else axis
         if (self.__name__ in SCANS and isinstance(along, int) and hasattr(array, "ndim") and array.ndim
-                and not foreign(array) and type(target) is not tuple):
+                and not foreign(array) and type(target) is not tuple and out is not Ellipsis):
             wanted = None if dtype is _NoValue else dtype
             return scans.scan(SCANS[self.__name__], array, along, wanted, target, self.numpy.accumulate)
         return self._method("accumulate", (array,), axis=axis, dtype=dtype, out=out)
@@ -351,12 +351,12 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         return fallback.call(method, args, given, f"{self.library}.{self.__name__}.{name}")
 
 
-def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...]) -> Any:
+def _shown(result: Any, written: tuple[Any, ...], outs: tuple[Any, ...], show: Any) -> Any:
     """A result of NumPy as the program knows it: one of its outputs, unless a class answered otherwise."""
     for memory, out in zip(written, outs, strict=False):
         if memory is result and out is not None:
             return out
-    return wrap(result)
+    return show(result)
 
 
 def copies(operands: tuple[Any, ...], targets: tuple[Any, ...], types: Any) -> bool:
@@ -372,11 +372,13 @@ def alone(out: Any) -> Any:
     return out[0] if type(out) is tuple and len(out) == 1 and out[0] is not None else out
 
 
-def _filled(mask: base.Operand, x: base.Operand, name: str, shape: tuple[int, ...], operation: str
+def _filled(mask: base.Operand, x: Any, name: str, shape: tuple[int, ...], operation: str
             ) -> base.Operand:
     """Replace an input by 1, or 0.5, where the mask is off, so that masked lanes raise no floating-point
     errors."""
     place = elementwise.scratch(shape, name)
+    if isinstance(x, Scalar):
+        x = Scalar(1, name, x.value)
     one = Scalar(2, name, True if name == "bool" else 1 if "int" in name else HARMLESS.get(operation, 1.0))
     elementwise.record("where", ("bool", name, name, name), shape, (mask, x, one), (place,))
     return place

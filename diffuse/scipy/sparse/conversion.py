@@ -9,6 +9,7 @@ time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy
@@ -67,12 +68,12 @@ class Lowering(fallback.Conversion):
             out[index] = self.lowered(value[index])
         return out
 
-    def raised(self, value: Any) -> Any:
+    def raised(self, value: Any, held: bool = True) -> Any:
         if isinstance(value, type):
             return CLASSES.get(value, value)
         if scipy.sparse.issparse(value):
             return self.matrix(value)
-        return super().raised(value)
+        return super().raised(value, held)
 
     def matrix(self, value: Any) -> Any:
         """A SciPy object that a call returned, as ours."""
@@ -140,7 +141,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
         conversion.put_back()
         for m in conversion.matrices:
             m._changed(name not in PURE)
-    return conversion.raised(found)
+    return conversion.raised(found, getrefcount(found) > 3)
 
 
 def method(ours: Sparse, name: str, *args: Any, **kwargs: Any) -> Any:

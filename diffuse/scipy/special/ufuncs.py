@@ -70,12 +70,12 @@ class special_ufunc(ufunc):
         return all(t in FLOATS for t in types)
 
     def at_once(self, operands: tuple[Any, ...], targets: tuple[Any, ...], outs: tuple[Any, ...],
-                options: dict[str, Any]) -> Any:
+                options: dict[str, Any], show: Any = wrap) -> Any:
         """The function on the memory of the operands, waited for: SciPy's own if they are small, else the
         compiled formula.  Outputs and masks are NumPy's business: SciPy 1.17 writes behind masked results."""
         if len(targets) > 1 or any(x is not None and not isinstance(x, (Array, numpy.ndarray))
                                    for x in targets):
-            return super().at_once(operands, targets, outs, options)
+            return super().at_once(operands, targets, outs, options, show)
         values = [host(x) if isinstance(x, Array) else x for x in operands]
         target = targets[0] if targets else None
         memory: Any = base.writable(target) if isinstance(target, Array) else target

@@ -8,6 +8,7 @@ NumPy's; results come back as Diffuse's.  One warning a call site says so, by th
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy
@@ -78,12 +79,12 @@ class Conversion(Lowering):
         products = {name: _plainly(getattr(value, name)) for name in PRODUCTS}
         return scipy.sparse.linalg.LinearOperator(value.shape, dtype=value.dtype, **products)
 
-    def raised(self, value: Any) -> Any:
+    def raised(self, value: Any, held: bool = True) -> Any:
         if type(value).__name__ == "SuperLU":
             return Factorization(value)
         if callable(value) and not isinstance(value, (type, LinearOperator)):
             return _solving(value)
-        return super().raised(value)
+        return super().raised(value, held)
 
 
 def _plainly(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -130,7 +131,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
             m._changed(False)
     if fallback.is_new(found):
         return found if found.size < core.TINY else wrap(found)
-    return conversion.raised(found)
+    return conversion.raised(found, getrefcount(found) > 3)
 
 
 def scipys(name: str, *args: Any, **kwargs: Any) -> Any:
