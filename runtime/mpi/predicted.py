@@ -13,15 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir.bounded import Bounded
+from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
+from diffuse.runtime.mpi.inspector import Due
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step
-from diffuse.runtime.mpi.validity import State, all_of
+from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
 
@@ -56,7 +58,7 @@ class Predicted(Mpi):
         if native is None:
             self._interpret(launch)
             return
-        shared, found = self._foresee(layout, instances)
+        shared, found = self._foresee(layout, instances, launch.watched)
         words, scratch = addressed(launch.kernel.pack(launch.values), shared, layout, instances)
         finish = native.finish if shared.total > 1 else 0
         number = self._pool.submit(native.address, finish, shared.total, words,
@@ -69,13 +71,18 @@ class Predicted(Mpi):
         run(0, shared.total)
         self._passed(shared, found.after, instances, self._pool.submitted)
 
-    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance]) -> tuple[Share, Foreseen]:
+    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance], watched: Sequence[Any] = ()
+                 ) -> tuple[Share, Foreseen]:
         """Count the step that ranks would take on these instances, and how they would share it out."""
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
             fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
             known = layout.derived[key] = share(layout, self.ranks), fresh
+        ghosts: Due = []
+        if layout.gathers:
+            known, ghosts = self._inspector.inspect(layout, known[0], instances, watched, lambda shared: (
+                shared, Bounded(MOST_STEPS))) or (known, [])
         shared, steps = known
         states = tuple([instances[use.place].state for use in shared.uses])
         found = steps.get(states)
@@ -84,15 +91,19 @@ class Predicted(Mpi):
             found = steps[states] = Foreseen(*traffic.moved(made, states, shared),
                                              traffic.least(layout, shared, states, self.ranks), made.after)
         if self._traffic is not None:
-            self._traffic.begin(layout.title, found.least)
+            self._traffic.begin(layout.title, found.least + sum([each.nbytes for each, _ in ghosts]))
             self._traffic.sent(found.bytes, found.messages)
+        for each, instance in ghosts:
+            self.asked(each.nbytes, each.messages)
+            instance.ghosts.add(each)
         return shared, found
 
-    def _gather(self, instance: MpiInstance) -> None:
-        """Count that every rank gets all of a store."""
+    def _get(self, instance: MpiInstance, want: Boxes) -> None:
+        """Count that each rank gets what it wants of a store."""
         state = instance.state
-        volume, instance.state = fetched(state, (all_of(state.shape),) * self.ranks, volumes)
-        self._count(volume, state, None)
+        volume, instance.state = fetched(state, want, volumes)
+        elements, messages = volume or (0, 0)
+        self.asked(elements * state.itemsize, messages)
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
         assert isinstance(instance, MpiInstance)
