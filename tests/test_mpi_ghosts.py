@@ -124,7 +124,8 @@ PARTS = """
         return sparse.csr_array((1.0 / (1 + k % 7), indices, indptr), shape=shape)
 
     for given in (dict(indices=k // 3 + k % 3), dict(indices=k // 3 - 1),
-                  dict(indptr=np.arange(n + 1) * 3 + 1), dict(indptr=(np.arange(n + 1) * 3) % (3 * n - 30)), dict(indptr=np.arange(n + 1) * 4),
+                  dict(indptr=np.arange(n + 1) * 3 + 1),
+                  dict(indptr=(np.arange(n + 1) * 3) % (3 * n - 30)), dict(indptr=np.arange(n + 1) * 4),
                   dict(shape=(n + 1, n)), dict(indices=k * 0.5), dict(indptr=np.arange(n + 1) * 2)):
         try:
             a = made(**given)

@@ -18,7 +18,6 @@ from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
-from diffuse.runtime.mpi.inspector import Due
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
 from diffuse.runtime.mpi.shares import Share, share, spread
@@ -79,10 +78,8 @@ class Predicted(Mpi):
         if known is None:
             fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
             known = layout.derived[key] = share(layout, self.ranks), fresh
-        ghosts: Due = []
-        if layout.gathers:
-            known, ghosts = self._inspector.inspect(layout, known[0], instances, watched, lambda shared: (
-                shared, Bounded(MOST_STEPS))) or (known, [])
+        known, ghosts = self._inspected(layout, known[0], instances, watched, lambda shared: (
+            shared, Bounded(MOST_STEPS))) or (known, [])
         shared, steps = known
         states = tuple([instances[use.place].state for use in shared.uses])
         found = steps.get(states)

@@ -27,7 +27,8 @@ from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.doubt import Doubt
-from diffuse.runtime.mpi.inspector import Due, Ghosts, Inspector
+from diffuse.runtime.mpi.ghosts import Ghostly
+from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
@@ -80,7 +81,7 @@ class Mine(NamedTuple):
     """The fewest bytes that the launch can move; 0 where nobody counts."""
 
 
-class Mpi:
+class Mpi(Ghostly):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -211,27 +212,6 @@ class Mpi:
         self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
         instance.state = after
 
-    def fetch(self, instance: MpiInstance, want: Boxes, title: str) -> None:
-        """Give each rank what it wants of a store, and wait until that is there."""
-        if self._traffic is not None:
-            self._traffic.begin(title, traffic.arriving(instance.state, want))
-        self._get(instance, want)
-        self._pool.wait(instance.written)
-
-    def ask(self, title: str) -> int:
-        """Meet the other ranks, to ask them for something; returns a tag for messages."""
-        if self._traffic is not None:
-            self._traffic.begin(title, 0)
-        if self.agreement is None:
-            return 0
-        self.agreement.meet(title)
-        return self.agreement.tag
-
-    def asked(self, nbytes: int, messages: int) -> None:
-        """Count messages with which ranks asked."""
-        if self._traffic is not None:
-            self._traffic.sent(nbytes, messages)
-
     def known(self, instance: Instance) -> NDArray[np.uint8] | None:
         return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
 
@@ -292,7 +272,8 @@ class Mpi:
             shared = share(layout, self.ranks)
             known = Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
             layout.derived[self.name] = known
-        known, ghosts = self._inspected(layout, known, instances, watched) if layout.gathers else (known, ())
+        known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: Prepared(
+            shared, form(layout.title, shared), Bounded(MOST_STEPS))) or (known, [])
         states = tuple([instances[use.place].state for use in known.share.uses])
         mine = known.steps.get(states)
         if mine is None:
@@ -306,31 +287,6 @@ class Mpi:
         for each, instance in ghosts:
             self._haunt(each, instance)
         return known.share, mine
-
-    def _inspected(self, layout: Layout, known: Prepared, instances: Sequence[MpiInstance],
-                   watched: Sequence[Any]) -> tuple[Prepared, Due]:
-        """What is derived from a layout where ranks know what they read at places that are data, and the
-        ghosts that they do not have."""
-        if self.ranks == 1:
-            return known, []
-        found = self._inspector.inspect(layout, known.share, instances, watched, lambda shared: Prepared(
-            shared, known.form, Bounded(MOST_STEPS)))
-        return found or (known, [])
-
-    def _haunt(self, ghosts: Ghosts, instance: MpiInstance) -> None:
-        """Bring the ghosts of a store."""
-        if instance.trims:
-            more = [max(new - old, 0) for new, old in zip(ghosts.growth, instance.haunted, strict=True)]
-            self._afford(more, f"parts of an array of shape {instance.state.shape}")
-            instance.haunted = tuple([a + b for a, b in zip(instance.haunted, more, strict=True)])
-        self._pool.wait(instance.used)
-        self._carry(ghosts.moves, [instance.array[ghosts.base:]] * len(ghosts.moves))
-        instance.ghosts.add(ghosts)
-
-    def _exorcise(self, instance: MpiInstance) -> None:
-        """Count the memory of the ghosts of a store as free."""
-        self._charge(instance.haunted, -1)
-        instance.haunted = (0,) * self.ranks
 
     def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
         """Take the states after a launch, which has this number."""
