@@ -202,6 +202,20 @@ class Scratch(NamedTuple):
     planes: tuple[Plane, ...] = ()
 
 
+class Gather(NamedTuple):
+    """Reads at places that are data, as the op `spmv` has them; the numbers are those of arguments.
+
+    The point that has element i of `low` and `high` reads the elements low[i] to high[i] of each argument in
+    `along`; and of `dense`, if it is one (-1: none), the rows whose numbers those elements of `columns` are.
+    """
+
+    low: int
+    high: int
+    along: tuple[int, ...]
+    columns: int
+    dense: int
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
     """The accesses of a launch, for a runtime that places stores itself.
@@ -216,6 +230,8 @@ class Layout:
     """Names of the operations and their source lines, for profiles."""
     domain: Point
     """The launch domain."""
+    gathers: tuple[Gather, ...] = ()
+    """The reads at places that are data, if they are known for all arguments of which there are any."""
     derived: dict[Any, Any] = field(default_factory=dict)
 
 

@@ -10,7 +10,7 @@ def pieces(plans: Any) -> list[int]:
     """For each kind of launch of these plans, the pieces of its points: Legate's points, or the ranks of MPI
     that run some."""
     return [_count(prepared) for plan in plans for layout in plan.layouts.values()
-            for prepared in layout.derived.values()]
+            for prepared in layout.derived.values() if hasattr(prepared, "cut") or hasattr(prepared, "share")]
 
 
 def _count(prepared: Any) -> int:

@@ -215,6 +215,15 @@ PROGRAMS = """
         q = grid @ p
         return (p - (p @ p) / (1.0 + p @ q) * q).reshape(n, n)
 
+    k = np.arange(3 * n * n)
+    far = sparse.csr_array((1.0 + k % 5, (k * 7919 + k // 3) % (n * n), np.arange(n * n + 1) * 3))
+
+    def apart(x):
+        p = x.reshape(-1) * 0.125
+        q = far @ p + far.T @ (p + 1.0)
+        z = far @ np.stack([q, p, q], axis=1)
+        return (q * 0.125 + z[:, 0] * 0.125 + far.sum(axis=1)).reshape(n, n)
+
     def scattered(x):
         x[::3, 1::2] += x[1::3, ::2]
         x[x > 5.0] = 0.5
@@ -236,6 +245,7 @@ PROGRAMS = """
         "softmax": lambda x: np.exp(x - x.max(axis=1, keepdims=True)) / x.sum(axis=1, keepdims=True),
         "columns": lambda x: x - x.mean(axis=0) + x.argmax(axis=0),
         "cg": cg,
+        "apart": apart,
         "vector": lambda x: x + x @ x[3],
         "matmul": lambda x: (x @ a) * 0.01,
         "transpose": lambda x: 0.5 * (x.T + x),

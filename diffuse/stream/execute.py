@@ -258,7 +258,7 @@ class Forwarder:
         sources = plan.composition.arguments
         instances = tuple(self.stores.instance(group.recorded[t][1][k]) for t, k in sources)
         runtime = self.stores.runtime
-        watched = () if runtime.target == "host" else self.stores.watched(group.slots)
+        watched = self.stores.watched(group.slots) if runtime.target != "host" or found.gathers else ()
         runtime.launch(Launch(plan.kernel, values, replay.points, (), found, instances, watched=watched))
 
     def _donate(self, replay: Replay, ids: list[int]) -> None:

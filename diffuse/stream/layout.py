@@ -17,6 +17,7 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
+from diffuse.stream.gathers import gathers
 from diffuse.stream.plan import Plan
 
 
@@ -56,7 +57,7 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
                 if shared[number] else ())
         for number, (word, nbytes, reduction) in enumerate(zip(
             places.partials, plan.partial_bytes(tasks), abi.reductions(body), strict=True)))
-    return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
+    return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain, gathers(body) if many else ())
 
 
 def lines(task: IndexTask, axis: int, points: int, storages: Mapping[int, Frame]) -> Layout:

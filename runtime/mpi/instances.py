@@ -7,6 +7,7 @@ that is reserved costs nothing until it is touched.
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,8 @@ NORESERVE = 0x4000
 class MpiInstance(LocalInstance):
     """The memory of one store, and who holds what of it."""
 
-    __slots__ = ("state", "number", "written", "used", "pieces", "trims")
+    __slots__ = ("state", "number", "written", "used", "pieces", "trims", "version", "inspected", "ghosts",
+                 "haunted")
 
     private = False
 
@@ -42,7 +44,14 @@ class MpiInstance(LocalInstance):
         """How often parts were asked for since the store was written."""
         self.trims = memory is not None and self.nbytes >= MAPPED
         """Is the memory a mapping of its own, of which parts can be given back?"""
-
+        self.version = 0
+        """How often it was written, or given to the host to write."""
+        self.inspected: dict[Any, Any] = {}
+        """What was found out from its elements, by a name that begins with the version."""
+        self.ghosts: set[Any] = set()
+        """The exchanges since it was written after which ranks have copies besides its state."""
+        self.haunted: tuple[int, ...] = (0,) * ranks
+        """The bytes of memory that those take on each rank."""
 
     def trim(self, state: State, rank: int) -> None:
         """Take a state in which this rank has less memory, and give the rest back: it then reads as zeros.

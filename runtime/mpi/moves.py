@@ -24,7 +24,7 @@ class Move(NamedTuple):
     sends: bool
     shape: Point
     itemsize: int
-    region: tuple[int, int] | tuple[slice, ...]
+    region: tuple[Any, ...]
     """The bytes from one offset to another if it is one run of memory; else its indices."""
     nbytes: int
 
@@ -59,16 +59,16 @@ def carry(network: Network, todo: Sequence[Move], memories: Sequence[NDArray[np.
         else:
             count = move.nbytes // move.itemsize
             part = np.empty(count, f"V{move.itemsize}")
-            whole = _elements(memory, move)[where]
+            whole = _elements(memory, move)
             if move.sends:
-                part.reshape(whole.shape)[...] = whole
+                part[...] = whole[where].reshape(-1)
             else:
-                unpack.append((whole, part))
+                unpack.append((whole, where, part))
             part = part.view(np.uint8)
         (sends if move.sends else receives).append((move.peer, part))
     network.exchange(sends, receives, tag)
-    for whole, part in unpack:
-        whole[...] = part.reshape(whole.shape)
+    for whole, where, part in unpack:
+        whole[where] = part.reshape(whole[where].shape)
 
 
 def _elements(memory: NDArray[np.uint8], move: Move) -> Any:

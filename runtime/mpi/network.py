@@ -55,6 +55,12 @@ class Network:
             self.flags |= flags
         return [found for found, _ in rows]
 
+    def swap(self, words: Sequence[int]) -> list[int]:
+        """Give each rank its word, and get those that they have for this one."""
+        mine, theirs = np.array(words, np.int64), np.zeros(self.ranks, np.int64)
+        self._wait([self._world.Ialltoall(mine, theirs)])
+        return [int(word) for word in theirs]
+
     def exchange(self, sends: Messages, receives: Messages, tag: int) -> None:
         """Send and receive bytes, both in the order in which the other side has them.
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from diffuse.ir.bounded import Bounded
-from diffuse.movement.boxes import Layout as Holdings
+from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
@@ -22,7 +22,7 @@ from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step
-from diffuse.runtime.mpi.validity import State, all_of
+from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
 
 
@@ -45,7 +45,7 @@ class Predicted(Mpi):
     def __init__(self, ranks: int, points: int | None = None) -> None:
         self.ranks, self.rank = ranks, 0
         self.network = self.agreement = None
-        self.measure: Callable[[Holdings, Holdings], tuple[int, int]] = volumes
+        self.measure: Callable[[Boxes, Boxes], tuple[int, int]] = volumes
         """What is counted of an exchange, as elements and messages: those of all ranks together."""
         threads = 1 if config.threads == "auto" else machine.threads()
         self.threads = threads if points is None else max(1, points // ranks)
@@ -59,7 +59,7 @@ class Predicted(Mpi):
         if native is None:
             self._interpret(launch)
             return
-        shared, found = self._foresee(layout, instances)
+        shared, found = self._foresee(layout, instances, launch.watched)
         words, scratch = addressed(launch.kernel.pack(launch.values), shared, layout, instances)
         finish = native.finish if shared.total > 1 else 0
         number = self._pool.submit(native.address, finish, shared.total, words,
@@ -72,13 +72,16 @@ class Predicted(Mpi):
         run(0, shared.total)
         self._passed(shared, found.after, instances, self._pool.submitted)
 
-    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance]) -> tuple[Share, Foreseen]:
+    def _foresee(self, layout: Layout, instances: Sequence[MpiInstance], watched: Sequence[Any] = ()
+                 ) -> tuple[Share, Foreseen]:
         """Count the step that ranks would take on these instances, and how they would share it out."""
         key = "predicted", self.ranks
         known = layout.derived.get(key)
         if known is None:
             fresh: dict[tuple[State, ...], Foreseen] = Bounded(MOST_STEPS)
             known = layout.derived[key] = share(layout, self.ranks), fresh
+        known, ghosts = self._inspected(layout, known[0], instances, watched, lambda shared: (
+            shared, Bounded(MOST_STEPS))) or (known, [])
         shared, steps = known
         states = tuple([instances[use.place].state for use in shared.uses])
         found = steps.get(states)
@@ -87,15 +90,19 @@ class Predicted(Mpi):
             found = steps[states] = Foreseen(*traffic.moved(made, states, shared),
                                              traffic.least(layout, shared, states, self.ranks), made.after)
         if self._traffic is not None:
-            self._traffic.begin(layout.title, found.least)
+            self._traffic.begin(layout.title, found.least + sum([each.nbytes for each, _ in ghosts]))
             self._traffic.sent(found.bytes, found.messages)
+        for each, instance in ghosts:
+            self.asked(each.nbytes, each.messages)
+            instance.ghosts.add(each)
         return shared, found
 
-    def _gather(self, instance: MpiInstance) -> None:
-        """Count that every rank gets all of a store."""
+    def _get(self, instance: MpiInstance, want: Boxes) -> None:
+        """Count that each rank gets what it wants of a store."""
         state = instance.state
-        volume, instance.state = fetched(state, (all_of(state.shape),) * self.ranks, self.measure)
-        self._count(volume, state, None)
+        volume, instance.state = fetched(state, want, self.measure)
+        elements, messages = volume or (0, 0)
+        self.asked(elements * state.itemsize, messages)
 
     def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
         assert isinstance(instance, MpiInstance)

@@ -26,6 +26,8 @@ from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.doubt import Doubt
+from diffuse.runtime.mpi.ghosts import Ghostly
+from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
@@ -81,7 +83,7 @@ class Mine(NamedTuple):
     """The fewest bytes that the launch can move; 0 where nobody counts."""
 
 
-class Mpi:
+class Mpi(Ghostly):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -128,6 +130,7 @@ class Mpi:
         """Floating-point exceptions of interpreted launches."""
         self._traffic = traffic.kept
         """Where this rank counts what it sends."""
+        self._inspector = Inspector(self)
         self._process = os.getpid()
 
     @property
@@ -170,6 +173,7 @@ class Mpi:
             self._pool.keep(instance._array)
         self._held -= instance.nbytes
         self._charge(instance.state.bytes, -1)
+        self._exorcise(instance)
         instance._array = instance._memory = None
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:
@@ -192,15 +196,21 @@ class Mpi:
         if not instance.state.whole:
             self._gather(instance)
         self._pool.wait(instance.used if write else instance.written)
+        if write:
+            instance.version += 1
         return instance.array
 
     def _gather(self, instance: MpiInstance) -> None:
         """Give every rank all of a store."""
-        state = instance.state
-        arrivals, after = fetched(state, (all_of(state.shape),) * self.ranks)
-        what = f"reading an array of shape {state.shape}"
         if self._traffic is not None:
             self._traffic.begin(traffic.read_by(), None)
+        self._get(instance, (all_of(instance.state.shape),) * self.ranks)
+
+    def _get(self, instance: MpiInstance, want: Boxes) -> None:
+        """Give each rank what it wants of a store."""
+        state = instance.state
+        arrivals, after = fetched(state, want)
+        what = f"reading an array of shape {state.shape}"
         self._afford([b - a for a, b in zip(state.bytes, after.bytes, strict=True)], what)
         self._tell(what)
         self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
@@ -238,7 +248,7 @@ class Mpi:
             self._interpret(launch)
             return
         packed = launch.kernel.pack(launch.values)
-        shared, mine = self._begun(layout, instances, packed)
+        shared, mine = self._begun(layout, instances, packed, launch.watched)
         words, scratch = addressed(packed, shared, layout, instances)
         if mine.before:
             self._bring(mine.before, instances)
@@ -257,12 +267,17 @@ class Mpi:
             run(mine.first, mine.points)
         self._passed(shared, mine.after, instances, self._pool.submitted)
 
-    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes) -> tuple[Share, Mine]:
-        """Begin a launch, or a call on lines: who runs what, and what moves."""
+    def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes, watched: Sequence[Any] = ()
+               ) -> tuple[Share, Mine]:
+        """Begin a launch, or a call on lines: who runs what, and what moves; bring ghosts."""
         process.tick()
         known = layout.derived.get(self.name)
         if known is None:
-            known = layout.derived[self.name] = self._prepared(layout)
+            shared = share(layout, self.ranks)
+            known = Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
+            layout.derived[self.name] = known
+        known, ghosts = self._inspected(layout, known.share, instances, watched, lambda shared: Prepared(
+            shared, form(layout.title, shared), Bounded(MOST_STEPS))) or (known, [])
         states = tuple([instances[use.place].state for use in known.share.uses])
         mine = known.steps.get(states)
         if mine is None:
@@ -272,7 +287,9 @@ class Mpi:
         if mine.growth is not None:
             self._afford(mine.growth, layout.title)
         if self._traffic is not None:
-            self._traffic.begin(layout.title, mine.least)
+            self._traffic.begin(layout.title, mine.least + sum([each.nbytes for each, _ in ghosts]))
+        for each, instance in ghosts:
+            self._haunt(each, instance)
         return known.share, mine
 
     def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
@@ -281,7 +298,8 @@ class Mpi:
             instance = instances[use.place]
             instance.state, instance.used = state, number
             if use.every_write or use.late_writes:
-                instance.written, instance.pieces = number, 0
+                instance.written, instance.pieces, instance.version = number, 0, instance.version + 1
+                instance.ghosts.clear()
                 self._trim(instance, number)
 
     def _trim(self, instance: MpiInstance, number: int) -> None:
@@ -292,12 +310,9 @@ class Mpi:
             if less is state:
                 return
             self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
+            self._exorcise(instance)
             self._pool.wait(number)
             instance.trim(less, self.rank)
-
-    def _prepared(self, layout: Layout) -> Prepared:
-        shared = share(layout, self.ranks)
-        return Prepared(shared, form(layout.title, shared), Bounded(MOST_STEPS))
 
     def _mine(self, layout: Layout, shared: Share, states: Sequence[State]) -> Mine:
         """This rank's part of a step."""

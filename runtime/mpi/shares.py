@@ -7,9 +7,10 @@ These are pure functions over plain data, which know nothing of MPI.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
+from types import MappingProxyType
 from typing import NamedTuple
 
 from diffuse.ir import ITEMSIZE, Point, Privilege
@@ -41,6 +42,14 @@ class Use(NamedTuple):
     late_writes: Holding
     late_each: Layout
     """Of these, what follows from the partial results of each rank's points."""
+
+    def reading(self, more: Sequence[Layout]) -> Use:
+        """The same, and the points of each rank read more."""
+        if not more:
+            return self
+        reads = tuple([tidy([box for held in each for box in held])
+                       for each in zip(self.reads, *more, strict=True)])
+        return self._replace(reads=reads, every_read=tidy([box for held in reads for box in held]))
 
 
 class Partials(NamedTuple):
@@ -94,22 +103,25 @@ def groups(domain: Point, ranks: int) -> list[list[Point]]:
     return [points[first:first + number] for first, number in owned(len(points), ranks)]
 
 
-def share(layout: Launched, ranks: int) -> Share:
-    """Share out the points of a launch."""
+def share(layout: Launched, ranks: int, known: Mapping[int, Layout] = MappingProxyType({})) -> Share:
+    """Share out the points of a launch.  What each rank reads through some arguments may be known."""
     each = groups(layout.domain, ranks)
     points = [point for some in each for point in some]
     parts = owned(len(points), ranks)
     places: dict[int, int] = {}
     for k, argument in enumerate(layout.arguments):
         places.setdefault(argument.slot, k)
-    uses = tuple([_use(place, [a for a in layout.arguments if a.slot == slot], points, each)
-                  for slot, place in places.items()])
+    uses = []
+    for slot, place in places.items():
+        mine = [k for k, a in enumerate(layout.arguments) if a.slot == slot]
+        found = _use(place, [layout.arguments[k] for k in mine if k not in known], points, each)
+        uses.append(found.reading([known[k] for k in mine if k in known]))
     partials = tuple([_partials(k, plane, _filled(plane, layout.domain, each))
                       for k, piece in enumerate(layout.scratch) for plane in piece.planes])
     divided = (len(points) > 1 and all(_disjoint(use.writes) for use in uses)
                and all(_disjoint(partial.writes) for partial in partials))
     words = tuple([(a.word, k) for k, a in enumerate(layout.arguments)])
-    return Share(tuple(parts), len(points), divided, uses, partials, words)
+    return Share(tuple(parts), len(points), divided, tuple(uses), partials, words)
 
 
 def _use(place: int, arguments: Sequence[LaunchArgument], points: Sequence[Point],

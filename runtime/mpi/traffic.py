@@ -126,12 +126,13 @@ def least(layout: Launched, shared: Share, states: Sequence[State], ranks: int) 
     if not shared.divided:
         return alone([tuple([*use.every_read, *remove(use.late_reads, use.every_read)])
                       for use in shared.uses])
-    points = sum([_arriving(state, use.reads) for use, state in zip(shared.uses, states, strict=True)])
+    points = sum([arriving(state, use.reads) for use, state in zip(shared.uses, states, strict=True)])
     after = [state.written(use.writes) for use, state in zip(shared.uses, states, strict=True)]
     return points + alone([use.late_reads for use in shared.uses]) + _folded(layout, shared, ranks)
 
 
-def _arriving(state: State, want: Layout) -> int:
+def arriving(state: State, want: Layout) -> int:
+    """The bytes that arrive so that each rank has what it wants."""
     return 0 if state.whole or not any(want) else volumes(state.have, want)[0] * state.itemsize
 
 

@@ -211,6 +211,7 @@ def _shared(a: Any, b: Any, function: Callable[..., Any], max_work: Any) -> bool
         one, other = access.storage_of(a), access.storage_of(b)
         if one is other and (a.meta is a.memory) is (b.meta is b.memory):
             return bool(function(a.meta, b.meta, max_work=max_work))
-        if one is not other and not (one.shown() and other.shown()):  # else both may show the memory of one object
+        # two stores may both show the memory of one object, if each shows memory that is not its own
+        if one is not other and not (one.shown() and other.shown()):
             return False
     return bool(fallback.call(function, (a, b), {"max_work": max_work}, function.__name__, "test"))

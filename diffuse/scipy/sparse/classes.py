@@ -13,7 +13,7 @@ import scipy.sparse
 
 from diffuse.numpy.arrays import access, core
 from diffuse.numpy.arrays.core import Array
-from diffuse.scipy.sparse import checks, conversion, matmul
+from diffuse.scipy.sparse import checks, conversion, matmul, parts
 from diffuse.scipy.sparse.arithmetic import Arithmetic, recordable, scalar, shrinks
 from diffuse.scipy.sparse.delegation import REFLECTED, Common, delegate, named
 from diffuse.scipy.sparse.matmul import NUMBERS
@@ -209,6 +209,8 @@ KINDS: dict[str, type] = {"csr": Compressed, "csc": Compressed, "bsr": Compresse
 
 def build(self: Any, real: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """What SciPy's constructor does with these arguments; values that are not computed yet stay so."""
+    if parts.build(self, real, args, kwargs):
+        return
     lowering = conversion.Lowering()
     given = {**dict(zip(("arg1", "shape", "dtype", "copy", "blocksize"), args, strict=False)), **kwargs}
     stored = given.get("arg1")

@@ -1,0 +1,64 @@
+"""A csr array made of arrays that several ranks have in parts: no rank gets all of its structure.
+
+SciPy's constructor looks through positions and indices.  Here tasks do, of which ranks learn whether the
+structure is sound, and nothing else.  Who asks for the structure gets all of it then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy
+
+from diffuse.numpy.arrays import access, core
+from diffuse.scipy.sparse import checks
+from diffuse.scipy.sparse.matmul import NUMBERS
+from diffuse.scipy.sparse.state import Name, Sparse, put, stand_in, stored
+from diffuse.stream import engine
+
+
+def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Build a csr array from values, indices and positions in parts; False if SciPy has to see them, who
+    then finds what is wrong with them, too."""
+    if real._format != "csr":
+        return False
+    if len(args) > 2 or kwargs.keys() - {"shape"} or engine.current().runtime.ranks == 1:
+        return False
+    given: Any = args[0] if args else None
+    shape: Any = kwargs.get("shape", args[1] if len(args) > 1 else None)
+    if not _in_parts(given) or not _extents(shape):
+        return False
+    values, indices, positions = given
+    rows, columns = map(int, shape)
+    count = values.shape[0]
+    if indices.shape != values.shape or positions.shape != (rows + 1,) or not count:
+        return False
+    wrong = (positions[1:] < positions[:-1]).any() | (indices.min() < 0) | (indices.max() >= columns)
+    if bool(wrong | (positions[0] != 0) | (positions[-1] != count)):
+        return False
+    held = real((rows, columns), dtype=values.dtype)
+    # of arrays without elements SciPy finds the type that it takes where all elements fit
+    index = held._get_index_dtype(tuple([numpy.empty(0, x.dtype) for x in (indices, positions)]),
+                                  maxval=max(rows, columns, count), check_contents=True)
+    found: dict[Name, Any] = {"data": values, "indices": indices.astype(index, copy=False),
+                              "indptr": positions.astype(index, copy=False)}
+    for name, part in found.items():
+        stored(held, name, stand_in(part))
+    self._become(held, found)
+    put(self, "_asked", True)  # the program knows the structure, and of which types it is
+    put(self, "_checked", checks.stamp(self))
+    return True
+
+
+def _in_parts(given: Any) -> bool:
+    """Are these values, indices and positions as Diffuse arrays, of which ranks may have parts alone?"""
+    if type(given) is not tuple or len(given) != 3 or any(type(x) is not core.array_class for x in given):
+        return False
+    values, *structure = given
+    return (all(x.ndim == 1 for x in given) and values.dtype.char in NUMBERS
+            and all(x.dtype.char in "il" and not access.ready(x) for x in structure))
+
+
+def _extents(shape: Any) -> bool:
+    return (type(shape) is tuple and len(shape) == 2
+            and all(isinstance(n, int | numpy.integer) and n > 0 for n in shape))

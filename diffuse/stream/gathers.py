@@ -1,0 +1,36 @@
+"""Gathers: which arguments of a fused task say where it reads others, for ranks to find out what they need.
+
+Rows of a sparse matrix read its elements between two positions, and those of a dense operand at the columns
+that they find there.
+"""
+
+from __future__ import annotations
+
+from diffuse.kernels.body.expr import Body, Loop, Op
+from diffuse.runtime.base import Gather
+
+
+def gathers(body: Body) -> tuple[Gather, ...]:
+    """The gathers of a body; none if the arguments of one of them are also read in other ways."""
+    found: list[Gather] = []
+    early = len(body.loops) - body.epilogue
+    for number, loop in enumerate(body.loops):
+        for op in loop.ops:
+            if op.kind == "spmv":
+                ends = [_loaded(loop, value) for value in op.args]
+                if number >= early or -1 in ends:
+                    return ()
+                columns, dense = op.attribute[1:] or (-1, -1)
+                along = op.attribute[:2]
+                found.append(Gather(ends[0], ends[1], along, columns, dense))
+    special = {a for each in found for a in (*each.along, each.dense)}
+    others = {a for loop in body.loops for op in loop.ops if op.kind != "spmv" for a in op.arguments}
+    return tuple(dict.fromkeys(found)) if special.isdisjoint(others) else ()
+
+
+def _loaded(loop: Loop, value: int) -> int:
+    """The argument that a value was loaded from, and cast at most; -1 if it was computed."""
+    op: Op = loop.ops[value]
+    while op.kind == "cast":
+        op = loop.ops[op.args[0]]
+    return op.attribute if op.kind == "load" else -1

@@ -1,0 +1,93 @@
+"""Ghosts of stores on ranks: what a runtime does so that the inspector finds them, and to bring them.
+
+Ghosts are copies that a rank has of elements of others, besides what the validity map says: good until the
+store is written (inspector.py says what they are for).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from diffuse.movement.boxes import Layout as Boxes
+from diffuse.runtime.base import Layout
+from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.mpi import traffic
+from diffuse.runtime.mpi.inspector import Due, Ghosts, Inspector
+from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.moves import Move
+from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.shares import Share
+from diffuse.runtime.ranks.agreement import Agreement
+
+
+class Ghostly(ABC):
+    """The part of the runtime mpi that is for ghosts."""
+
+    ranks: int
+    rank: int
+    network: Network | None
+    agreement: Agreement | None
+    _pool: Pool
+    _traffic: traffic.Traffic | None
+    _inspector: Inspector
+
+    @abstractmethod
+    def _get(self, instance: MpiInstance, want: Boxes) -> None: ...
+
+    @abstractmethod
+    def _carry(self, todo: Sequence[Move], memories: Sequence[NDArray[Any]]) -> None: ...
+
+    @abstractmethod
+    def _afford(self, growth: Sequence[int], what: str) -> None: ...
+
+    @abstractmethod
+    def _charge(self, nbytes: Sequence[int], sign: int) -> None: ...
+
+    def fetch(self, instance: MpiInstance, want: Boxes, title: str) -> None:
+        """Give each rank what it wants of a store, and wait until that is there."""
+        if self._traffic is not None:
+            self._traffic.begin(title, traffic.arriving(instance.state, want))
+        self._get(instance, want)
+        self._pool.wait(instance.written)
+
+    def ask(self, title: str) -> int:
+        """Meet the other ranks, to ask them for something; returns a tag for messages."""
+        if self._traffic is not None:
+            self._traffic.begin(title, 0)
+        if self.agreement is None:
+            return 0
+        self.agreement.meet(title)
+        return self.agreement.tag
+
+    def asked(self, nbytes: int, messages: int) -> None:
+        """Count messages with which ranks asked."""
+        if self._traffic is not None:
+            self._traffic.sent(nbytes, messages)
+
+    def _inspected(self, layout: Layout, shared: Share, instances: Sequence[MpiInstance],
+                   watched: Sequence[Any], make: Callable[[Share], Any]) -> tuple[Any, Due] | None:
+        """What `make` makes of the share of a launch whose ranks know what they read at places that are data,
+        and the ghosts that they have not; None where ranks read as the share says."""
+        if self.ranks == 1 or not layout.gathers:
+            return None
+        return self._inspector.inspect(layout, shared, instances, watched, make)
+
+    def _haunt(self, ghosts: Ghosts, instance: MpiInstance) -> None:
+        """Bring the ghosts of a store."""
+        if instance.trims:
+            more = [max(new - old, 0) for new, old in zip(ghosts.growth, instance.haunted, strict=True)]
+            self._afford(more, f"parts of an array of shape {instance.state.shape}")
+            instance.haunted = tuple([a + b for a, b in zip(instance.haunted, more, strict=True)])
+        self._pool.wait(instance.used)
+        self._carry(ghosts.moves, [instance.array[ghosts.base:]] * len(ghosts.moves))
+        instance.ghosts.add(ghosts)
+
+    def _exorcise(self, instance: MpiInstance) -> None:
+        """Count the memory of the ghosts of a store as free."""
+        if any(instance.haunted):
+            self._charge(instance.haunted, -1)
+            instance.haunted = (0,) * self.ranks
