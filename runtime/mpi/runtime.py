@@ -30,6 +30,7 @@ from diffuse.runtime.mpi.doubt import Doubt
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step, trimmed
 from diffuse.runtime.mpi.validity import State, all_of
@@ -107,7 +108,7 @@ class Mpi:
         self.threads = threads if points is None else max(1, points // self.ranks)
         self._begin(self.threads, memory)
         if self.network is not None:
-            self.network.raised = self._pool.flags
+            self.network.raised = self._raised
 
     def _begin(self, workers: int, memory: int) -> None:
         """Begin with so many threads here, and so many bytes for the arrays of a rank."""
@@ -122,6 +123,8 @@ class Mpi:
         """Bytes of all stores."""
         self._noted = 0
         """Floating-point exceptions of interpreted launches."""
+        self._own = 0
+        """Those of parts of host functions that this rank ran."""
         self._traffic = traffic.kept
         """Where this rank counts what it sends."""
         self._process = os.getpid()
@@ -243,14 +246,18 @@ class Mpi:
             number = self._finish(mine, native, words, scratch, instances, number)
         self._passed(shared, mine.after, instances, number)
 
-    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
-        """Run a host function on some points of a layout, those of this rank: `run(first, points)`."""
+    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
+                   run: Callable[[int, int, int], int]) -> None:
+        """Run a host function on the points of this rank under the layout that moves least:
+        `run(number of the layout, first, points)`, which returns floating-point exceptions."""
         self._check()
+        number = cheapest(layouts, instances, self.ranks)
+        layout = layouts[number]
         shared, mine = self._begun(layout, instances, b"")
         self._bring(mine.before, instances)
         self._pool.wait(max([instance.used for instance in instances]))
         if mine.points:
-            run(mine.first, mine.points)
+            self._own |= run(number, mine.first, mine.points)
         self._passed(shared, mine.after, instances, self._pool.submitted)
 
     def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes) -> tuple[Share, Mine]:
@@ -385,10 +392,15 @@ class Mpi:
     def _note(self, kind: str, flag: int) -> None:
         self._noted |= flag
 
+    def _raised(self) -> int:
+        """The exceptions that no other rank knows of yet."""
+        found, self._own = self._own, 0
+        return found | self._pool.flags()
+
     def flags(self) -> int:
         seen, self._noted = self._noted, 0
         if self.network is None:
-            return seen | self._pool.flags()
+            return seen | self._raised()
         seen, self.network.flags = seen | self.network.flags, 0
         return seen
 
