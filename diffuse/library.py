@@ -75,6 +75,7 @@ from diffuse.stream.engine import (
     take,
     write_back,
 )
+from diffuse.stream.parts import part_length
 from diffuse.stream.stores import Operand, Storage
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ __all__ = [
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
 # Host functions that ranks call on parts of arrays, along the axes that they declare
-__all__ += ["Independent"]
+__all__ += ["Independent", "part_length"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from diffuse.runtime.independent import Independent
-from diffuse.stream.parts import tile_of
+from diffuse.stream.parts import part_length
 from tests.jobs import TINY, Job, diffuse
 
 # -- what a call declares ----------------------------------------------------------------------------------
@@ -38,11 +38,11 @@ def test_cuts_that_fit() -> None:
     (512, 2, 1, 256), (512, 3, 1, 171), (2000, 3, 1, 672), (512, 3, 48, 192), (2000, 3, 48, 672),
     (5, 8, 1, 1), (2000, 3, 80, 800)])
 def test_tiles(length: int, processors: int, multiple: int, tile: int) -> None:
-    assert tile_of(length, 1 << 30, processors, multiple) == tile
+    assert part_length(length, 1 << 30, processors, multiple) == tile
 
 
 def test_few_elements_are_one_part() -> None:
-    assert tile_of(500, 1000, 4) == 500
+    assert part_length(500, 1000, 4) == 500
 
 
 # -- ranks -------------------------------------------------------------------------------------------------
@@ -51,6 +51,7 @@ PROGRAM = """
     import hashlib, json
     import numpy as np
     from diffuse import library
+    from diffuse.numpy.ops import blocks
     from diffuse.runtime.mpi import traffic
     from diffuse.stream import engine
     import diffuse
@@ -87,7 +88,15 @@ PROGRAM = """
                            np.percentile(cube.real, [10, 33.3], axis=1), np.quantile(a, 0.7, axis=-1)],
         "own": lambda: [own()],
     }
+    def products():
+        b, v, n = np.sin(a.T) + 1.0, np.cos(a[0]) + 1.0, (a * 3).astype(int)
+        found = [n @ n.T, np.array(cube.real) @ np.array(cube.real).transpose(0, 2, 1)]
+        for _ in range(3):
+            found += [a @ b, a @ v, v @ b, b @ a, a.astype("f4") @ b.astype("f4")]
+        return found + [a @ a.T]
+
     columns = {
+        "products along rows": products,
         "fft along rows": lambda: [np.fft.fft(a, axis=0), np.fft.fftn(cube), np.fft.irfft2(cube, axes=(0, 2)),
                                    np.fft.fft(a.T, axis=1)],
         "sort along rows": lambda: [np.sort(a, axis=0), np.argsort(cube.real, axis=0), np.median(a, axis=0),
@@ -112,7 +121,7 @@ PROGRAM = """
             print(type(error).__name__, error)
     a[40, 3] = np.inf
     (np.fft.fft(a, axis=1) + 1.0).real.sum()
-    print(json.dumps(found))
+    print(json.dumps({**found, "units": {str(shapes): unit for shapes, unit in blocks._known.items()}}))
 """
 
 
@@ -142,6 +151,8 @@ def test_parts_have_the_bits_of_the_whole_and_rows_stay_where_they_are(ranks: in
     assert "fft (one of" in done.stderr, done.stderr
     _, foreseen = ended(diffuse("run", "--predict", str(ranks), path, **silent))
     assert counted == foreseen
+    units = counted.pop("units")
+    assert len(units) == 5 and sum(unit > 0 for unit in units.values()) > 1, units
     calls = {(name, title): row for name, found in counted.items() for title, row in found.items()
              if title.startswith(("fft", "sort", "arg", "part", "median", "quantile", "perc", "scaled"))}
     assert len(calls) > 14

@@ -35,7 +35,7 @@ class Parts:
 
         views = [shown(access) for access in task.accesses]
         instances: list[Any] = [self._stores.instance(access.store.id) for access in task.accesses]
-        tiles = [tile_of(_length(views, cut), max([prod(view.shape) for view in views]), runtime.points,
+        tiles = [part_length(_length(views, cut), max([prod(view.shape) for view in views]), runtime.points,
                          function.multiple) for cut in function.cuts]
         layouts = [self._layout(task, views, cut, tile)
                    for cut, tile in zip(function.cuts, tiles, strict=True)]
@@ -95,7 +95,7 @@ def _length(views: Sequence[View], cut: tuple[int | None, ...]) -> int:
     return next(view.shape[axis] for view, axis in zip(views, cut, strict=True) if axis is not None)
 
 
-def tile_of(length: int, elements: int, processors: int, multiple: int = 1) -> int:
+def part_length(length: int, elements: int, processors: int, multiple: int = 1) -> int:
     """How many of `length` indices a part has: as many as fused tasks give to a point, so that arrays stay
     where those put them."""
     points = max(1, min(processors, elements // config.min_chunk))

@@ -376,7 +376,7 @@ class Mpi:
         """The sum of a number over all ranks, each of which has to ask."""
         if self.network is None or self.agreement is None:
             return number
-        self.agreement.meet("adding up traffic")
+        self.agreement.meet("adding up a number of each rank")
         return sum(self.network.gather(number))
 
     def call(self, function: Callable[[], None]) -> None:
