@@ -25,8 +25,18 @@ class Independent:
     multiple: int = 1
     """Parts begin at multiples of so many indices, but for what one rank has alone."""
 
+    indexed: bool = False
+    """Does the function take, before the arrays, the first index of its part?"""
+
     def __call__(self, *arrays: Any) -> None:
-        self.function(*arrays)
+        self.part(0, arrays)
+
+    def part(self, low: int, arrays: Sequence[Any]) -> None:
+        """Call the function on a part that begins at this index."""
+        if self.indexed:
+            self.function(low, *arrays)
+        else:
+            self.function(*arrays)
 
     def check(self, operation: str, inputs: Sequence[Point], outputs: Sequence[Point]) -> None:
         """Raise ValueError if a cut does not fit arrays of these shapes."""

@@ -78,6 +78,13 @@ PROGRAM = """
         x[:, ::2].sort(axis=1)
         return x
 
+    def random():
+        np.random.seed(7)
+        drawn = np.random.default_rng(5)
+        return [drawn.random((60, 70)), drawn.normal(1.0, 2.0, size=(40, 50)), drawn.integers(9, size=3000),
+                np.random.rand(30, 40), np.random.standard_normal(size=(70, 60)), drawn.random(4),
+                np.random.randn(5)]
+
     rows = {
         "fft": lambda: [np.fft.fft(a, axis=1), np.fft.rfft(a, 64, norm="ortho"), np.fft.irfft(a + 1j * a),
                         np.fft.hfft(a + 1j * a, 33), np.fft.ihfft(a), np.fft.ifft(a[::2, 1:], axis=-1),
@@ -86,6 +93,7 @@ PROGRAM = """
                          np.partition(cube.real, (1, 5)), np.sort(a > 3)],
         "median": lambda: [np.median(a, axis=1), np.median(cube.real, axis=2, keepdims=True),
                            np.percentile(cube.real, [10, 33.3], axis=1), np.quantile(a, 0.7, axis=-1)],
+        "random": random,
         "own": lambda: [own()],
     }
     def products():
@@ -125,6 +133,9 @@ PROGRAM = """
 """
 
 
+CALLS = "fft", "sort", "arg", "part", "median", "quantile", "perc", "scaled", "random"
+
+
 def program(folder: Path) -> str:
     path = folder / "x.py"
     path.write_text(textwrap.dedent(PROGRAM))
@@ -154,7 +165,7 @@ def test_parts_have_the_bits_of_the_whole_and_rows_stay_where_they_are(ranks: in
     units = counted.pop("units")
     assert len(units) == 5 and sum(unit > 0 for unit in units.values()) > 1, units
     calls = {(name, title): row for name, found in counted.items() for title, row in found.items()
-             if title.startswith(("fft", "sort", "arg", "part", "median", "quantile", "perc", "scaled"))}
+             if title.startswith(CALLS)}
     assert len(calls) > 14
     assert all(row[1] == row[3] for row in calls.values()), calls
     still = [row[1] for (name, _), row in calls.items() if not name.endswith("along rows") and name != "own"]

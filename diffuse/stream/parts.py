@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from math import lcm, prod
 from typing import Any
 
 from diffuse.ir import IndexTask, Split, tiling
 from diffuse.ir.bounded import Bounded
-from diffuse.ir.loops import ROWS
+from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.ir.view import View, shown
 from diffuse.observe.floaterrors import KINDS, Suspects
 from diffuse.runtime.base import LaunchArgument, Layout
@@ -35,8 +35,9 @@ class Parts:
 
         views = [shown(access) for access in task.accesses]
         instances: list[Any] = [self._stores.instance(access.store.id) for access in task.accesses]
-        tiles = [part_length(_length(views, cut), max([prod(view.shape) for view in views]), runtime.points,
-                         function.multiple) for cut in function.cuts]
+        largest = max(views, key=lambda view: prod(view.shape))
+        tiles = [part_length(_length(views, cut), prod(largest.shape), runtime.points, function.multiple,
+                             len(largest.shape) == 1) for cut in function.cuts]
         layouts = [self._layout(task, views, cut, tile)
                    for cut, tile in zip(function.cuts, tiles, strict=True)]
 
@@ -54,7 +55,7 @@ class Parts:
                 array = numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)
                 arrays.append(array if axis is None else array[(slice(None),) * axis + (slice(low, high),)])
             with numpy.errstate(all="call", call=note):
-                function(*arrays)
+                function.part(low, arrays)
             return flags
 
         runtime.call_parts(layouts, instances, part)
@@ -95,12 +96,11 @@ def _length(views: Sequence[View], cut: tuple[int | None, ...]) -> int:
     return next(view.shape[axis] for view, axis in zip(views, cut, strict=True) if axis is not None)
 
 
-def part_length(length: int, elements: int, processors: int, multiple: int = 1) -> int:
+def part_length(length: int, elements: int, processors: int, multiple: int = 1, line: bool = False) -> int:
     """How many of `length` indices a part has: as many as fused tasks give to a point, so that arrays stay
-    where those put them."""
+    where those put them.  The largest array has so many `elements`, maybe along a single axis."""
     points = max(1, min(processors, elements // config.min_chunk))
     tile = -(-length // points)
-    unit = ROWS if tile >= LONG else 1
-    while unit % multiple:
-        unit += ROWS if tile >= LONG else 1
+    unit = 1 if tile < LONG else SEGMENT if line else ROWS
+    unit = lcm(unit, multiple)
     return -(-tile // unit) * unit
