@@ -13,7 +13,8 @@ GENERATORS = [*draws.JUMPS, numpy.random.MT19937, numpy.random.Philox, numpy.ran
 CALLS: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "random": ((), {}), "standard_normal": ((), {}), "standard_exponential": ((), {}),
     "exponential": ((2.0,), {}), "uniform": ((-1.0, 3.0), {}), "normal": ((1.0, 2.0), {}),
-    "integers": ((7,), {}), "random of float32": ((), {"dtype": numpy.float32}), "integers of int32": ((9,), {"dtype": numpy.int32})}
+    "integers": ((7,), {}), "random of float32": ((), {"dtype": numpy.float32}),
+    "integers of int32": ((9,), {"dtype": numpy.int32})}
 LEGACY: dict[str, tuple[Any, ...]] = {
     "random_sample": (), "uniform": (-1.0, 3.0), "normal": (1.0, 2.0), "standard_normal": (), "randint": (9,)}
 COUNT = 3001

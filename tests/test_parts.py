@@ -129,6 +129,8 @@ PROGRAM = """
             print(type(error).__name__, error)
     a[40, 3] = np.inf
     (np.fft.fft(a, axis=1) + 1.0).real.sum()
+    np.set_printoptions(threshold=50)
+    print(a, repr(cube), repr(a.T > 1), repr(a[:, 5] * 1e9), str(cube.real[:, 1:6] + 2))
     print(json.dumps({**found, "units": {str(shapes): unit for shapes, unit in blocks._known.items()}}))
 """
 

@@ -30,6 +30,15 @@ from diffuse.numpy.ops.ufuncs import UFUNCS
 from diffuse.numpy.small import native
 
 
+def _edges(x: Any, of: str) -> str | None:
+    """The text of an array that several ranks have in parts, from its edges."""
+    if core.ENGINE.host_sees or x.storage is None and x.owner is None:
+        return None
+    from diffuse.numpy.arrays import edges
+
+    return edges.text(x, of)
+
+
 class Kind(type):
     """The metaclass of `ndarray`.  NumPy's own arrays are instances, too: small results are such arrays."""
 
@@ -155,10 +164,10 @@ class ndarray(Methods, metaclass=Kind):
             self.part = None if self.storage is None else base.view_of(other)
 
     def __repr__(self) -> str:
-        return repr(host(self))
+        return _edges(self, "repr") or repr(host(self))
 
     def __str__(self) -> str:
-        return str(host(self))
+        return _edges(self, "str") or str(host(self))
 
     def __format__(self, spec: str) -> str:
         return format(host(self), spec)
