@@ -7,8 +7,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
+from diffuse import library
 from diffuse.runtime.independent import Independent
 from diffuse.stream.parts import part_length
 from tests.jobs import TINY, Job, diffuse
@@ -32,6 +34,19 @@ def test_a_cut_has_to_fit_the_arrays(cuts: Any, said: str) -> None:
 
 def test_cuts_that_fit() -> None:
     Independent(print, ((0, None, 0), (None, 1, 1))).check("product", [(8, 5), (5, 4)], [(8, 4)])
+
+
+def test_a_call_is_checked_where_it_is_made_and_runs_whole_on_one_rank() -> None:
+    x, y = [library.attach(numpy.full((4, 3), value)) for value in (2.0, 0.0)]
+    operands = ((x, library.whole(x)),), ((y, library.whole(y)),)
+
+    def scaled(low: int, given: Any, out: Any) -> None:
+        out[...] = given * 3.0 + low
+
+    with pytest.raises(ValueError, match="names axis 2"):
+        library.call("scaled", Independent(scaled, ((2, 0),)), *operands)
+    library.call("scaled", Independent(scaled, ((0, 0),), indexed=True), *operands)
+    assert library.value(y).tolist() == [[6.0] * 3] * 4
 
 
 @pytest.mark.parametrize("length, processors, multiple, tile", [
