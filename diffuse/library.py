@@ -11,7 +11,9 @@ third one is `apps/lattice.py`.  A library
 * hands over what its users call: it can `record` an operation on views, or `submit` an `IndexTask` of its own
   making, whose decomposition is given or left to the stream.  Both return at once; operations of NumPy and of
   other libraries fuse with these where no data has to move between points;
-* reads values with `value`, which waits for them, and runs functions of NumPy with `call`, in their turn.
+* reads values with `value`, which waits for them, and runs functions of NumPy with `call`, in their turn;
+  such a function says with `Independent` along which axes it is independent, so that ranks that have arrays
+  in parts run it on these: `call("rank", Independent(f, ((0, 0),)), (x,), (y,))` gives `f` some rows of both.
 
 An object with a method `__diffuse__` that returns `(Storage, View)` is an array to `diffuse.numpy`, on the
 same memory, and its arrays have that method, too.  A library calls `join(__name__)` so that its users' lines,
@@ -48,7 +50,7 @@ from diffuse.kernels.meaning.quiet import quiet
 from diffuse.memory import Span, address
 from diffuse.observe import floaterrors, provenance, trace
 from diffuse.runtime import foresee, prepare, start
-from diffuse.runtime.base import Lines
+from diffuse.runtime.independent import Independent
 from diffuse.stream.engine import (
     again,
     again_into,
@@ -73,6 +75,7 @@ from diffuse.stream.engine import (
     take,
     write_back,
 )
+from diffuse.stream.parts import part_length
 from diffuse.stream.stores import Operand, Storage
 
 if TYPE_CHECKING:
@@ -87,8 +90,8 @@ __all__ = [
 ]
 # Operations at once, with the bits of recorded ones: for arrays too small to be worth recording
 __all__ += ["EXPONENTS", "FOLDS", "ROWS", "operations", "quiet", "routines", "small_folds"]
-# Host functions that ranks may call on parts of arrays
-__all__ += ["Lines"]
+# Host functions that ranks call on parts of arrays, along the axes that they declare
+__all__ += ["Independent", "part_length"]
 # Routines that sort, search and count, which functions of a library call on parts of arrays
 __all__ += ["algorithms"]
 # Tables of a limited size: of what a library decides once for all calls that are alike

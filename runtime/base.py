@@ -254,22 +254,6 @@ class Launch(NamedTuple):
     """Where the host sees copies: the instances whose copies code outside may write at any time."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
-    """A host function whose arrays have one shape, and which computes each index along an axis by itself,
-    with the same bits however many it is given.
-
-    A runtime of several ranks may have `call_lines(layout, instances, run)`, and then runs it in parts: a
-    layout whose points cut the axis, and `run(first, points)`, which calls it on those of these points.
-    """
-
-    function: Callable[..., None]
-    axis: int
-
-    def __call__(self, *arrays: Any) -> None:
-        self.function(*arrays)
-
-
 class CodeUse(Enum):
     """How a runtime uses a kernel's machine code."""
 

@@ -49,7 +49,15 @@ class _Threaded:
 _module: Any = _real._pocketfft
 _transforms = {name: _Threaded(value) for name, value in vars(_module.pfu).items()
                if isinstance(value, _numpy.ufunc)}
+
+
+def _in_parts(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    from diffuse.numpy.bridge import transforms
+
+    return transforms.in_parts(_module, name, args, kwargs)
+
+
 _scope = _threaded.over(_module, pfu=_SimpleNamespace(**_transforms))
 for _name in _module.__all__:
-    globals()[_name] = _threaded.offered(_scope[_name], getattr(_real, _name), "fft")
+    globals()[_name] = _threaded.offered(_scope[_name], getattr(_real, _name), "fft", _in_parts)
 _fill(globals(), _real)

@@ -22,9 +22,18 @@ from diffuse.numpy.ops.operands import lowered as _lowered
 from diffuse.numpy.ops.operands import shared as _shared
 from diffuse.numpy.ops.operands import wrap as _wrap
 from diffuse.numpy.small import native as _native
+from diffuse.settings import config as _config
 
 _KEPT = ("spawn", "get_state", "set_state")
 """Methods that give generators or states, not arrays for the program to compute with."""
+
+
+_IN_PARTS: Any = ()
+"""Functions whose arrays ranks have in parts, where there may be several ranks."""
+if _config.runtime == "mpi":
+    from diffuse.numpy.bridge import draws as _draws
+
+    _IN_PARTS = _draws.SIZES
 
 
 def _call(function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,6 +60,20 @@ def _plain(values: Any) -> bool:
 
 
 def _method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    ours = _whole(name, function)
+    return ours if name not in _IN_PARTS else _on_ranks(name, function, ours)
+
+
+def _on_ranks(name: str, function: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """A method as ranks call it: they try first to have the array in parts."""
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        found = _draws.in_parts(function, name, self._plain, args, kwargs)
+        return ours(self, *args, **kwargs) if found is None else found
+
+    return _update_wrapper(run, function)
+
+
+def _whole(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     def run(self: Any, *args: Any, **kwargs: Any) -> Any:
         if _plain(args) and (not kwargs or _plain(kwargs.values())):
             return _drawn(function(self._plain, *args, **kwargs))
@@ -144,13 +167,26 @@ _fill(globals(), _real)
 _converted: Callable[[str], Any] = globals()["__getattr__"]
 
 
+def _static_on_ranks(name: str, real: Any, ours: Any) -> Any:
+    """As `_on_ranks`, of a function that draws from NumPy's own generator."""
+    def run(*args: Any, **kwargs: Any) -> Any:
+        function = getattr(_real.RandomState, name)
+        found = _draws.in_parts(function, name, real.__self__, args, kwargs)
+        return ours(*args, **kwargs) if found is None else found
+
+    return _update_wrapper(run, real)
+
+
 def _gated(name: str, ours: Any) -> Any:
     """Put a gate before a function that draws from NumPy's own generator; others as they are."""
     real = getattr(_real, name)
     if _native is None or name in _KEPT or getattr(real, "__self__", None) is not _real.mtrand._rand:
         return ours
-    found = _gate(_native.StaticGate, real, ours)
-    found.told = real.__self__
+    if name in _IN_PARTS:
+        found = _static_on_ranks(name, real, ours)
+    else:
+        found = _gate(_native.StaticGate, real, ours)
+        found.told = real.__self__
     globals()[name] = found
     return found
 

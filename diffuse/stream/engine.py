@@ -23,6 +23,7 @@ from diffuse.kernels.body import operations
 from diffuse.observe import notices, provenance, trace
 from diffuse.observe.provenance import where
 from diffuse.runtime.base import Exchange
+from diffuse.runtime.independent import Independent
 from diffuse.settings import watch
 from diffuse.stream.direct import Direct, direct
 from diffuse.stream.queue import Queue
@@ -225,6 +226,8 @@ class Engine(Queue):
             if self._modes is not None:
                 self._report_other_modes()
             operands = (*inputs, *outputs)
+            if type(function) is Independent:
+                function.check(operation, [v.shape for _, v in inputs], [v.shape for _, v in outputs])
             key = (operation, len(inputs), *[view.token for _, view in operands])
             found = self.templates.known.get(key)
             if found is None:

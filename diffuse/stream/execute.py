@@ -16,12 +16,13 @@ from diffuse.kernels.build.compiler import compiler
 from diffuse.kernels.llvm import pipeline
 from diffuse.observe import trace
 from diffuse.observe.floaterrors import geterr, report, suspects
-from diffuse.runtime.base import Fate, Instance, Launch, Layout, Lines
+from diffuse.runtime.base import Fate, Instance, Launch, Layout
 from diffuse.service.client import Unavailable
 from diffuse.service.patience import patience
 from diffuse.settings import config
-from diffuse.stream.layout import joined, layout, lines
+from diffuse.stream.layout import joined, layout
 from diffuse.stream.pairs import Pair, begins, header, pair, telling
+from diffuse.stream.parts import Parts
 from diffuse.stream.plan import Plan, described
 from diffuse.stream.replay import Replay
 from diffuse.stream.stores import Stores, nbytes
@@ -40,6 +41,7 @@ class Forwarder:
 
     def __init__(self, stores: Stores, window: Window) -> None:
         self.stores = stores
+        self._parts = Parts(stores)
         self.window = window
         self.plans: list[Plan] = []
         """At most `MOST_PLANS`, newest last."""
@@ -114,15 +116,16 @@ class Forwarder:
     @property
     def unreported(self) -> bool:
         """Did anything run whose floating-point errors nobody asked for yet?"""
-        return bool(self._ran)
+        return bool(self._ran or self._parts.called)
 
     def report_flags(self, modes: dict[str, Any] | None = None) -> None:
         """Warn about floating-point errors of everything that ran, under these error modes or those of now;
         after a fence."""
         ran, self._ran = self._ran, {}
+        called = self._parts.suspects()
         flags = self.stores.runtime.flags()
         if flags:
-            report(flags, [suspects(group.tasks, operations.errors) for group in ran.values()],
+            report(flags, [*[suspects(group.tasks, operations.errors) for group in ran.values()], called],
                    modes or geterr())
 
     def _take(self) -> Group:
@@ -299,7 +302,7 @@ class Forwarder:
         import numpy
 
         trace.counters["launched"] += 1
-        if self._in_parts(task):
+        if self._parts.run(task):
             return
         before = trace.counters[trace.BYTES["downloads"]]
         arrays = []
@@ -315,28 +318,6 @@ class Forwarder:
         trace.hosted(task.operation, before)
         function = task.scalars[0].value
         self.stores.runtime.call(lambda: function(*arrays))
-
-    def _in_parts(self, task: IndexTask) -> bool:
-        """Run a host function on lines, where the runtime shares those out among ranks."""
-        function, runtime = task.scalars[0].value, self.stores.runtime
-        if type(function) is not Lines or runtime.ranks == 1 or not hasattr(runtime, "call_lines"):
-            return False
-        import numpy
-
-        views = [shown(access) for access in task.accesses]
-        instances: list[Any] = [self.stores.instance(access.store.id) for access in task.accesses]
-        # as many points as a fused task has, so that lines stay where those put them
-        most = max(1, min(runtime.ranks, volume(task.shape) // config.min_chunk))
-        found = lines(task, function.axis, most, self.stores.storages)
-        tile = -(-task.shape[function.axis] // most)
-
-        def run(first: int, points: int) -> None:
-            part = (slice(None),) * function.axis + (slice(first * tile, (first + points) * tile),)
-            function(*[numpy.ndarray(view.shape, view.dtype, instance.array, view.offset, view.strides)[part]
-                       for view, instance in zip(views, instances, strict=True)])
-
-        runtime.call_lines(found, instances, run)
-        return True
 
     # -- two groups as one pass --------------------------------------------------------------------------
 

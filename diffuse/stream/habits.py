@@ -5,6 +5,7 @@ What several tasks do is what each of them does, joined.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import prod
 from typing import NamedTuple
 
@@ -108,9 +109,9 @@ def of_fold(template: Template) -> Habits:
     return Habits(folds=frozenset({kept(template)}))
 
 
-def of_lines(shape: Point, axis: int) -> Habits:
-    """Return what a host function does that needs whole lines in all dimensions but one."""
-    return Habits(whole=frozenset(range(len(shape))) - {axis})
+def of_lines(shape: Point, axes: Collection[int | None]) -> Habits:
+    """Return what a host function does that needs whole lines along all dimensions but these."""
+    return Habits(whole=frozenset(range(len(shape))) - {*axes})
 
 
 def reshaped(template: Template, use: Use, frame: Frame) -> bool:

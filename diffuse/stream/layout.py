@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from math import prod
 
-from diffuse.ir import ITEMSIZE, Frame, IndexTask, Privilege, Split, tiling
-from diffuse.ir.bounded import Bounded
+from diffuse.ir import ITEMSIZE, Frame, IndexTask, Privilege
 from diffuse.ir.loops import ROWS, SEGMENT
 from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
@@ -58,27 +57,6 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
         for number, (word, nbytes, reduction) in enumerate(zip(
             places.partials, plan.partial_bytes(tasks), abi.reductions(body), strict=True)))
     return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain, gathers(body) if many else ())
-
-
-def lines(task: IndexTask, axis: int, points: int, storages: Mapping[int, Frame]) -> Layout:
-    """The layout of a host function on `Lines`, cut along an axis: the same object for equal views."""
-    places: dict[int, int] = {}
-    slots = tuple([places.setdefault(access.store.id, len(places)) for access in task.accesses])
-    frames = tuple([storages[access.store.id] for access in task.accesses])
-    key = (task.operation, str(task.where), axis, points, slots, frames,
-           tuple([(access.map, access.privilege) for access in task.accesses]))
-    found = _lines.get(key)
-    if found is None:
-        splits = (Split(axis, -(-task.shape[axis] // points)),)
-        arguments = tuple([LaunchArgument(0, slot, frame, access._replace(partition=tiling(
-            access.store, access.map, task.shape, splits)), access.privilege)
-            for slot, frame, access in zip(slots, frames, task.accesses, strict=True)])
-        domain = (-(-task.shape[axis] // splits[0].tile),)
-        found = _lines[key] = Layout(arguments, (), f"{task.operation} [{task.where}]", domain)
-    return found
-
-
-_lines: dict[tuple[object, ...], Layout] = Bounded()
 
 
 def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],

@@ -22,7 +22,7 @@ from diffuse.ir import Decomposition, Frame, Point, volume
 from diffuse.ir.bounded import Bounded
 from diffuse.ir.template import Template
 from diffuse.observe import trace
-from diffuse.runtime.base import Lines
+from diffuse.runtime.independent import Independent
 from diffuse.stream.blocks import blocks
 from diffuse.stream.decompose import by_extents, constraints, refusal
 from diffuse.stream.habits import (
@@ -85,15 +85,16 @@ class Shapes:
         root = self.root(longest)
         self._knows(root, of_task(template, whole))
         self._opposes(root, of_fold(template))
-        for use, frame in zip(template.uses, frames, strict=True):
+        called = values[0] if values and type(values[0]) is Independent else None
+        for number, (use, frame) in enumerate(zip(template.uses, frames, strict=True)):
             own = self.root(frame.shape)
             if reshaped(template, use, frame):
                 self._opposes(own, Habits(rows=True))
                 self._opposes(root, Habits(rows=True))
             elif use not in whole:
                 self._opposes(own, border(use))
-            if values and type(values[0]) is Lines:
-                self._opposes(own, of_lines(frame.shape, values[0].axis))
+            if called is not None:
+                self._opposes(own, of_lines(frame.shape, {cut[number] for cut in called.cuts}))
         return self.version != before
 
     def _opposes(self, root: Point, more: Habits) -> None:

@@ -19,6 +19,7 @@ from diffuse.runtime import machine
 from diffuse.runtime.base import Instance, Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step
@@ -66,10 +67,12 @@ class Predicted(Mpi):
                                    (native, launch.keep, scratch))
         self._passed(shared, found.after, instances, number)
 
-    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
-        shared, found = self._foresee(layout, instances)
+    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
+                   run: Callable[[int, int, int], int]) -> None:
+        number = cheapest(layouts, instances, self.ranks)
+        shared, found = self._foresee(layouts[number], instances)
         self._pool.wait(max([instance.used for instance in instances]))
-        run(0, shared.total)
+        self._own |= run(number, 0, shared.total)
         self._passed(shared, found.after, instances, self._pool.submitted)
 
     def _foresee(self, layout: Layout, instances: Sequence[MpiInstance], watched: Sequence[Any] = ()

@@ -31,6 +31,7 @@ from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
+from diffuse.runtime.mpi.parts import cheapest
 from diffuse.runtime.mpi.shares import Share, share, spread
 from diffuse.runtime.mpi.steps import fetched, step, trimmed
 from diffuse.runtime.mpi.validity import State, all_of
@@ -113,7 +114,7 @@ class Mpi(Ghostly):
         self.threads = threads if points is None else max(1, points // self.ranks)
         self._begin(self.threads, memory)
         if self.network is not None:
-            self.network.raised = self._pool.flags
+            self.network.raised = self._raised
 
     def _begin(self, workers: int, memory: int) -> None:
         """Begin with so many threads here, and so many bytes for the arrays of a rank."""
@@ -128,6 +129,8 @@ class Mpi(Ghostly):
         """Bytes of all stores."""
         self._noted = 0
         """Floating-point exceptions of interpreted launches."""
+        self._own = 0
+        """Those of parts of host functions that this rank ran."""
         self._traffic = traffic.kept
         """Where this rank counts what it sends."""
         self._inspector = Inspector(self)
@@ -257,14 +260,18 @@ class Mpi(Ghostly):
             number = self._finish(mine, native, words, scratch, instances, number)
         self._passed(shared, mine.after, instances, number)
 
-    def call_lines(self, layout: Layout, instances: Sequence[Any], run: Callable[[int, int], None]) -> None:
-        """Run a host function on some points of a layout, those of this rank: `run(first, points)`."""
+    def call_parts(self, layouts: Sequence[Layout], instances: Sequence[Any],
+                   run: Callable[[int, int, int], int]) -> None:
+        """Run a host function on the points of this rank under the layout that moves least:
+        `run(number of the layout, first, points)`, which returns floating-point exceptions."""
         self._check()
+        number = cheapest(layouts, instances, self.ranks)
+        layout = layouts[number]
         shared, mine = self._begun(layout, instances, b"")
         self._bring(mine.before, instances)
         self._pool.wait(max([instance.used for instance in instances]))
         if mine.points:
-            run(mine.first, mine.points)
+            self._own |= run(number, mine.first, mine.points)
         self._passed(shared, mine.after, instances, self._pool.submitted)
 
     def _begun(self, layout: Layout, instances: Sequence[Any], packed: bytes, watched: Sequence[Any] = ()
@@ -390,7 +397,7 @@ class Mpi(Ghostly):
         """The sum of a number over all ranks, each of which has to ask."""
         if self.network is None or self.agreement is None:
             return number
-        self.agreement.meet("adding up traffic")
+        self.agreement.meet("adding up a number of each rank")
         return sum(self.network.gather(number))
 
     def call(self, function: Callable[[], None]) -> None:
@@ -406,10 +413,15 @@ class Mpi(Ghostly):
     def _note(self, kind: str, flag: int) -> None:
         self._noted |= flag
 
+    def _raised(self) -> int:
+        """The exceptions that no other rank knows of yet."""
+        found, self._own = self._own, 0
+        return found | self._pool.flags()
+
     def flags(self) -> int:
         seen, self._noted = self._noted, 0
         if self.network is None:
-            return seen | self._pool.flags()
+            return seen | self._raised()
         seen, self.network.flags = seen | self.network.flags, 0
         return seen
 

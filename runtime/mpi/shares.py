@@ -1,7 +1,7 @@
 """From a layout to shares: which points of a launch each rank runs, and which boxes of stores they touch.
 
 Every box is in the coordinates of its store.  An access in other coordinates (a reshaped array, or the real
-parts of a complex one) is translated where it is one run of memory, and taken for the whole store otherwise.
+parts of a complex one) is translated where it is one run of memory; else all between its ends is taken.
 These are pure functions over plain data, which know nothing of MPI.
 """
 
@@ -18,7 +18,7 @@ from diffuse.ir.loops import roots
 from diffuse.movement.boxes import Box, Holding, Layout, size, tile, volume
 from diffuse.runtime.base import LaunchArgument, Plane
 from diffuse.runtime.base import Layout as Launched
-from diffuse.runtime.mpi.validity import all_of, tidy
+from diffuse.runtime.mpi.validity import tidy
 
 GAP = 1 << 13
 """Bytes between two runs of memory from which on they are given back."""
@@ -162,7 +162,7 @@ def boxes(argument: LaunchArgument, point: Point) -> Holding:
         return (box,)
     found = run(box, access.store.shape)
     if found is None:
-        return all_of(shape)
+        (found,) = runs([box], access.store.shape)
     item = ITEMSIZE[access.store.dtype]
     return spread(found[0] * item, found[1] * item, shape, ITEMSIZE[dtype])
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.manipulation import asks
 
@@ -40,11 +41,17 @@ def over(module: ModuleType, **replaced: Any) -> dict[str, Any]:
     return scope
 
 
-def offered(threaded: Any, real: Any, module: str) -> Callable[..., Any]:
-    """A function of `over` as the program calls it, in the place of NumPy's `real`."""
+def offered(threaded: Any, real: Any, module: str, in_parts: Callable[..., Any] | None = None
+            ) -> Callable[..., Any]:
+    """A function of `over` as the program calls it, in the place of NumPy's `real`.  `in_parts` is what ranks
+    try first, which have arrays in parts; it returns None where the function has to get them whole."""
     path = f"numpy.{module}.{real.__name__}"
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if in_parts is not None and library.current().runtime.ranks > 1:
+            found = in_parts(real.__name__, args, kwargs)
+            if found is not None:
+                return found
         asked = any([asks(x) for x in (*args, *kwargs.values())])  # NumPy's function asks classes for theirs
         return fallback.call(real if asked else threaded, args, kwargs, path, "library")
 

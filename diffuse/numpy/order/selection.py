@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 
 from diffuse.numpy.arrays import core
+from diffuse.numpy.bridge import parts
 from diffuse.numpy.ops.operands import wrap
 from diffuse.numpy.order import radix
 from diffuse.numpy.order.calls import Array, at_hand, own
@@ -218,7 +219,22 @@ def _left(array: Array, axis: Any, keepdims: Any) -> Array | None:
     return _without_nan(array.reshape(-1))
 
 
-@own(numpy.median, 0, times=2)
+def _median_by_lines(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
+    if out is not None or overwrite_input or type(keepdims) is not bool:
+        return None
+    found = parts.along("median", lambda array: numpy.median(array, axis), a, axis, left_out=True)
+    return _kept(found, axis) if keepdims else found
+
+
+def _kept(found: Any, axis: int, lead: int = 0) -> Any:
+    """A result in which a dimension was left out, with one of length 1 in its place, as NumPy makes it."""
+    if found is None:
+        return None
+    place = axis + lead if axis >= 0 else found.ndim + 1 + axis
+    return found[(slice(None),) * place + (None,)]
+
+
+@own(numpy.median, 0, times=2, by_lines=_median_by_lines)
 def median(a: Any, axis: Any, out: Any, overwrite_input: Any, keepdims: Any) -> Any:
     return _median(numpy.median, a, axis, out, overwrite_input, keepdims)
 
@@ -241,7 +257,25 @@ def _quantile(real: Callable[..., Any]) -> Callable[..., Any]:
 
     run.__name__ = real.__name__
     run.__module__ = __name__
-    return own(real, 0, times=2)(run)
+    by_lines = None if real.__name__.startswith("nan") else _quantile_by_lines(real)
+    return own(real, 0, times=2, by_lines=by_lines)(run)
+
+
+def _quantile_by_lines(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`quantile` or `percentile` of arrays that ranks have in parts, each with whole lines."""
+
+    def run(a: Any, q: Any, axis: Any, out: Any, overwrite_input: Any, method: Any, keepdims: Any,
+            weights: Any) -> Any:
+        if (out is not None or overwrite_input or weights is not None or not _plain(q)
+                or type(keepdims) is not bool):
+            return None
+        q = q.copy() if type(q) is numpy.ndarray else q
+        lead = numpy.ndim(q)
+        found = parts.along(real.__name__, lambda array: real(array, q, axis, method=method), a, axis, lead,
+                            left_out=True)
+        return _kept(found, axis, lead) if keepdims else found
+
+    return run
 
 
 quantile, percentile = _quantile(numpy.quantile), _quantile(numpy.percentile)

@@ -13,12 +13,8 @@ from typing import Any
 
 import numpy
 
-from diffuse import library
 from diffuse.numpy.arrays import base, core
-from diffuse.numpy.arrays.access import storage_of
-from diffuse.numpy.arrays.base import view_of
-from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops.creation import empty_like
+from diffuse.numpy.bridge import fallback, parts
 from diffuse.numpy.order import radix
 from diffuse.numpy.order.calls import Array, at_hand, given, own
 from diffuse.numpy.order.team import slabs, threads
@@ -104,28 +100,30 @@ def _sorted(array: Array, axis: int, kind: str) -> Array | None:
     return out
 
 
-def _by_lines(name: str, dtype: Any) -> Any:
+def _by_lines(real: Any) -> Any:
     """`sort` or `argsort` of arrays that ranks have in parts, each with whole lines."""
 
     def run(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
-        wanted, runtime = _kind(kind, order, stable), library.current().runtime
-        if (type(a) is not core.array_class or wanted is None or a.ndim < 2 or a.size < core.SMALL
-                or runtime.ranks == 1 or not hasattr(runtime, "call_lines") or not a.flags.c_contiguous
-                or a.dtype.kind not in "biuf" or (along := _axis(axis, a)) is None):
+        wanted = _kind(kind, order, stable)
+        if wanted is None or not parts.wanted(a):
             return None
-
-        def lines(array: Array, out: Array) -> None:
-            out[...] = getattr(numpy, name)(array, axis=along, kind=wanted)
-
-        out = empty_like(a, dtype)
-        library.call(name, library.Lines(lines, 0 if along else 1), ((storage_of(a), view_of(a)),),
-                     ((storage_of(out), view_of(out)),))
-        return out
+        return parts.along(real.__name__, lambda array: real(array, axis=axis, kind=wanted), a, axis)
 
     return run
 
 
-@own(numpy.sort, 0, by_lines=_by_lines("sort", None))
+def _partition_by_lines(real: Any) -> Any:
+    """`partition` or `argpartition` of such arrays."""
+
+    def run(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
+        if kind != "introselect" or order is not None or type(kth) not in (int, tuple, list):
+            return None
+        return parts.along(real.__name__, lambda array: real(array, kth, axis=axis), a, axis)
+
+    return run
+
+
+@own(numpy.sort, 0, by_lines=_by_lines(numpy.sort))
 def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     asked = _asked(a, axis, kind, order, stable)
     found = None if asked is None else _sorted(*asked)
@@ -135,6 +133,8 @@ def sort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
 def sort_in_place(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """The method `sort` of arrays."""
     if x.meta.size >= radix.FEWEST and core.ENGINE.host_sees and _replaced(x, args, kwargs):
+        return
+    if not core.ENGINE.host_sees and _in_parts(x, args, kwargs):
         return
     silent = "order" if core.ENGINE.host_sees else None
     fallback.call(numpy.ndarray.sort, (x, *args), kwargs, "numpy.ndarray.sort", silent)
@@ -160,13 +160,25 @@ def _replaced(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     return found is not None
 
 
+def _in_parts(x: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Sort the lines of an array that ranks have in parts, if it can be done so."""
+    try:
+        axis, kind = _method(*args, **kwargs)
+    except TypeError:
+        return False
+    if kind is None:
+        return False
+    wanted: Any = kind
+    return parts.in_place("sort", lambda array: array.sort(axis, wanted), x, axis)
+
+
 def _method(axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None
             ) -> tuple[Any, str | None]:
     """The axis and the kind that arguments of the method `sort` ask for."""
     return axis, _kind(kind, order, stable)
 
 
-@own(numpy.argsort, 0, by_lines=_by_lines("argsort", numpy.intp))
+@own(numpy.argsort, 0, by_lines=_by_lines(numpy.argsort))
 def argsort(a: Any, axis: Any, kind: Any, order: Any, stable: Any) -> Any:
     asked = _asked(a, axis, kind, order, stable)
     if asked is None:
@@ -236,7 +248,7 @@ def _lines(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> tuple[Array, i
     return (array, along) if all(-length <= k < length for k in numbers) else None
 
 
-@own(numpy.partition, 0)
+@own(numpy.partition, 0, by_lines=_partition_by_lines(numpy.partition))
 def partition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
     found = _lines(a, kth, axis, kind, order)
     return None if found is None else given(partitioned(*found, kth))
@@ -254,7 +266,7 @@ def partitioned(array: Array, axis: int, kth: Any) -> Array:
     return out
 
 
-@own(numpy.argpartition, 0)
+@own(numpy.argpartition, 0, by_lines=_partition_by_lines(numpy.argpartition))
 def argpartition(a: Any, kth: Any, axis: Any, kind: Any, order: Any) -> Any:
     found = _lines(a, kth, axis, kind, order)
     if found is None:

@@ -1,0 +1,148 @@
+"""Random numbers for arrays that ranks have in parts: NumPy's own, of which each rank keeps its part.
+
+A generator draws the numbers of an array one after another, so that several calls draw what one call does.
+Where a number takes one step of the generator, and the generator can jump ahead, a rank draws its part alone.
+Otherwise each rank draws all numbers when the call is recorded, as the generator of the program has to go on
+behind them, and keeps where the generator was here and there; it then draws its part again from there.  No
+rank holds more than its part of the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from math import prod
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import storage_of
+from diffuse.numpy.arrays.forms import NATIVE, row_major
+from diffuse.numpy.ops import elementwise
+
+Array = numpy.ndarray[Any, Any]
+SIZES = {"random": 0, "random_sample": 0, "standard_normal": 0, "standard_exponential": 0, "exponential": 1,
+         "uniform": 2, "normal": 2, "integers": 2, "randint": 2, "rand": -1, "randn": -1}
+"""Functions that draw their numbers one after another, and where they take the size; -1: as all arguments."""
+STEPS = "random", "uniform"
+"""Those for which each number of 64 bits is one step of the generator."""
+JUMPS = numpy.random.PCG64, numpy.random.PCG64DXSM
+"""Generators that can jump ahead any number of steps."""
+WIDE = frozenset({"float64", "float32", "int64", "uint64", "int32", "uint32"})
+"""Element types that are drawn with no bits left over for the next call."""
+CHUNK = 1 << 16
+"""Numbers that are drawn at once."""
+MARKS = 64
+"""Places in an array for which the state of the generator is kept, at most."""
+
+Draw = Callable[[Any, int], Array]
+"""Draws so many numbers from a generator."""
+
+
+def in_parts(function: Callable[..., Any], name: str, generator: Any, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> Any:
+    """What a generator's function gives: an array that ranks have in parts; None where NumPy draws it."""
+    runtime = library.current().runtime
+    if runtime.ranks == 1 or not hasattr(runtime, "call_parts") or elementwise.eager_errors:
+        return None
+    found = _sized(name, args, kwargs)
+    if found is None:
+        return None
+    shape, given, named = found
+
+    def draw(source: Any, count: int) -> Array:
+        if SIZES[name] < 0:
+            return numpy.asarray(function(source, count))
+        return numpy.asarray(function(source, *given, **named, size=count))
+
+    count = prod(shape)
+    if count < (core.SMALL or 1):
+        return None
+    dtype = draw(deepcopy(generator), 1).dtype  # raises what NumPy raises
+    if dtype not in NATIVE or dtype.name not in WIDE:
+        return None
+    fill = _jumping(draw, generator, count) if _steps(name, generator, dtype) else _marked(
+        draw, generator, count)
+
+    def part(low: int, out: Array) -> None:
+        fill(low * prod(shape[1:]), out.reshape(-1))
+
+    array = core.recorded(row_major(shape, dtype))
+    library.call(f"random.{name}", library.Independent(part, ((0,),), indexed=True), (),
+                 ((storage_of(array), base.view_of(array)),))
+    return array
+
+
+def _sized(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+           ) -> tuple[tuple[int, ...], tuple[Any, ...], dict[str, Any]] | None:
+    """The shape that a call asks for, and its other arguments; None where NumPy shall draw."""
+    place = SIZES[name]
+    named = dict(kwargs)
+    size: Any
+    given: tuple[Any, ...]
+    if place < 0:
+        size, given = args, ()
+    else:
+        size = args[place] if len(args) > place else named.pop("size", None)
+        given, rest = args[:place], args[place + 1:]
+        if rest or len(args) > place and "size" in named:
+            return None
+    if "out" in named or any(type(v) not in core.NUMBERS for v in given):
+        return None
+    shape: Any = (size,) if type(size) is int else size
+    if type(shape) is not tuple or not shape or any(type(n) is not int or n <= 0 for n in shape):
+        return None
+    return shape, given, named
+
+
+def _steps(name: str, generator: Any, dtype: Any) -> bool:
+    """Does each number take one step of a generator that can jump ahead?"""
+    return (name in STEPS and dtype.name == "float64" and type(generator) is numpy.random.Generator
+            and isinstance(generator.bit_generator, JUMPS))
+
+
+def _jumping(draw: Draw, generator: Any, count: int) -> Callable[[int, Array], None]:
+    """What draws a part of an array from a generator that jumps; the program's is then behind the array."""
+    begin = deepcopy(generator)
+    _jump(generator, count)
+
+    def fill(low: int, out: Array) -> None:
+        source = deepcopy(begin)
+        _jump(source, low)
+        _fill(draw, source, out)
+
+    return fill
+
+
+def _jump(generator: Any, steps: int) -> None:
+    """Go so many steps ahead; half a word that is left over from another call stays."""
+    bits = generator.bit_generator
+    before = bits.state
+    bits.advance(steps)
+    bits.state = {**bits.state, "has_uint32": before["has_uint32"], "uinteger": before["uinteger"]}
+
+
+def _marked(draw: Draw, generator: Any, count: int) -> Callable[[int, Array], None]:
+    """What draws a part of an array from where the generator was before it, once the program's went on."""
+    pitch = -(-count // (MARKS * CHUNK)) * CHUNK
+    marks = []
+    for place in range(0, count, CHUNK):
+        if place % pitch == 0:
+            marks.append(deepcopy(generator))
+        draw(generator, min(CHUNK, count - place))
+
+    def fill(low: int, out: Array) -> None:
+        source = deepcopy(marks[low // pitch])
+        for place in range(low // pitch * pitch, low, CHUNK):
+            draw(source, min(CHUNK, low - place))
+        _fill(draw, source, out)
+
+    return fill
+
+
+def _fill(draw: Draw, source: Any, out: Array) -> None:
+    for place in range(0, out.size, CHUNK):
+        piece = out[place:place + CHUNK]
+        piece[...] = draw(source, piece.size)

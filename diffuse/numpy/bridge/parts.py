@@ -1,0 +1,95 @@
+"""NumPy's functions along lines of arrays that ranks have in parts.
+
+Such a function goes through the lines in the direction of an axis, one by one, so that it is independent
+along all others: each rank calls it on the part that it has, and gets the bits that it would have in the
+whole.  What a result looks like, and what the function says of wrong arguments, is learnt from NumPy's own
+call on one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+import numpy
+
+from diffuse import library
+from diffuse.numpy.arrays import base, core
+from diffuse.numpy.arrays.access import storage_of
+from diffuse.numpy.arrays.forms import NATIVE, resized, row_major
+from diffuse.numpy.ops import elementwise
+
+Array = numpy.ndarray[Any, Any]
+KINDS = "biufc"
+
+
+def wanted(x: Any) -> bool:
+    """Is this an array that several ranks have in parts, and which is worth a call in parts?"""
+    runtime = library.current().runtime
+    return (type(x) is core.array_class and x.size >= (core.SMALL or 1) and x.dtype.kind in KINDS
+            and runtime.ranks > 1 and hasattr(runtime, "call_parts") and not elementwise.eager_errors)
+
+
+def axis_of(axis: Any, ndim: int) -> int | None:
+    """The axis, counted from the first; None for what is no axis."""
+    try:
+        found = index(axis)
+    except TypeError:
+        return None
+    return found % ndim if -ndim <= found < ndim else None
+
+
+def along(name: str, function: Callable[..., Any], x: Any, axis: Any, lead: int = 0, left_out: bool = False,
+          into: bool = False) -> Any:
+    """Record `function(x)`, which is independent along all axes but one; None where NumPy shall compute it.
+
+    The result has `lead` axes of its own and then those of `x`, without the one if it is `left_out`.  With
+    `into` the function takes the array for the result as `out`.
+    """
+    if not wanted(x) or x.ndim < 2 or (lines := axis_of(axis, x.ndim)) is None:
+        return None
+    one = function(numpy.ones([n if d == lines else 1 for d, n in enumerate(x.shape)], x.dtype))
+    same = not lead and not left_out
+    if (type(one) is not numpy.ndarray or one.dtype not in NATIVE or one.ndim != x.ndim + lead - left_out
+            or not same and not _row_major(x) or not base.locate(x)):
+        return None
+    others = [d for d in range(x.ndim) if d != lines]
+    cuts = tuple([(d, d + lead - (left_out and d > lines)) for d in others])
+    shape = list(one.shape)
+    for axis, place in cuts:
+        shape[place] = x.shape[axis]
+    if not all(shape):
+        return None
+    form = resized(x.meta, tuple(shape), one.dtype, "K") if same else row_major(tuple(shape), one.dtype)
+
+    def run(array: Array, out: Array) -> None:
+        if into:
+            function(array, out=out)
+        else:
+            out[...] = function(array)
+
+    found = core.recorded(form)
+    library.call(name, library.Independent(run, cuts), (_operand(x),), (_operand(found),))
+    return found
+
+
+def _row_major(x: Any) -> bool:
+    """Is a copy of an array in C order?"""
+    return resized(x.meta, x.shape, x.dtype, "K") is row_major(x.shape, x.dtype)
+
+
+def _operand(x: Any) -> Any:
+    return storage_of(x), base.view_of(x)
+
+
+def in_place(name: str, function: Callable[[Array], None], x: Any, axis: Any) -> bool:
+    """Record a function that changes lines of an array; False where NumPy shall do it."""
+    if not wanted(x) or x.ndim < 2 or not x.flags.writeable or (lines := axis_of(axis, x.ndim)) is None:
+        return False
+    if not base.locate(x):
+        return False
+    cuts = tuple([(d, d) for d in range(x.ndim) if d != lines])
+    library.call(name, library.Independent(lambda _, out: function(out), cuts), (_operand(x),),
+                 (_operand(x),))
+    return True

@@ -1,0 +1,52 @@
+"""Host functions in parts: which of the ways to cut a call moves least."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffuse.ir.bounded import Bounded
+from diffuse.movement.boxes import size
+from diffuse.movement.direct import volumes
+from diffuse.runtime.base import Layout
+from diffuse.runtime.mpi.shares import Share, share
+from diffuse.runtime.mpi.validity import State
+
+MOST_CHOICES = 64
+"""Choices of one call that are kept: for as many combinations of states."""
+
+
+def cheapest(layouts: Sequence[Layout], instances: Sequence[Any], ranks: int) -> int:
+    """Which of the layouts of a call needs the fewest bytes from other ranks, and of equal ones the first.
+
+    It follows from the states of the stores, so that all ranks choose the same."""
+    if len(layouts) == 1:
+        return 0
+    states = tuple([instance.state for instance in instances])
+    kept = layouts[0].derived.setdefault(("cheapest", ranks, len(layouts)), Bounded(MOST_CHOICES))
+    key = (states, *layouts[1:])
+    found: int | None = kept.get(key)
+    if found is None:
+        costs = [_lacking(_shared(layout, ranks), states) for layout in layouts]
+        found = kept[key] = costs.index(min(costs))
+    return found
+
+
+def _shared(layout: Layout, ranks: int) -> Share:
+    key = "shared", ranks
+    found: Share | None = layout.derived.get(key)
+    if found is None:
+        found = layout.derived[key] = share(layout, ranks)
+    return found
+
+
+def _lacking(shared: Share, states: Sequence[State]) -> int:
+    """The bytes that ranks get before their parts run."""
+    total = 0
+    for use in shared.uses:
+        state = states[use.place]
+        if shared.divided and not state.whole and any(use.reads):
+            total += volumes(state.have, use.reads)[0] * state.itemsize
+        elif not shared.divided:  # one rank gets what others have
+            total += size(use.every_read) * state.itemsize
+    return total
