@@ -219,3 +219,11 @@ x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,
 def test_what_was_found(code: str, small: int) -> None:
     config.small = small
     assert outcome(dnp, code) == outcome(numpy, code)
+
+
+def test_views_that_are_equal_for_one_row_are_not_for_more() -> None:
+    config.small = 0
+    for rows in (1, 6):
+        plain = numpy.arange(5.0 * rows).reshape(rows, 5)
+        x = dnp.array(plain)
+        assert (x - x[::-1]).tolist() == (plain - plain[::-1]).tolist()
