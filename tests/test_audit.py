@@ -206,6 +206,9 @@ x=np.arange(9,dtype="i4"); np.put_along_axis(x, np.argsort(x, axis=0), np.inf, 0
 x=np.broadcast_to(np.arange(5.)+1,(4,5)); np.nanprod(x,-1,keepdims=True).strides
 np.modf(np.ones((1,5),order="F")+1, order="A")[0].strides
 np.fmax.reduce(np.ones((5,1),"?"), axis=-2, dtype="c16")
+x=np.ones((3,0),"i4"); np.power(x, -300)
+x=np.array(numpy.ones((150,130))).T; np.minimum.reduce(x, keepdims=True).strides
+x=np.broadcast_to(np.ones((1,3,4),"i1"),(2,3,4)); np.full_like(x, 3, order=None).strides
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 """
 """What the two found, as it was mended: a line each."""
@@ -216,3 +219,11 @@ x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,
 def test_what_was_found(code: str, small: int) -> None:
     config.small = small
     assert outcome(dnp, code) == outcome(numpy, code)
+
+
+def test_views_that_are_equal_for_one_row_are_not_for_more() -> None:
+    config.small = 0
+    for rows in (1, 6):
+        plain = numpy.arange(5.0 * rows).reshape(rows, 5)
+        x = dnp.array(plain)
+        assert (x - x[::-1]).tolist() == (plain - plain[::-1]).tolist()

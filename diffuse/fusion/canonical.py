@@ -56,13 +56,15 @@ _pairs: dict[tuple[int, int, int, int, Point], tuple[Relation, Access, Access]] 
 class _Slot:
     """The views of one store so far: first accesses, which are written, and where to find one again."""
 
-    __slots__ = ("number", "views", "written", "spans")
+    __slots__ = ("number", "views", "written", "spans", "alike")
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.written: set[int] = set()
         self.spans = Spans()
         self.views = self.spans.accesses
+        self.alike: dict[AccessMap, list[int]] = {}
+        """The views by their maps."""
 
 
 class Numbering:
@@ -156,14 +158,16 @@ class Numbering:
             self._slots.append(_Slot(number))
         slot = self._slots[number]
         views = slot.views
-        if map.__class__ is AccessMap:  # not interned: the same view may come as another object
-            for known, other in enumerate(views):
-                if other.map == map and other.partition == partition and other.store == store:
-                    self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
-                    if privilege is _READ or known in slot.written:
-                        return number, known
-                    return number, self._write(slot, known, access, domain)
+        alike = slot.alike.setdefault(map, [])
+        for known in alike:  # the same view may come as another object, and the kernel's body has one of it
+            other = views[known]
+            if other.partition == partition and other.store == store:
+                self._seen[store[0], id(map), id(partition)] = (slot, known, store, map, partition)
+                if privilege is _READ or known in slot.written:
+                    return number, known
+                return number, self._write(slot, known, access, domain)
         mine = len(views)
+        alike.append(mine)
         self._seen[store[0], id(map), id(partition)] = (slot, mine, store, map, partition)
         slot.spans.add(access)
         if privilege is _READ:

@@ -18,6 +18,7 @@ import numpy
 from diffuse.library import floaterrors, provenance
 from diffuse.numpy.arrays import core
 from diffuse.numpy.arrays.core import Array
+from diffuse.numpy.arrays.forms import NATIVE
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops.conversion import asanyarray
 from diffuse.numpy.ops.operands import foreign
@@ -81,13 +82,15 @@ def rebound(real: Callable[..., Any], path: str, reason: str | None) -> Callable
 
 
 def _large(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Is one of the arguments a large array, and none another library's?"""
+    """Is one of the arguments a large array, and none another library's or of a type that is NumPy's?"""
     large = False
     for value in (*args, *kwargs.values()):
         for item in value if type(value) in (list, tuple) else (value,):
             if isinstance(item, Array):
                 large = large or item.form.size >= max(core.SMALL, 1)
             elif foreign(item) and hasattr(type(item), "__array_function__"):
+                return False
+            elif type(item) is numpy.ndarray and item.dtype not in NATIVE:
                 return False
     return large
 

@@ -159,13 +159,13 @@ def _like(prototype: Any, dtype: Any, order: Any, shape: Any, device: Any) -> An
         return None
     source = asanyarray(prototype)
     kind = source.dtype if dtype is None else element_type(dtype)
-    memory_order(order)
+    order = memory_order(order)
     elsewhere(device, None)
     if not isinstance(source, Array) or kind not in NATIVE:
         return None
     if shape is None:
         return replica(source.meta, kind, order)
-    return resized(source.meta, _shape(shape), kind, memory_order(order))
+    return resized(source.meta, _shape(shape), kind, order)
 
 
 def empty_like(prototype: Any, dtype: Any = None, order: Any = "K", subok: bool = True, shape: Any = None, *,

@@ -244,7 +244,7 @@ def _laid(found: Array, form: Form) -> Array:
     """Return a small array in the layout of a form."""
     if found.form is form:
         return found
-    memory = numpy.empty_like(form.mirror)
+    memory = numpy.ndarray(form.shape, form.dtype, numpy.empty(form.size, form.dtype), 0, form.strides)
     memory[...] = host(found)
     laid: Array = hosted(memory)
     return laid

@@ -165,6 +165,8 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
     if any(t not in NATIVE for t in types) or not function.recordable:
         return None
     arrays = [x for x in operands if isinstance(x, Array)]
+    if any([not x.form.size for x in arrays]):
+        return None
     casts = _casts(function, operands, types)
     if casts is None:
         return None
@@ -205,7 +207,7 @@ def plan_inplace(function: Any, a: Any, b: Any) -> Rule | None:
     types = resolve(function, (a, b), (a,))
     if any(t not in NATIVE for t in types) or not function.recordable or function.nout != 1 or a.form.folded:
         return None
-    if shape_of((a, b), (a,)) != a.form.shape:
+    if shape_of((a, b), (a,)) != a.form.shape or not a.form.size:
         return None
     casts = _casts(function, (a, b), types)
     if casts is None:
