@@ -10,23 +10,21 @@ from typing import Any
 
 import numpy
 
+from diffuse import library
 from diffuse.numpy.arrays import access, core
 from diffuse.scipy.sparse import checks
 from diffuse.scipy.sparse.matmul import NUMBERS
 from diffuse.scipy.sparse.state import Name, Sparse, put, stand_in, stored
-from diffuse.stream import engine
 
 
 def build(self: Sparse, real: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Build a csr array from values, indices and positions in parts; False if SciPy has to see them, who
     then finds what is wrong with them, too."""
-    if real._format != "csr":
-        return False
-    if len(args) > 2 or kwargs.keys() - {"shape"} or engine.current().runtime.ranks == 1:
+    if real._format != "csr" or len(args) > 2 or kwargs.keys() - {"shape"}:
         return False
     given: Any = args[0] if args else None
     shape: Any = kwargs.get("shape", args[1] if len(args) > 1 else None)
-    if not _in_parts(given) or not _extents(shape):
+    if not _in_parts(given) or not _extents(shape) or library.current().runtime.ranks == 1:
         return False
     values, indices, positions = given
     rows, columns = map(int, shape)
