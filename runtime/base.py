@@ -361,7 +361,7 @@ class Runtime(Protocol):
     ranks: int
     """Processes that run the program together; each records the same tasks."""
     blocks: int
-    """Points of a rank that share a block of an array; 0 where arrays are cut into rows alone."""
+    """Points of a rank that share a block; 0 where each task is cut into rows by its own extents."""
 
     @property
     def pipelines(self) -> bool:

@@ -48,7 +48,7 @@ class Shapes:
         self.version = 0
         """Another number when shapes are cut otherwise than before."""
         self.threads = 0
-        """The points of a rank that share a block; 0 where arrays are cut into rows alone."""
+        """The points of a rank that share a block; 0: arrays are cut into rows."""
         self.doubted: set[Point] = set()
         """Shapes of which more is known than when it was chosen how they are cut."""
         self._follows: dict[Point, Point] = Bounded()

@@ -235,8 +235,8 @@ class Window:
 
     @property
     def _parts(self) -> bool:
-        """Do ranks hold parts of stores, so that it costs traffic to cut tasks differently?"""
-        return not self.stores.runtime.addressed and self.stores.runtime.ranks > 1
+        """Do ranks hold parts of arrays, as their shapes ask?"""
+        return self.stores.runtime.blocks > 0 and self.stores.runtime.ranks > 1
 
     def _learn(self, recorded: Recorded) -> None:
         """Learn from a task that was not recorded here before how to cut arrays of its shape."""
