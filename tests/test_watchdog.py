@@ -76,7 +76,7 @@ def test_what_a_rank_does_is_seen_from_another_thread() -> None:
 
     def look() -> None:
         begin = time.monotonic()
-        found.extend(activity.look(begin + k / 2) for k in range(4))
+        found.extend(activity.look(begin + k / 2, closely=True) for k in range(4))
 
     thread = threading.Thread(target=look)
     thread.start()

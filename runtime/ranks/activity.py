@@ -45,39 +45,48 @@ class Activity:
         self._before: tuple[int, float] = (-1, 0.0)
         self._looked = self._active = self._floor = 0.0
 
-    def look(self, now: float) -> Report:
-        """What the rank does; to be called in every tick."""
+    def look(self, now: float, closely: bool = False) -> Report:
+        """What the rank does; to be called in every tick, and closely to learn its line.
+
+        Who holds a frame that returns keeps alive what its variables held: stores would be freed later on one
+        rank than on others.  So frames are looked at only where ranks have waited for long, and dropped at
+        once."""
         if now - self._looked > HELD_UP:
             self._floor = self._active = now
         self._looked = now
         since, (events, event), spent = self._since(), self._progress(), self._clock()
-        frame = sys._current_frames().get(self._main or 0)
-        if since or self._before[0] != events or spent - self._before[1] > WORKING or _ours(frame):
+        inside, file, line = _place(self._main or 0) if closely else (False, "", 0)
+        if since or self._before[0] != events or spent - self._before[1] > WORKING or inside:
             self._active = now  # what waits inside Diffuse waits for threads, compilers or messages
         self._before = events, spent
         waited = max(0.0, now - max(since, self._floor)) if since else 0.0
-        return Report(self._rank, events, event, waited, now - self._active, _line(frame))
+        return Report(self._rank, events, event, waited, now - self._active, _said(file, line))
 
 
-def _ours(frame: Any) -> bool:
-    return frame is not None and (frame.f_globals.get("__name__") or "").partition(".")[0] == "diffuse"
-
-
-def _line(frame: Any) -> str:
-    """The program's innermost line: its own, else that of a library."""
-    nearest = None
+def _place(thread: int) -> tuple[bool, str, int]:
+    """Whether a thread is inside Diffuse, and the file and number of the program's innermost line: its own,
+    else that of a library."""
+    frame: Any = sys._current_frames().get(thread)
+    inside = frame is not None and _package(frame) == "diffuse"
+    nearest: tuple[str, int] | None = None
     while frame is not None:
-        name = (frame.f_globals.get("__name__") or "").partition(".")[0]
-        file = frame.f_code.co_filename
+        name, file = _package(frame), frame.f_code.co_filename
         if name != "diffuse" and not file.startswith("<frozen"):
-            nearest = nearest or frame
-            if name not in sys.stdlib_module_names and f"{os.sep}site-packages{os.sep}" not in file:
-                break
-            if name == "__main__":
-                break
+            nearest = nearest or (file, frame.f_lineno)
+            if name not in sys.stdlib_module_names and f"{os.sep}site-packages{os.sep}" not in file or (
+                    name == "__main__"):
+                return inside, file, frame.f_lineno
         frame = frame.f_back
-    frame = frame or nearest
-    if frame is None:
+    return inside, *(nearest or ("", 0))
+
+
+def _package(frame: Any) -> str:
+    return str((frame.f_globals.get("__name__") or "").partition(".")[0])
+
+
+def _said(file: str, line: int) -> str:
+    """A line in words, with its text."""
+    if not file:
         return "the end of the program"
-    text = linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" + (f": {text[:80]}" if text else "")
+    text = linecache.getline(file, line).strip()
+    return f"{file}:{line}" + (f": {text[:80]}" if text else "")

@@ -108,7 +108,7 @@ class _Judge:
             if max([report.waited for report in fresh]) < self._limit / 2:
                 asked, said = 0.0, False
                 continue
-            asked = asked or now
+            asked, own = asked or now, self._activity.look(now, closely=True)
             self._ask()
             verdict = judge({0: Seen(own), **{k: self._seen(k, asked, now) for k in range(1, self._ranks)}},
                             self._limit)
@@ -163,7 +163,7 @@ class _Judge:
     def _ended(self, line: socket.socket) -> None:
         """Say that a rank has ended that did not say so itself; the launcher is about to end this one."""
         for rank in [rank for rank, each in self._lines.items() if each is line]:
-            own = self._activity.look(time.monotonic())
+            own = self._activity.look(time.monotonic(), closely=True)
             os.write(2, f"rank {rank} of {self._ranks} has ended without a word: killed, by os._exit or by "
                      f"an error in C code\n    rank 0 was at {own.line}\n    after: {own.event}\n".encode())
 
@@ -200,6 +200,8 @@ class _Witness:
             now = time.monotonic()
             if now - looked >= TICK:
                 looked, own = now, self._activity.look(now)
+                if own.waited >= self._limit / 2:
+                    own = self._activity.look(now, closely=True)
                 if line is not None and own.waited >= self._limit / 2:
                     self._tell(line, own)
                 waited = own.waited if line is None else min(own.waited, now - asked)
@@ -212,7 +214,7 @@ class _Witness:
                 time.sleep(TICK)
             elif self._asked(line):
                 asked = time.monotonic()
-                self._tell(line, own)
+                self._tell(line, self._activity.look(asked, closely=True))
 
     def _alone(self, own: Report, reachable: bool) -> str:
         """What this rank says that waits and hears nothing of rank 0."""
