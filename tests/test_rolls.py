@@ -98,7 +98,8 @@ def test_a_shift_is_data() -> None:
 ROLLS: tuple[Any, ...] = (
     lambda m, x: m.roll(x, 1, 0), lambda m, x: m.roll(x, -2, axis=1), lambda m, x: m.roll(x, 3),
     lambda m, x: m.roll(x, True, 0), lambda m, x: m.roll(x, shift=5, axis=0),
-    lambda m, x: m.roll(x, 2, (0, 1)), lambda m, x: m.roll(x, 1, 2), lambda m, x: m.roll(x, 1, axes=0), lambda m, x: m.roll(x, 1, 0, 0))
+    lambda m, x: m.roll(x, 2, (0, 1)), lambda m, x: m.roll(x, 1, 2),
+    lambda m, x: m.roll(x, 1, axes=0), lambda m, x: m.roll(x, 1, 0, 0))
 
 
 def answer(roll: Any, library: Any, x: Any) -> Any:
