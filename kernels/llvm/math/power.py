@@ -28,7 +28,6 @@ from diffuse.kernels.llvm.math.values import (
     either_nan,
     fma,
     horner,
-    nearest,
     outside,
     paired,
     raises_divide,
