@@ -22,10 +22,6 @@ ERF_SHORT = (1.128379171610361, 0.6366193819876185, 0.10277783104619477, -0.0191
 """A polynomial for p(x) / x, 0 <= x <= 4, and results of 24 bits, with an error of 2^-27.8."""
 
 
-def erf_single(x: Real) -> Real:
-    return erf(x, short=True)
-
-
 def erf(x: Real, short: bool) -> Real:
     size, flat = x.size(), 4.0 if short else 6.0
     near = at_most(size, flat)

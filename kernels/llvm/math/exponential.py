@@ -5,7 +5,10 @@ e^x = 2^n e^r with n = round(x / ln 2), so that |r| <= ln 2 / 2, and e^r - 1 = r
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from diffuse.kernels.llvm.math.values import (
+    FLOAT,
     LAST,
     SINGLE,
     Real,
@@ -33,46 +36,38 @@ LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
 LOG2E = 1.4426950408889634
 LN2_SINGLE, LN2_SINGLE_REST = 0.6931471824645996, -1.904654323148236e-09
 TINY = 2.0 ** -80
-LARGEST, LARGEST_SINGLE = 708.0, 87.0
-"""Up to here in magnitude e^x is a normal number."""
+LARGEST = 708.0
+LIMITS, LIMITS2 = {FLOAT: LARGEST, SINGLE: 87.0}, {FLOAT: 1020.0, SINGLE: 125.0}
+"""Up to here in magnitude e^x, or 2^x, is a normal number."""
 
 
 def exp(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    return rarely("exp", special, exp_within(special.replaced(1.0, x), short), exp_anywhere, x)
-
-
-def exp_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = exp_within(special.replaced(1.0, x), short=True)
-    return rarely("exp", special, found, lambda y: widened(exp_anywhere, y), x)
+    return _mostly("exp", x, LIMITS[x.dtype], lambda y: exp_within(y, short), exp_anywhere)
 
 
 def exp2(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), 1020.0)
-    return rarely("exp2", special, _exp2_within(special.replaced(1.0, x), short), exp2_anywhere, x)
+    return _mostly("exp2", x, LIMITS2[x.dtype], lambda y: _exp2_within(y, short), exp2_anywhere)
 
 
-def exp2_single(x: Real) -> Real:
-    special = beyond(x.size(), 125.0)
-    found = _exp2_within(special.replaced(1.0, x), short=True)
-    return rarely("exp2", special, found, lambda y: widened(exp2_anywhere, y), x)
+def expm1(x: Real, short: bool) -> Real:
+    return _mostly("expm1", x, LIMITS[x.dtype], lambda y: expm1_within(y, short), _expm1_anywhere)
+
+
+def as_double(function: Callable[[Real], Real]) -> Callable[[Real], Real]:
+    """Return a function of float64 that takes float32, too, and then rounds its result once."""
+    return lambda x: function(x) if x.dtype == FLOAT else widened(function, x)
+
+
+def _mostly(name: str, x: Real, limit: float, quick: Callable[[Real], Real],
+            slow: Callable[[Real], Real]) -> Real:
+    """Return `quick` of magnitudes up to the limit and `slow` of the others, computed as float64."""
+    special = beyond(x.size(), limit)
+    return rarely(name, special, quick(special.replaced(1.0, x)), as_double(slow), x)
 
 
 def _exp2_within(x: Real, short: bool) -> Real:
     n, power = _power2(x, short)
     return scaled(power, n)
-
-
-def expm1(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    return rarely("expm1", special, expm1_within(special.replaced(1.0, x), short), _expm1_anywhere, x)
-
-
-def expm1_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = expm1_within(special.replaced(1.0, x), short=True)
-    return rarely("expm1", special, found, lambda y: widened(_expm1_anywhere, y), x)
 
 
 def exp_within(x: Real, short: bool) -> Real:

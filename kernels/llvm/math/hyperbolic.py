@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from diffuse.kernels.llvm.math.exponential import (
-    LARGEST,
-    LARGEST_SINGLE,
+    LIMITS,
+    as_double,
     exp_anywhere,
     exp_nearly,
     expm1_falling,
@@ -22,7 +20,6 @@ from diffuse.kernels.llvm.math.values import (
     raises_divide,
     raises_invalid,
     rarely,
-    widened,
 )
 
 FLAT = {"float64": 22.0, "float32": 10.0}
@@ -32,17 +29,9 @@ LARGE = 2.0 ** 500
 
 
 def sinh(x: Real, short: bool) -> Real:
-    return _sinh(x, LARGEST, short, _sinh_beyond)
-
-
-def sinh_single(x: Real) -> Real:
-    return _sinh(x, LARGEST_SINGLE, True, lambda y: widened(_sinh_beyond, y))
-
-
-def _sinh(x: Real, limit: float, short: bool, slow: Callable[[Real], Real]) -> Real:
-    size = x.size()
+    size, limit = x.size(), LIMITS[x.dtype]
     found = _sinh_within(at_most(size, limit), short).signed(x)
-    return rarely("sinh", beyond(size, limit), found, slow, x)
+    return rarely("sinh", beyond(size, limit), found, as_double(_sinh_beyond), x)
 
 
 def _sinh_within(size: Real, short: bool) -> Real:
@@ -55,18 +44,9 @@ def _sinh_beyond(x: Real) -> Real:
 
 
 def cosh(x: Real, short: bool) -> Real:
-    return _cosh(x, LARGEST - 1.0, short, _half_power)
-
-
-def cosh_single(x: Real) -> Real:
-    return _cosh(x, LARGEST_SINGLE - 1.0, True, lambda y: widened(_half_power, y))
-
-
-def _cosh(x: Real, limit: float, short: bool, slow: Callable[[Real], Real]) -> Real:
-    """Compute cosh x from e^|x|, of which the inverse has to be a normal number up to the limit."""
-    size = x.size()
+    size, limit = x.size(), LIMITS[x.dtype] - 1.0  # the inverse of e^x is a normal number, too
     found = _cosh_within(at_most(size, limit), short)
-    return rarely("cosh", beyond(size, limit), found, slow, x)
+    return rarely("cosh", beyond(size, limit), found, as_double(_half_power), x)
 
 
 def _cosh_within(size: Real, short: bool) -> Real:
@@ -84,10 +64,6 @@ def tanh(x: Real, short: bool) -> Real:
     near = at_most(size, flat)
     less = expm1_falling(near * -2.0, short)
     return x.nan().choose(x, (less / (less + 2.0)).signed(x))
-
-
-def tanh_single(x: Real) -> Real:
-    return tanh(x, short=True)
 
 
 def asinh(x: Real, short: bool) -> Real:
