@@ -131,6 +131,12 @@ def cos_error(coefficients: tuple[float, ...]) -> Any:
     return (polynomial(coefficients, z) - exact) * z * z / (1 - z / 2 + z * z * exact)
 
 
+def tan_error(coefficients: tuple[float, ...]) -> Any:
+    z = spread(1e-9, (math.pi / 4) ** 2)
+    slope = np.tan(np.sqrt(z)) / np.sqrt(z)
+    return polynomial(coefficients, z) / polynomial(trigonometric.TAN_BELOW, z) / slope - 1
+
+
 def atan_error(coefficients: tuple[float, ...]) -> Any:
     z = spread(0, 0.25)
     exact = series(lambda k: Fraction((-1) ** (k + 1), 2 * k + 3), z)
@@ -149,7 +155,7 @@ def cbrt_error(coefficients: tuple[float, ...]) -> Any:
 
 
 def erf_exponent(coefficients: tuple[float, ...], x: Any) -> Any:
-    if coefficients is error_function.ERF_SHORT:
+    if coefficients is not error_function.ERF_ABOVE:
         return polynomial(coefficients, x) * x
     below = polynomial(error_function.ERF_BELOW, x)
     return (polynomial(coefficients, x) / below * x + LONG(error_function.ERF_SLOPE)) * x
@@ -159,7 +165,7 @@ def erf_error(coefficients: tuple[float, ...]) -> Any:
     """1 - e^-p against erf, from its series in integers scaled by 2^200."""
     errors, one = [], 1 << 200
     root_pi = Fraction(math.isqrt(int(pi(400) * one * one)), one)
-    for x in np.linspace(0.01, 4 if coefficients is error_function.ERF_SHORT else 6, 60).tolist():
+    for x in np.linspace(0.01, 6 if coefficients is error_function.ERF_ABOVE else 4, 60).tolist():
         term = total = int(Fraction(x) * one)
         square, k = Fraction(x) * Fraction(x), 0
         while term:
@@ -191,15 +197,17 @@ def pi(digits: int) -> Fraction:
 
 @pytest.mark.parametrize("error, coefficients, bound", [
     (exp_error, exponential.EXP, -56.3), (exp_error, exponential.EXP_SHORT, -33.2),
+    (exp_error, exponential.EXP_SINGLE, -28.2),
     (log_error, logarithm.LOG, -58.9), (log_of_two_error, power.LOG, -73.0),
     (short_log_error, logarithm.LOG_SHORT, -30.3), (short_log_error, logarithm.LOG_SINGLE, -27.8),
     (sin_error, trigonometric.SIN, -57.8), (sin_error, trigonometric.SIN_SHORT, -37.4),
     (cos_error, trigonometric.COS, -63.0), (cos_error, trigonometric.COS_SHORT, -32.9),
+    (tan_error, trigonometric.TAN_ABOVE, -55.0),
     (atan_error, inverse_trigonometric.ATAN, -57.7), (atan_error, inverse_trigonometric.ATAN_SHORT, -31.8),
     (asin_error, inverse_trigonometric.ASIN, -55.8), (asin_error, inverse_trigonometric.ASIN_SHORT, -31.7),
     (cbrt_error, power.CBRT, -24.7), (cbrt_error, power.CBRT_SINGLE, -20.0),
     (short_log_error, power.LOG_SHORT, -35.7), (erf_error, error_function.ERF_ABOVE, -53.8),
-    (erf_error, error_function.ERF_SHORT, -31.1),
+    (erf_error, error_function.ERF_SHORT, -27.8),
 ])
 def test_polynomials(error: Callable[[tuple[float, ...]], Any], coefficients: tuple[float, ...],
                      bound: float) -> None:

@@ -5,7 +5,10 @@ e^x = 2^n e^r with n = round(x / ln 2), so that |r| <= ln 2 / 2, and e^r - 1 = r
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from diffuse.kernels.llvm.math.values import (
+    FLOAT,
     LAST,
     SINGLE,
     Real,
@@ -26,56 +29,54 @@ EXP = (0.5000000000000011, 0.16666666666666413, 0.04166666666653027, 0.008333333
 EXP_SHORT = (0.5000000044250082, 0.16666666368979732, 0.041666360430694535, 0.008333389543550057,
              0.0013940670790118712, 0.00019845870466928475)
 """The same for results of 24 bits, with an error of 2^-33."""
+EXP_SINGLE = (0.499999934521819, 0.1666652068023503, 0.04166838710664042, 0.008368710996902794,
+              0.001381463737937556)
+"""The same for float32 arithmetic, with an error of 2^-28.2."""
 LN2, LN2_REST = 0.6931471805599453, 2.3190468138462996e-17
 LOG2E = 1.4426950408889634
 LN2_SINGLE, LN2_SINGLE_REST = 0.6931471824645996, -1.904654323148236e-09
 TINY = 2.0 ** -80
-LARGEST, LARGEST_SINGLE = 708.0, 87.0
-"""Up to here in magnitude e^x is a normal number."""
+LARGEST = 708.0
+LIMITS, LIMITS2 = {FLOAT: LARGEST, SINGLE: 87.0}, {FLOAT: 1020.0, SINGLE: 125.0}
+"""Up to here in magnitude e^x, or 2^x, is a normal number."""
 
 
 def exp(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    return rarely("exp", special, exp_within(special.replaced(1.0, x), short), exp_anywhere, x)
-
-
-def exp_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = exp_within(special.replaced(1.0, x), short=True)
-    return rarely("exp", special, found, lambda y: widened(exp_anywhere, y), x)
+    return _mostly("exp", x, LIMITS[x.dtype], lambda y: exp_within(y, short), exp_anywhere)
 
 
 def exp2(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), 1020.0)
-    return rarely("exp2", special, _exp2_within(special.replaced(1.0, x), short), exp2_anywhere, x)
-
-
-def exp2_single(x: Real) -> Real:
-    special = beyond(x.size(), 125.0)
-    found = _exp2_within(special.replaced(1.0, x), short=True)
-    return rarely("exp2", special, found, lambda y: widened(exp2_anywhere, y), x)
-
-
-def _exp2_within(x: Real, short: bool) -> Real:
-    n, r = _reduced2(x)
-    return scaled(_power(r, short), n)
+    return _mostly("exp2", x, LIMITS2[x.dtype], lambda y: _exp2_within(y, short), exp2_anywhere)
 
 
 def expm1(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    return rarely("expm1", special, expm1_within(special.replaced(1.0, x), short), _expm1_anywhere, x)
+    return _mostly("expm1", x, LIMITS[x.dtype], lambda y: expm1_within(y, short), _expm1_anywhere)
 
 
-def expm1_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = expm1_within(special.replaced(1.0, x), short=True)
-    return rarely("expm1", special, found, lambda y: widened(_expm1_anywhere, y), x)
+def as_double(function: Callable[[Real], Real]) -> Callable[[Real], Real]:
+    """Return a function of float64 that takes float32, too, and then rounds its result once."""
+    return lambda x: function(x) if x.dtype == FLOAT else widened(function, x)
+
+
+def _mostly(name: str, x: Real, limit: float, quick: Callable[[Real], Real],
+            slow: Callable[[Real], Real]) -> Real:
+    """Return `quick` of magnitudes up to the limit and `slow` of the others, computed as float64."""
+    special = beyond(x.size(), limit)
+    return rarely(name, special, quick(special.replaced(1.0, x)), as_double(slow), x)
+
+
+def _exp2_within(x: Real, short: bool) -> Real:
+    n, power = _power2(x, short)
+    return scaled(power, n)
 
 
 def exp_within(x: Real, short: bool) -> Real:
     """Return e^x for magnitudes up to LARGEST."""
-    if not short:
-        return exp_of_sum(x, 0.0, short)
+    return exp_nearly(x, short) if short else exp_of_sum(x, 0.0, short)
+
+
+def exp_nearly(x: Real, short: bool) -> Real:
+    """Return e^x for magnitudes up to LARGEST, with the rounding error of r: 1.1 units for 0.9."""
     n, r = _reduced(x, short)
     return scaled(_power(r, short), n)
 
@@ -84,16 +85,12 @@ def expm1_within(x: Real, short: bool) -> Real:
     """Return e^x - 1 for magnitudes up to LARGEST."""
     if short:
         return expm1_falling(x, short).signed(x)
-    n, turns = nearest(x, LOG2E)
-    first, second = fma(turns, -LN2, x), turns * -LN2_REST
+    n, first, second = _reduced_in_two(x, 0.0)
     r = first + second
     scale = scaled(x.of(1.0), n)
-    base, lifted = scale - 1.0, scale * r
-    # what is added to the error of r keeps the square of a tiny number from underflowing
-    error = fma(r, TINY, (first - r) + second)
-    small = fma(r * _growth(r, r.squared(), short), r, error)
-    high = base + lifted
-    return (high + fma(scale, small, (base - high) + lifted)).signed(x)
+    # what is added to the rest keeps the square of a tiny number from underflowing
+    rest = fma(r * _growth(r, r.squared(), short), r, fma(r, TINY, second))
+    return fma(scale, first + rest, scale - 1.0).signed(x)
 
 
 def expm1_falling(x: Real, short: bool) -> Real:
@@ -115,7 +112,12 @@ def _power(r: Real, short: bool) -> Real:
 
 def _growth(r: Real, square: Real, short: bool) -> Real:
     """Evaluate P(r)."""
-    return paired(EXP_SHORT if short else EXP, r, square)
+    return paired(_terms(r, short), r, square)
+
+
+def _terms(r: Real, short: bool) -> tuple[float, ...]:
+    """Choose the polynomial P for the precision of the result."""
+    return EXP_SINGLE if r.dtype == SINGLE else EXP_SHORT if short else EXP
 
 
 def exp_of_sum(x: Real, rest: Real | float, short: bool) -> Real:
@@ -132,12 +134,16 @@ def exp_of_sum_anywhere(x: Real, rest: Real) -> Real:
 
 def power_of_sum(x: Real, rest: Real | float, short: bool) -> tuple[Whole, Real]:
     """Return n and e^r, where r is kept as the sum of an exact number and a small one."""
-    n, turns = nearest(x, LOG2E)
-    first = fma(turns, -LN2, x)
-    second = turns * -LN2_REST if rest == 0.0 else fma(turns, -LN2_REST, rest)
+    n, first, second = _reduced_in_two(x, rest)
     r = first + second
     square = r.squared()
     return n, (first + fma(square, _growth(r, square, short), second)) + 1.0
+
+
+def _reduced_in_two(x: Real, rest: Real | float) -> tuple[Whole, Real, Real]:
+    """Return n, in the low bits, and the sum of r and the rest as an exact number and a small one."""
+    n, turns = nearest(x, LOG2E)
+    return n, fma(turns, -LN2, x), turns * -LN2_REST if rest == 0.0 else fma(turns, -LN2_REST, rest)
 
 
 def _reduced(x: Real, short: bool) -> tuple[Whole, Real]:
@@ -149,10 +155,12 @@ def _reduced(x: Real, short: bool) -> tuple[Whole, Real]:
     return n, r if short else fma(turns, -LN2_REST, r)
 
 
-def _reduced2(x: Real) -> tuple[Whole, Real]:
-    """Return n and r of 2^x = 2^n e^r."""
+def _power2(x: Real, short: bool) -> tuple[Whole, Real]:
+    """Return n, in the low bits, and 2^f of 2^x = 2^n 2^f, |f| <= 1/2."""
     n, turns = nearest(x, 1.0)
-    return n, fma(x - turns, LN2, x.format.tiny)
+    f = x - turns
+    terms = LN2, *(term * LN2 ** k for k, term in enumerate(_terms(x, short), 2))
+    return n, fma(f, paired(terms, f), 1.0)
 
 
 def scaled(x: Real, n: Whole) -> Real:
@@ -167,8 +175,8 @@ def exp_anywhere(x: Real, doublings: int = 0) -> Real:
 
 
 def exp2_anywhere(x: Real) -> Real:
-    n, r = _reduced2(_clamped(x, 1100.0))
-    return _ends(x, _raised(_power(r, short=False), n << 32 >> 32))
+    n, power = _power2(_clamped(x, 1100.0), short=False)
+    return _ends(x, _raised(power, n << 32 >> 32))
 
 
 def _expm1_anywhere(x: Real) -> Real:

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from diffuse.kernels.llvm.math.exponential import (
-    LARGEST,
-    LARGEST_SINGLE,
+    LIMITS,
+    as_double,
     exp_anywhere,
-    exp_within,
+    exp_nearly,
     expm1_falling,
     expm1_within,
 )
 from diffuse.kernels.llvm.math.logarithm import LN2, log1p_within, log_anywhere
 from diffuse.kernels.llvm.math.values import (
     Real,
+    at_most,
     beyond,
     bits,
     fma,
     raises_divide,
     raises_invalid,
     rarely,
-    widened,
 )
 
 FLAT = {"float64": 22.0, "float32": 10.0}
@@ -29,20 +29,14 @@ LARGE = 2.0 ** 500
 
 
 def sinh(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    found = _sinh_within(special.replaced(1.0, x), short)
-    return rarely("sinh", special, found, _sinh_beyond, x)
+    size, limit = x.size(), LIMITS[x.dtype]
+    found = _sinh_within(at_most(size, limit), short).signed(x)
+    return rarely("sinh", beyond(size, limit), found, as_double(_sinh_beyond), x)
 
 
-def sinh_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = _sinh_within(special.replaced(1.0, x), short=True)
-    return rarely("sinh", special, found, lambda y: widened(_sinh_beyond, y), x)
-
-
-def _sinh_within(x: Real, short: bool) -> Real:
-    more = expm1_within(abs(x), short)
-    return ((more + more / (more + 1.0)) * 0.5).signed(x)
+def _sinh_within(size: Real, short: bool) -> Real:
+    more = expm1_within(size, short)
+    return (more + more / (more + 1.0)) * 0.5
 
 
 def _sinh_beyond(x: Real) -> Real:
@@ -50,19 +44,14 @@ def _sinh_beyond(x: Real) -> Real:
 
 
 def cosh(x: Real, short: bool) -> Real:
-    special = beyond(x.size(), LARGEST)
-    return rarely("cosh", special, _cosh_within(special.replaced(1.0, x), short), _half_power, x)
+    size, limit = x.size(), LIMITS[x.dtype] - 1.0  # the inverse of e^x is a normal number, too
+    found = _cosh_within(at_most(size, limit), short)
+    return rarely("cosh", beyond(size, limit), found, as_double(_half_power), x)
 
 
-def cosh_single(x: Real) -> Real:
-    special = beyond(x.size(), LARGEST_SINGLE)
-    found = _cosh_within(special.replaced(1.0, x), short=True)
-    return rarely("cosh", special, found, lambda y: widened(_half_power, y), x)
-
-
-def _cosh_within(x: Real, short: bool) -> Real:
-    power = exp_within(abs(x), short)
-    return power * 0.5 + 0.5 / power
+def _cosh_within(size: Real, short: bool) -> Real:
+    power = exp_nearly(size, short)
+    return fma(power, 0.5, 0.5 / power)
 
 
 def _half_power(x: Real) -> Real:
@@ -72,13 +61,9 @@ def _half_power(x: Real) -> Real:
 
 def tanh(x: Real, short: bool) -> Real:
     size, flat = x.size(), FLAT[x.dtype]
-    near = beyond(size, flat).pick(x.format.bits(flat), size).real()
+    near = at_most(size, flat)
     less = expm1_falling(near * -2.0, short)
     return x.nan().choose(x, (less / (less + 2.0)).signed(x))
-
-
-def tanh_single(x: Real) -> Real:
-    return tanh(x, short=True)
 
 
 def asinh(x: Real, short: bool) -> Real:

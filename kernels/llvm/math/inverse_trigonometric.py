@@ -48,10 +48,6 @@ def atan(x: Real, short: bool) -> Real:
     return (base + (rest + base_rest)).signed(x)
 
 
-def atan_single(x: Real) -> Real:
-    return atan(x, short=True)
-
-
 def _small(t: Real, short: bool) -> Real:
     """Return atan t for |t| <= 1/2."""
     square = t.squared()
@@ -123,14 +119,6 @@ def acos(x: Real, short: bool) -> Real:
     twice, falls = found + found, x.negative()
     steep = falls.choose(4 * quarter - (twice - 4 * rest), twice)
     return small.choose(2 * quarter - (found.signed(x) - 2 * rest), steep)
-
-
-def asin_single(x: Real) -> Real:
-    return asin(x, short=True)
-
-
-def acos_single(x: Real) -> Real:
-    return acos(x, short=True)
 
 
 def _quarters(x: Real) -> tuple[float, float]:

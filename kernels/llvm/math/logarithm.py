@@ -16,6 +16,7 @@ from diffuse.kernels.llvm.math.values import (
     Real,
     Truth,
     Whole,
+    at_most,
     beyond,
     bits,
     fma,
@@ -90,7 +91,7 @@ def _decimal_single(k: Real, f: Real) -> Real:
 def log1p(x: Real, short: bool) -> Real:
     above = x + 1.0
     special = (above.whole() - LEAST).is_("uge", bits(LARGE) - LEAST)
-    found = _log1p(special.replaced(0.0, x), _up_to(above, LARGE), short)
+    found = _log1p(special.replaced(0.0, x), at_most(above.whole(), LARGE), short)
     return rarely("log1p", special, found, _log1p_anywhere, x)
 
 
@@ -100,12 +101,6 @@ def log1p_single(x: Real) -> Real:
     k, f = _above_one(special.replaced(0.0, x), special.replaced(1.0, above))
     return rarely("log1p", special, _natural_single(k.counted(), f).signed(x),
                   lambda y: widened(_log1p_anywhere, y), x)
-
-
-def _up_to(x: Real, limit: float) -> Real:
-    """Return the limit for larger numbers, negative ones and NaN: sooner than a comparison is there."""
-    raw, most = x.whole(), x.format.bits(limit)
-    return raw.is_("ult", most).pick(raw, most).real()
 
 
 def log1p_within(x: Real, short: bool) -> Real:

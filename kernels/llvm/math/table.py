@@ -10,7 +10,8 @@ pow and exp2, 1.5 for expm1, sin and cos, and at most 3; `UNITS` in tests/test_m
 Functions of complex numbers (`complex_exponential` and others) are made of these; their rules call them.
 
 A float32 is computed as a float64 with shorter polynomials, and rounded once: overflow and underflow, with
-their flags, then come from that rounding.  Where it is faster it is computed in its own format (`NARROW`).
+their flags, then come from that rounding.  Where it is faster it is computed in its own format (`NARROW`
+and `EITHER`).
 """
 
 from __future__ import annotations
@@ -46,16 +47,15 @@ TABLE: dict[str, Function] = {
 }
 
 NARROW: dict[str, Callable[..., Real]] = {
-    "exp": exponential.exp_single, "exp2": exponential.exp2_single, "log1p": logarithm.log1p_single,
     "log": logarithm.log_single, "log2": logarithm.log2_single, "log10": logarithm.log10_single,
+    "log1p": logarithm.log1p_single,
     "sin": trigonometric.sin_single, "cos": trigonometric.cos_single, "tan": trigonometric.tan_single,
-    "erf": error_function.erf_single,
-    "atan": inverse_trigonometric.atan_single, "asin": inverse_trigonometric.asin_single,
-    "acos": inverse_trigonometric.acos_single, "atan2": inverse_trigonometric.atan2_single,
-    "tanh": hyperbolic.tanh_single, "hypot": power.hypot_single, "cbrt": power.cbrt_single,
-    "expm1": exponential.expm1_single, "sinh": hyperbolic.sinh_single, "cosh": hyperbolic.cosh_single,
+    "atan2": inverse_trigonometric.atan2_single, "hypot": power.hypot_single, "cbrt": power.cbrt_single,
 }
-"""Functions of a float32 that are faster in float32 arithmetic."""
+"""Functions of a float32 that are faster in float32 arithmetic, and written apart for it."""
+
+EITHER = frozenset("exp exp2 expm1 sinh cosh tanh erf asin acos atan".split())
+"""Those that are faster in float32 arithmetic by what they are for float64."""
 
 
 def call(code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
@@ -63,6 +63,8 @@ def call(code: Code, name: str, dtype: str, values: tuple[str, ...]) -> str:
     operands = [Real(code, v, dtype) for v in values]
     if dtype == FLOAT:
         return TABLE[name](*operands, False).name
+    if name in EITHER:
+        return TABLE[name](*operands, True).name
     if name in NARROW:
         return NARROW[name](*operands).name
     return widened(lambda *wide: TABLE[name](*wide, True), *operands).name

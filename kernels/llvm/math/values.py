@@ -305,6 +305,15 @@ def outside(size: Whole, low: float, high: float) -> Truth:
     return (size - least).is_("ugt", most - least)
 
 
+def at_most(size: Whole, limit: float) -> Real:
+    """Return a magnitude, by its bits, or the limit if that is less, if the sign bit is set, or for NaN.
+
+    This is one instruction, which does not wait for a comparison.
+    """
+    most = size.format.bits(limit)
+    return size.is_("ult", most).pick(size, most).real()
+
+
 def horner(coefficients: Sequence[float], x: Real) -> Real:
     """Evaluate a polynomial, lowest coefficient first, by Horner's rule: with the fewest operations."""
     found = x.of(coefficients[-1])
