@@ -74,6 +74,11 @@ def test_the_sums_of_columns_are_cut_as_the_columns() -> None:
     assert shapes.version == 1
 
 
+def test_where_rows_begin_does_not_decide() -> None:
+    begins = view((101,), "int64", "int64", 8, 0, (8,), (100,))
+    assert learned(Shapes(), elementwise(begins, part((100,), slice(None)))).root((100,)) == (100,)
+
+
 def test_a_chain_of_shapes_ends_where_the_array_is_much_longer() -> None:
     shapes = Shapes()
     for n in range(200, 100, -1):

@@ -79,8 +79,10 @@ class Shapes:
         """Learn from a task on stores of these frames; returns whether shapes are now cut otherwise."""
         before = self.version
         whole = [use for use in template.uses if nearly_all(template.shape, use)]
-        longest = max([use.frame for use in whole], key=sum, default=template.shape)
-        for shape in (template.shape, *[use.frame for use in whole]):
+        # places in other arrays, such as where the rows of a sparse matrix begin, do not decide
+        alike = [use.frame for use in whole if use.dtype == template.uses[-1].dtype]
+        longest = max(alike, key=sum, default=template.shape)
+        for shape in (template.shape, *alike):
             self._follow(self.root(shape), self.root(longest))
         root = self.root(longest)
         self._knows(root, of_task(template, whole))
