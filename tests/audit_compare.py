@@ -50,8 +50,8 @@ KNOWN = {
     "warnings of casts that a task makes on its way": r"NumPy's .*(in cast'|discards the imaginary)",
     "0 to the power of -inf divides by zero on some processors, with NumPy":
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
-    "NumPy's signbit takes elements for negative that lie back to front":
-        r"('back'|::-1).*signbit\(.*elements|signbit\(.*::-1.*elements",
+    "NumPy's signbit takes elements for negative where its output has strides":
+        r"('back'|'step'|::-1|::2).*signbit\(.*elements|signbit\(.*::-1.*elements",
     "NumPy warns of what it converts where a mask is off": r"where=.*NumPy's .*encountered in",
     "views that NumPy lets programs write, with a warning": r"(broadcast_arrays|meshgrid|atleast).*flags: ",
     "an array that changed its type or strides in place does not own its memory":
