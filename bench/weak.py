@@ -212,7 +212,7 @@ def predicted(one: Measures, many: Measures, fit: Sequence[Measures], scale: flo
 
 def exponent(title: str, small: Measures, large: Measures) -> float:
     """By which power of the size an operation's bytes grow: as the edge of a plane does where nobody knows,
-    and never faster than a plane, as they may seem to where the smaller of the two was cut otherwise."""
+    never faster than a plane, as they may seem to where the smaller of both arrays was cut otherwise."""
     before, after = (found["rows"].get(title, [0.0, 0.0])[0] for found in (small, large))
     return min(2.0, max(0.0, math.log2(after / before))) if before and after else 1.0
 
