@@ -31,7 +31,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
         if square is not None:
             return type(square)(_sqrt(square)) if type(square) is _numpy.float64 else _numpy.sqrt(square)
     if _asks(x):
-        return _real.norm(x, ord, axis, keepdims)
+        return _fallback.call(_real.norm, (x, ord, axis, keepdims), {}, silent="foreign")
     vector = _asanyarray(x)
     if (ord is None and axis is None and not keepdims and type(vector) is _core.array_class
             and vector.meta.flags.c_contiguous and vector.dtype.kind == "f"

@@ -16,7 +16,6 @@ from diffuse.kernels.body import abi
 from diffuse.kernels.body.expr import Body
 from diffuse.kernels.body.operations import INDEXED
 from diffuse.runtime.base import LaunchArgument, Layout, Plane, Scratch
-from diffuse.stream.gathers import gathers
 from diffuse.stream.plan import Plan
 
 
@@ -56,7 +55,11 @@ def _layout(plan: Plan, tasks: Sequence[IndexTask], storages: Mapping[int, Frame
                 if shared[number] else ())
         for number, (word, nbytes, reduction) in enumerate(zip(
             places.partials, plan.partial_bytes(tasks), abi.reductions(body), strict=True)))
-    return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain, gathers(body) if many else ())
+    if not many:
+        return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain)
+    from diffuse.stream.gathers import gathers
+
+    return Layout(tuple(arguments), scratch, plan.title, tasks[0].domain, gathers(body))
 
 
 def joined(first: Layout, second: Layout, begins: tuple[int, int], ids: Sequence[int], inner: Collection[int],

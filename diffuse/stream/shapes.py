@@ -44,10 +44,10 @@ class Shapes:
 
     __slots__ = ("version", "threads", "doubted", "_follows", "_habits", "_chosen")
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 0) -> None:
         self.version = 0
         """Another number when shapes are cut otherwise than before."""
-        self.threads = 0
+        self.threads = threads
         """The points of a rank that share a block; 0: arrays are cut into rows."""
         self.doubted: set[Point] = set()
         """Shapes of which more is known than when it was chosen how they are cut."""

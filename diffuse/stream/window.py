@@ -9,7 +9,7 @@ that the program can let go of what it no longer needs before they are planned.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffuse.fusion.constraints import Refusal, admit, prefix
 from diffuse.ir import ONE, Decomposition, IndexTask, Point, volume
@@ -23,8 +23,10 @@ from diffuse.stream.cuts import alike
 from diffuse.stream.decompose import decompose, followed
 from diffuse.stream.memo import Chain, Memo, Node, Trail
 from diffuse.stream.outline import MOST_COST, MOST_LOOPS, dropped_bytes, spilled_bytes
-from diffuse.stream.shapes import Shapes
 from diffuse.stream.stores import Stores
+
+if TYPE_CHECKING:
+    from diffuse.stream.shapes import Shapes
 
 FIRST_SIZE = 64
 """Tasks held before the first one is forwarded, when the window's size is automatic."""
@@ -136,8 +138,8 @@ class Window:
 
     def __init__(self, stores: Stores) -> None:
         self.memo = Memo()
-        self.shapes = Shapes()
-        """What the program does with arrays of each shape, for ranks that hold parts of them."""
+        self.shapes: Shapes | None = None
+        """What the program does with arrays of each shape, once ranks hold parts of them."""
         self.stores = stores
         self.closed: deque[Group] = deque()
         self.held = 0
@@ -231,18 +233,25 @@ class Window:
         """Decompose a template as a task that stands beside others."""
         runtime = self.stores.runtime
         return decompose(template, beside, runtime.points, config.min_chunk, not runtime.addressed,
-                         runtime.completes, self.shapes if self._parts else None)
+                         runtime.completes, self._shapes)
 
     @property
-    def _parts(self) -> bool:
-        """Do ranks hold parts of arrays, as their shapes ask?"""
-        return self.stores.runtime.blocks > 0 and self.stores.runtime.ranks > 1
+    def _shapes(self) -> Shapes | None:
+        """What is known of shapes where ranks hold parts of arrays, as their shapes ask; else None."""
+        runtime = self.stores.runtime
+        if runtime.blocks == 0 or runtime.ranks == 1:
+            return None
+        if self.shapes is None:
+            from diffuse.stream.shapes import Shapes  # not where there is one rank
+
+            self.shapes = Shapes(runtime.blocks)
+        return self.shapes
 
     def _learn(self, recorded: Recorded) -> None:
-        """Learn from a task that was not recorded here before how to cut arrays of its shape."""
+        """Learn from a task that was not recorded here before how ranks should cut arrays of its shape."""
         template, stores, values, _ = recorded
-        self.shapes.threads = self.stores.runtime.blocks
-        if self.shapes.learn(template, [self.stores.storages[store] for store in stores], values):
+        shapes = self._shapes
+        if shapes is not None and shapes.learn(template, [self.stores.storages[store] for store in stores], values):
             self.memo.forget_trails()
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
@@ -258,7 +267,8 @@ class Window:
             key.append(slot)
         name = tuple(key)
         edge = group.trail.edges.get(name)
-        if self.shapes.doubted and edge is not None and group.trail is self.memo.start and self.shapes.turn():
+        if (self.shapes is not None and self.shapes.doubted and edge is not None
+                and group.trail is self.memo.start and self.shapes.turn()):
             self.memo.forget_trails()
             edge = None
         if edge is None:
@@ -289,8 +299,7 @@ class Window:
         for earlier in tasks[group.numbered:]:
             analysis.numbering.row(earlier)
             analysis.cuts.add(earlier)
-        if self._parts:
-            self._learn(recorded)
+        self._learn(recorded)
         template = self._decomposed(recorded[0], group.trail.beside)
         if self.stores.runtime.addressed:
             alone = template.decomposition or ONE
@@ -400,7 +409,7 @@ class Window:
     def forget(self) -> None:
         """Clear the memo; the window must be empty."""
         self.memo.clear()
-        self.shapes = Shapes()
+        self.shapes = None
         self._begun()
 
     def take(self) -> Group:

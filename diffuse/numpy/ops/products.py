@@ -18,7 +18,6 @@ from diffuse.numpy.arrays.core import Array, recorded
 from diffuse.numpy.arrays.forms import NATIVE, Form, Mirror, model, outermost_first, packed, row_major
 from diffuse.numpy.bridge import fallback
 from diffuse.numpy.ops import elementwise, folds
-from diffuse.numpy.ops.blocks import in_blocks
 from diffuse.numpy.ops.conversion import asanyarray, asarray
 from diffuse.numpy.ops.functions import small
 from diffuse.numpy.ops.manipulation import asking, asks
@@ -132,6 +131,8 @@ def _submit(x: Any, y: Any, out: Any) -> None:
     operands = tuple([(storage_of(a), view_of(a)) for a in (x, y)])
     function = _matmul
     if library.current().runtime.ranks > 1 and out.ndim:
+        from diffuse.numpy.ops.blocks import in_blocks  # not where there is one rank
+
         function = in_blocks(x, y, _matmul)
     library.call("matmul", function, operands, ((storage_of(out), view_of(out)),))
 
