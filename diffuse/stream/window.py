@@ -251,7 +251,8 @@ class Window:
         """Learn from a task that was not recorded here before how ranks should cut arrays of its shape."""
         template, stores, values, _ = recorded
         shapes = self._shapes
-        if shapes is not None and shapes.learn(template, [self.stores.storages[store] for store in stores], values):
+        storages = self.stores.storages
+        if shapes is not None and shapes.learn(template, [storages[store] for store in stores], values):
             self.memo.forget_trails()
 
     def _edge(self, group: Group, recorded: Recorded) -> Any:
