@@ -24,7 +24,7 @@ from diffuse.runtime.mpi.shares import Share
 from diffuse.runtime.ranks.agreement import Agreement
 
 
-class Ghostly(ABC):
+class WithGhosts(ABC):
     """The part of the runtime mpi that is for ghosts."""
 
     ranks: int
@@ -76,18 +76,18 @@ class Ghostly(ABC):
             return None
         return self._inspector.inspect(layout, shared, instances, watched, make)
 
-    def _haunt(self, ghosts: Ghosts, instance: MpiInstance) -> None:
+    def _bring_ghosts(self, ghosts: Ghosts, instance: MpiInstance) -> None:
         """Bring the ghosts of a store."""
         if instance.trims:
-            more = [max(new - old, 0) for new, old in zip(ghosts.growth, instance.haunted, strict=True)]
+            more = [max(new - old, 0) for new, old in zip(ghosts.growth, instance.ghost_bytes, strict=True)]
             self._afford(more, f"parts of an array of shape {instance.state.shape}")
-            instance.haunted = tuple([a + b for a, b in zip(instance.haunted, more, strict=True)])
+            instance.ghost_bytes = tuple([a + b for a, b in zip(instance.ghost_bytes, more, strict=True)])
         self._pool.wait(instance.used)
         self._carry(ghosts.moves, [instance.array[ghosts.base:]] * len(ghosts.moves))
         instance.ghosts.add(ghosts)
 
-    def _exorcise(self, instance: MpiInstance) -> None:
+    def _free_ghosts(self, instance: MpiInstance) -> None:
         """Count the memory of the ghosts of a store as free."""
-        if any(instance.haunted):
-            self._charge(instance.haunted, -1)
-            instance.haunted = (0,) * self.ranks
+        if any(instance.ghost_bytes):
+            self._charge(instance.ghost_bytes, -1)
+            instance.ghost_bytes = (0,) * self.ranks

@@ -27,7 +27,7 @@ class MpiInstance(LocalInstance):
     """The memory of one store, and who holds what of it."""
 
     __slots__ = ("state", "number", "written", "used", "pieces", "trims", "version", "inspected", "ghosts",
-                 "haunted")
+                 "ghost_bytes")
 
     private = False
 
@@ -50,7 +50,7 @@ class MpiInstance(LocalInstance):
         """What was found out from its elements, by a name that begins with the version."""
         self.ghosts: set[Any] = set()
         """The exchanges since it was written after which ranks have copies besides its state."""
-        self.haunted: tuple[int, ...] = (0,) * ranks
+        self.ghost_bytes: tuple[int, ...] = (0,) * ranks
         """The bytes of memory that those take on each rank."""
 
     def trim(self, state: State, rank: int) -> None:

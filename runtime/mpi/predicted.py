@@ -9,19 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from diffuse.ir.bounded import Bounded
 from diffuse.movement.boxes import Layout as Boxes
 from diffuse.movement.direct import volumes
 from diffuse.runtime import machine
-from diffuse.runtime.base import Instance, Launch, Layout
+from diffuse.runtime.base import Launch, Layout
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.instances import MpiInstance
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.runtime import MOST_STEPS, OFTEN, Mpi, addressed
-from diffuse.runtime.mpi.shares import Share, share, spread
+from diffuse.runtime.mpi.runtime import MOST_STEPS, Mpi, addressed
+from diffuse.runtime.mpi.shares import Share, share
 from diffuse.runtime.mpi.steps import fetched, step
 from diffuse.runtime.mpi.validity import State
 from diffuse.settings import config
@@ -107,26 +104,13 @@ class Predicted(Mpi):
         elements, messages = volume or (0, 0)
         self.asked(elements * state.itemsize, messages)
 
-    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
-        assert isinstance(instance, MpiInstance)
+    def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
+        """Count that each rank gets what it wants of a store for this once."""
         state = instance.state
-        instance.pieces += 1
-        if not state.whole and instance.pieces <= OFTEN:
-            want = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
-            volume, _ = fetched(state, want, self.measure)
-            self._count(volume, state, sum(volume[:1]) * state.itemsize)
-            self._pool.wait(instance.written)
-            found = instance.array[offset:offset + nbytes].copy()
-        else:
-            found = self.host(instance, False)[offset:offset + nbytes]
-        self.fence()
-        return found
-
-    def _count(self, volume: Any, state: State, least: int | None) -> None:
-        """Count a read: elements and messages, or nothing where all ranks have what is read."""
+        volume, _ = fetched(state, want, self.measure)
+        elements, messages = volume or (0, 0)
         if self._traffic is not None:
-            elements, messages = volume or (0, 0)
-            self._traffic.begin(traffic.read_by(), least)
+            self._traffic.begin(traffic.read_by(), elements * state.itemsize)
             self._traffic.sent(elements * state.itemsize, messages)
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:

@@ -26,15 +26,16 @@ from diffuse.runtime.local.allocator import Allocator, Lease
 from diffuse.runtime.local.pool import Pool
 from diffuse.runtime.mpi import prepare, traffic
 from diffuse.runtime.mpi.doubt import Doubt
-from diffuse.runtime.mpi.ghosts import Ghostly
+from diffuse.runtime.mpi.ghosts import WithGhosts
 from diffuse.runtime.mpi.inspector import Inspector
 from diffuse.runtime.mpi.instances import MpiInstance, Reserved
 from diffuse.runtime.mpi.moves import Move, carry, moves
 from diffuse.runtime.mpi.network import Network
 from diffuse.runtime.mpi.parts import cheapest
-from diffuse.runtime.mpi.shares import Share, share, spread
+from diffuse.runtime.mpi.reads import Reads
+from diffuse.runtime.mpi.shares import Share, share
 from diffuse.runtime.mpi.steps import fetched, step, trimmed
-from diffuse.runtime.mpi.validity import State, all_of
+from diffuse.runtime.mpi.validity import State
 from diffuse.runtime.ranks import launcher, process
 from diffuse.runtime.ranks.activity import Activity
 from diffuse.runtime.ranks.agreement import Agreement, form
@@ -50,8 +51,6 @@ KEPT = 64 << 20
 """Bytes of freed stores that are kept for others, besides a quarter of what is in use."""
 MUCH = 16 << 20
 """Bytes of copies that are valid no more, whose memory is given back."""
-OFTEN = 16
-"""Parts of a store that are fetched one by one; after that all of it is."""
 
 
 class Prepared(NamedTuple):
@@ -84,7 +83,7 @@ class Mine(NamedTuple):
     """The fewest bytes that the launch can move; 0 where nobody counts."""
 
 
-class Mpi(Ghostly):
+class Mpi(Reads, WithGhosts):
     """Launches on the ranks of MPI."""
 
     name = "mpi"
@@ -176,7 +175,7 @@ class Mpi(Ghostly):
             self._pool.keep(instance._array)
         self._held -= instance.nbytes
         self._charge(instance.state.bytes, -1)
-        self._exorcise(instance)
+        self._free_ghosts(instance)
         instance._array = instance._memory = None
 
     def _charge(self, nbytes: Sequence[int], sign: int) -> None:
@@ -193,22 +192,6 @@ class Mpi(Ghostly):
 
     # -- the host ------------------------------------------------------------------------------------------
 
-    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
-        if not isinstance(instance, MpiInstance):
-            raise TypeError(f"{instance!r} is no instance of this runtime")
-        if not instance.state.whole:
-            self._gather(instance)
-        self._pool.wait(instance.used if write else instance.written)
-        if write:
-            instance.version += 1
-        return instance.array
-
-    def _gather(self, instance: MpiInstance) -> None:
-        """Give every rank all of a store."""
-        if self._traffic is not None:
-            self._traffic.begin(traffic.read_by(), None)
-        self._get(instance, (all_of(instance.state.shape),) * self.ranks)
-
     def _get(self, instance: MpiInstance, want: Boxes) -> None:
         """Give each rank what it wants of a store."""
         state = instance.state
@@ -219,26 +202,14 @@ class Mpi(Ghostly):
         self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
         instance.state = after
 
-    def known(self, instance: Instance) -> NDArray[np.uint8] | None:
-        return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
-
-    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
-        assert isinstance(instance, MpiInstance)
+    def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
+        """Give each rank what it wants of a store for this once."""
         state = instance.state
-        instance.pieces += 1
-        if not state.whole and instance.pieces <= OFTEN:
-            want: Boxes = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
-            arrivals, _ = fetched(state, want)
-            if self._traffic is not None:
-                self._traffic.begin(traffic.read_by(), traffic.received(arrivals, state))
-            self._tell(f"reading bytes {offset} to {offset + nbytes} of an array of shape {state.shape}")
-            self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
-            self._pool.wait(instance.written)
-            found = instance.array[offset:offset + nbytes].copy()
-        else:
-            found = self.host(instance, False)[offset:offset + nbytes]
-        self.fence()
-        return found
+        arrivals, _ = fetched(state, want)
+        if self._traffic is not None:
+            self._traffic.begin(traffic.read_by(), traffic.received(arrivals, state))
+        self._tell(f"reading {what} of an array of shape {state.shape}")
+        self._bring(tuple(moves(self.rank, 0, arrivals, state.shape, state.itemsize)), (instance,))
 
     # -- launches ------------------------------------------------------------------------------------------
 
@@ -296,7 +267,7 @@ class Mpi(Ghostly):
         if self._traffic is not None:
             self._traffic.begin(layout.title, mine.least + sum([each.nbytes for each, _ in ghosts]))
         for each, instance in ghosts:
-            self._haunt(each, instance)
+            self._bring_ghosts(each, instance)
         return known.share, mine
 
     def _passed(self, shared: Share, after: Sequence[State], instances: Sequence[Any], number: int) -> None:
@@ -317,7 +288,7 @@ class Mpi(Ghostly):
             if less is state:
                 return
             self._charge([a - b for a, b in zip(less.bytes, state.bytes, strict=True)], 1)
-            self._exorcise(instance)
+            self._free_ghosts(instance)
             self._pool.wait(number)
             instance.trim(less, self.rank)
 

@@ -1,0 +1,74 @@
+"""What the host reads of stores that ranks hold in parts: all of one, or a piece."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from diffuse.movement.boxes import Layout as Boxes
+from diffuse.runtime.base import Instance
+from diffuse.runtime.local.pool import Pool
+from diffuse.runtime.mpi import traffic
+from diffuse.runtime.mpi.instances import MpiInstance
+from diffuse.runtime.mpi.shares import spread
+from diffuse.runtime.mpi.validity import all_of
+
+OFTEN = 16
+"""Parts of a store that are fetched one by one; after that all of it is."""
+
+
+class Reads(ABC):
+    """The part of the runtime mpi that reads for the host, on real ranks and on predicted ones."""
+
+    ranks: int
+    _pool: Pool
+    _traffic: traffic.Traffic | None
+
+    @abstractmethod
+    def _get(self, instance: MpiInstance, want: Boxes) -> None:
+        """Give each rank what it wants of a store."""
+
+    @abstractmethod
+    def _borrow(self, instance: MpiInstance, want: Boxes, what: str) -> None:
+        """Give each rank what it wants of a store for this once: nobody holds it afterwards."""
+
+    @abstractmethod
+    def fence(self) -> None: ...
+
+    def host(self, instance: Instance, write: bool) -> NDArray[np.uint8]:
+        """All bytes of a store, when what writes it is done, or for `write` all that uses it."""
+        if not isinstance(instance, MpiInstance):
+            raise TypeError(f"{instance!r} is no instance of this runtime")
+        if not instance.state.whole:
+            self._gather(instance)
+        self._pool.wait(instance.used if write else instance.written)
+        if write:
+            instance.version += 1
+        return instance.array
+
+    def _gather(self, instance: MpiInstance) -> None:
+        """Give every rank all of a store."""
+        if self._traffic is not None:
+            self._traffic.begin(traffic.read_by(), None)
+        self._get(instance, (all_of(instance.state.shape),) * self.ranks)
+
+    def known(self, instance: Instance) -> NDArray[np.uint8] | None:
+        """The bytes of a store that every rank has; None if some lack some."""
+        return instance.array if isinstance(instance, MpiInstance) and instance.state.whole else None
+
+    def piece(self, instance: Instance, offset: int, nbytes: int) -> NDArray[np.uint8]:
+        """Some bytes of a store, on every rank; where pieces of one are read often, all of it comes."""
+        assert isinstance(instance, MpiInstance)
+        state = instance.state
+        instance.pieces += 1
+        if not state.whole and instance.pieces <= OFTEN:
+            want: Boxes = (spread(offset, offset + nbytes, state.shape, state.itemsize),) * self.ranks
+            self._borrow(instance, want, f"bytes {offset} to {offset + nbytes}")
+            self._pool.wait(instance.written)
+            found = instance.array[offset:offset + nbytes].copy()
+        else:
+            found = self.host(instance, False)[offset:offset + nbytes]
+        self.fence()
+        return found
