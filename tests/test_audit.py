@@ -210,6 +210,11 @@ x=np.ones((3,0),"i4"); np.power(x, -300)
 x=np.array(numpy.ones((150,130))).T; np.minimum.reduce(x, keepdims=True).strides
 x=np.broadcast_to(np.ones((1,3,4),"i1"),(2,3,4)); np.full_like(x, 3, order=None).strides
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
+x=np.arange(7)+1; x.setflags(write=True, align=False); x.flags.aligned
+np.clip(np.array(7)+1, 2, 5)
+x=np.zeros((2,2,2,2),"u2").T; np.diff(x).strides
+x=np.zeros((2,2,2,1),"u2",order="F"); (np.clip(x, 0, 1).strides, x.copy("K").strides, np.zeros_like(x).strides)
+x=np.zeros((2,2,1),order="F"); y=x.astype(int); ((x+x).strides, (x+y).strides, np.sqrt(y).strides, (x<0).strides)
 """
 """What the two found, as it was mended: a line each."""
 
@@ -219,6 +224,13 @@ x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,
 def test_what_was_found(code: str, small: int) -> None:
     config.small = small
     assert outcome(dnp, code) == outcome(numpy, code)
+
+
+@pytest.mark.parametrize("code", ["np.prod(np.float32(2.5), axis=0)", "np.any(0)", "np.max(3, initial=5)"])
+def test_a_reduction_of_a_number_is_a_number_at_once(code: str) -> None:
+    config.small = 0
+    found, expected = eval(code, {"np": dnp}), eval(code, {"np": numpy})
+    assert type(found) is type(expected) and found == expected
 
 
 def test_views_that_are_equal_for_one_row_are_not_for_more() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.core import Array
+from diffuse.numpy.arrays.core import Array, Mirror
 from diffuse.numpy.arrays.lending import Lent, foreign, lock
 
 _PLAIN = type(numpy.empty(0).flags)
@@ -14,6 +14,14 @@ _OWNS = 0x4
 """The bit of OWNDATA in the number that NumPy packs the flags into."""
 _PRINTED = ("C_CONTIGUOUS", "F_CONTIGUOUS", "OWNDATA", "WRITEABLE", "ALIGNED", "WRITEBACKIFCOPY")
 _LETTERS = {"W": "writeable", "A": "aligned", "X": "writebackifcopy"}
+
+
+def _copied(meta: Mirror) -> Mirror:
+    """Another description of the same array: a view of NumPy's finds out anew whether it is aligned."""
+    found = meta.view()
+    if not meta.flags.aligned:
+        found.flags.aligned = False
+    return found
 
 
 class Flags:
@@ -47,14 +55,14 @@ class Flags:
             setattr(numpy.empty(0).flags, name, value)  # NumPy's error, or nothing to do
             return
         described_by_memory = x.meta is x.memory
-        meta = x.meta if described_by_memory else x.meta.view()
+        meta = x.meta if described_by_memory else _copied(x.meta)
         if name == "writeable" and described_by_memory and type(meta.base) is Lent:
             meta = x.memory = lock(meta, bool(value))
         else:
             setattr(meta.flags, name, bool(value))
         x.meta = meta
         if not described_by_memory and x.memory is not None:  # views find their place by it
-            x.memory = x.memory.view()
+            x.memory = _copied(x.memory)
             setattr(x.memory.flags, name, bool(value))
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -180,7 +180,9 @@ def like(inputs: list[Mirror], shape: Point, dtype: numpy.dtype[Any], order: str
 
 def replica(x: Mirror, dtype: numpy.dtype[Any], order: str = "K") -> Form:
     """The form NumPy gives a copy of `x`, or an array like it (repeated dimensions innermost)."""
-    if order != "K" or x.flags.forc or not x.size:
+    if order == "K" and x.flags.fnc:
+        return column_major(x.shape, dtype)
+    if order != "K" or x.flags.c_contiguous or not x.size:
         return like([x], x.shape, dtype, order)
     return packed(x.shape, outermost_first(numpy.empty_like(_clipped(x))), dtype)
 

@@ -20,7 +20,7 @@ from diffuse.numpy.arrays.core import ARRAYS, Array, hosted, recorded
 from diffuse.numpy.arrays.forms import like, replica, row_major
 from diffuse.numpy.ops import known, moving, single
 from diffuse.numpy.ops.known import KNOWN, Known, name_of
-from diffuse.numpy.ops.rules import RULES, Rule, cast_for, shape_of, turned
+from diffuse.numpy.ops.rules import RULES, Rule, cast_for, order_of, shape_of, turned
 from diffuse.numpy.ops.single import OFTEN
 
 eager_errors = False
@@ -282,10 +282,9 @@ def issue(operation: str, signature: tuple[str, ...], operands: tuple[Any, ...],
 
     The call is kept as known if its signature follows from the types of the operands.
     """
-    shape = shape_of(operands)
-    out = recorded(
-        like([x.meta for x in operands if isinstance(x, Array)], shape, numpy.dtype(signature[-1]))
-    )
+    shape, types = shape_of(operands), tuple([numpy.dtype(name) for name in signature])
+    order = order_of(operands, types, shape, True) if operation == "clip" else "K"  # it is a ufunc to NumPy
+    out = recorded(like([x.meta for x in operands if isinstance(x, Array)], shape, types[-1], order))
     if out.form.size:
         casts = [None if isinstance(x, Array) else cast_for(numpy.dtype(name), type(x))
                  for x, name in zip(operands, signature, strict=False)]

@@ -17,7 +17,7 @@ from diffuse.numpy.arrays.base import UFUNCS, operand
 from diffuse.numpy.arrays.core import Array, hosted, recorded, viewing
 from diffuse.numpy.arrays.forms import NATIVE, Form, like, outermost_first, packed
 from diffuse.numpy.bridge import fallback
-from diffuse.numpy.ops import elementwise
+from diffuse.numpy.ops import elementwise, rules
 from diffuse.numpy.ops.arguments import axes_of, computing, fits, into, number, receives, spreads
 from diffuse.numpy.ops.conversion import asarray
 from diffuse.numpy.ops.operands import adopt, answers, wrap
@@ -76,6 +76,8 @@ def reduce(operator: str, a: Any, axis: Any = None, dtype: Any = None, out: Any 
     if answers(a, out):
         return fallback.asked(getattr(numpy, operator), a, axis=axis, dtype=dtype, out=out, initial=initial,
                               keepdims=keepdims, where=None if where is True else where)
+    if out is None and where is True and (type(a) in rules.WEAK or type(a) in rules.STRONG):
+        return _by_numpy(operator, a, axis, dtype, out, keepdims, initial, where)  # a number: no array waits
     x = asarray(a)
     target, mask = adopt(out, writing=True), adopt(where)
     keep = keepdims is True

@@ -157,7 +157,7 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
                 try:
                     found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
                     if out is None:
-                        return found
+                        return found if found.form.shape else core.scalar_class.of(found)
                     target[...] = found
                     return target
                 except OverflowError:  # a bound beyond all values of the type, which NumPy leaves out

@@ -87,8 +87,10 @@ def cast_for(dtype: numpy.dtype[Any], kind: type) -> Callable[[Any], Any]:
     return lambda value: value.astype(dtype).item() if kind is not bool else dtype.type(value).item()
 
 
-def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any) -> str:
-    """The order in memory that the results of a ufunc have for `order="A"`.
+def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], shape: Point, mask: Any,
+             order: str = "K") -> str:
+    """The order in memory that the results of a ufunc have for `order="A"` or `order="K"`, if not that in
+    which an iterator goes through its operands: then "K".
 
     Without a mask NumPy first copies short operands that it has to convert, up to a long one, and computes
     one result of arrays of one shape without an iterator.
@@ -102,10 +104,13 @@ def order_of(operands: tuple[Any, ...], types: tuple[numpy.dtype[Any], ...], sha
         flags.append((True, True) if copied and plain else (x.flags.c_contiguous, x.flags.f_contiguous))
     if mask is not True:
         flags.append((mask.meta.flags.c_contiguous, mask.meta.flags.f_contiguous))
-    single = len(types) - len(operands) == 1
-    if single and plain and alike and all([c for c, _ in flags]):
+    direct = plain and alike and len(types) - len(operands) == 1
+    if direct and all([c for c, _ in flags]):
         return "C"
-    return "F" if all([f for _, f in flags]) else "C"
+    columns = all([f for _, f in flags])
+    if order in ("K", "k"):
+        return "F" if columns and direct else "K"
+    return "F" if columns else "C"
 
 
 def truth(value: int) -> bool:
@@ -174,7 +179,8 @@ def plan(function: Any, operands: tuple[Any, ...]) -> Rule | None:
         if convert is not None:  # out of range: an error, and before that of a wrong shape
             convert(x)
     shape = shape_of(operands)
-    form = like([x.meta for x in arrays], shape, types[function.nin])
+    form = like([x.meta for x in arrays], shape, types[function.nin],
+                order_of(operands, types, shape, True))
     sizes = [x.form.size for x in arrays]
     largest = max(form.size, max(sizes, default=0))
     names = tuple([NATIVE[t] for t in types])

@@ -236,8 +236,8 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         numbers = [None if cast is None else Scalar(k, NATIVE[t], cast(x))
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
-        if order in ("A", "a"):
-            order = rules.order_of(operands, types, shape, mask)
+        if order in ("A", "a", "K", "k"):
+            order = rules.order_of(operands, types, shape, mask, order)
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
         if 0 not in shape:
