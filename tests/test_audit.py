@@ -211,10 +211,10 @@ x=np.array(numpy.ones((150,130))).T; np.minimum.reduce(x, keepdims=True).strides
 x=np.broadcast_to(np.ones((1,3,4),"i1"),(2,3,4)); np.full_like(x, 3, order=None).strides
 x=np.zeros((3,4),"?"); x.setflags(write=False); np.clip(np.arange(12).reshape(3,4)+0, 0, 5, out=x[...])
 x=np.arange(7)+1; x.setflags(write=True, align=False); x.flags.aligned
-np.clip(np.array(7)+1, 2, 5)
+x=np.array(7)+1; y=np.clip(x, 2, 5); (y, np.clip(x, 2, 5))
 x=np.zeros((2,2,2,2),"u2").T; np.diff(x).strides
-x=np.zeros((2,2,2,1),"u2",order="F"); (np.clip(x, 0, 1).strides, x.copy("K").strides, np.zeros_like(x).strides)
-x=np.zeros((2,2,1),order="F"); y=x.astype(int); ((x+x).strides, (x+y).strides, np.sqrt(y).strides, (x<0).strides)
+x=np.zeros((2,2,1),"u2",order="F"); (np.clip(x, 0, 1).strides, x.copy("K").strides, np.zeros_like(x).strides)
+x=np.zeros((2,2,1),order="F"); y=x.astype(int); ((x+x).strides, (x+y).strides, np.sqrt(y).strides)
 """
 """What the two found, as it was mended: a line each."""
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy
 
-from diffuse.numpy.arrays.core import Array, Mirror
+from diffuse.numpy.arrays.core import Array
+from diffuse.numpy.arrays.forms import Mirror
 from diffuse.numpy.arrays.lending import Lent, foreign, lock
 
 _PLAIN = type(numpy.empty(0).flags)

@@ -142,6 +142,10 @@ def clip(a: Any, a_min: Any = numpy._NoValue, a_max: Any = numpy._NoValue, out: 
 def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
     """`x.clip(low, high, out)`: one task; a missing bound is a minimum or a maximum."""
     target: Any = out
+    if out is None and not kwargs and low is not None and high is not None:
+        again = known.call("clip", (x, low, high))
+        if again is not None:
+            return again if again.form.shape else core.scalar_class.of(again)
     operands = tuple([adopt(v) for v in (x, low, high) if v is not None])
     if recordable(*operands) and not kwargs and not small(*operands) and isinstance(x, Array):
         if low is None or high is None:
@@ -155,7 +159,7 @@ def clipped(x: Any, low: Any, high: Any, out: Any = None, **kwargs: Any) -> Any:
             dtype = common(*operands)
             if dtype in NATIVE and (out is None or _takes(out, dtype, operands)):
                 try:
-                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands)
+                    found = elementwise.issue("clip", (NATIVE[dtype],) * 4, operands, keep=out is None)
                     if out is None:
                         return found if found.form.shape else core.scalar_class.of(found)
                     target[...] = found
