@@ -33,6 +33,14 @@ SUMS = set("""
     correlate""".split())
 """Calls that add or multiply many elements."""
 
+PRODUCTS = "|".join("""
+    multiply divide true_divide reciprocal square pow power float_power sinc prod nanprod cumprod nancumprod
+    cumulative_prod dot vdot vecdot matvec vecmat inner outer matmul multi_dot matrix_power einsum tensordot
+    kron cross convolve correlate polyval poly polymul polydiv roots vander corrcoef cov mean nanmean average
+    var nanvar std nanstd norm vector_norm matrix_norm interp trapezoid gradient linspace logspace geomspace
+    linalg fft""".split())
+"""Calls that multiply or divide complex numbers, as a pattern."""
+
 KNOWN = {
     "no flag of NaN in comparisons of complex numbers": r"NumPy's .*encountered in (less|greater)(_equal)?'",
     "no flag of NaN in logaddexp, at the poles of arctan, in spacing":
@@ -40,15 +48,17 @@ KNOWN = {
     "which NaN and infinities meet first in sums and products goes by their order":
         r"^(?!.*dtype=(np\.dtype\()?.?[iu]).*=> warnings: .*invalid value .* in (reduce|accumulate|dot)",
     "overflows and NaN of complex products, powers, moments":
-        r"c(8|16).*warnings: .*(invalid value|overflow)",
+        rf"c(8|16)'.*(\b({PRODUCTS})\b|[*/@]).*warnings: .*(invalid value|overflow)",
     "products of many complex numbers overflow or vanish by their order":
         r"c(8|16)'.*(prod\(|multiply\.reduce).*=> result.*nan",
     "NumPy's scalars tell of overflows of integers, those that tasks compute do not":
+        r"'[iu][1248]'.*np\.polyval\(.*=> "
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'overflow encountered in scalar (add|multiply)'\)\]$",
     "no flag of overflow in floor_divide of float16":
         r"'f2'.*warnings: \[\], NumPy's \[\('RuntimeWarning', 'overflow encountered in floor_divide'\)\]$",
     "warnings of casts that a task makes on its way": r"NumPy's .*(in cast'|discards the imaginary)",
     "0 to the power of -inf divides by zero on some processors, with NumPy":
+        r"('f[248]'|np\.(inf|nan|float)).*(\bpow(er)?\b|\*\*).*=> "
         r"warnings: \[\], NumPy's \[\('RuntimeWarning', 'divide by zero encountered in power'\)\]$",
     "NumPy's signbit takes elements for negative where its output has strides":
         r"('back'|'step'|::-1|::2).*signbit\(.*elements|signbit\(.*::-1.*elements",

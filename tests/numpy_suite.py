@@ -46,6 +46,8 @@ LEFT_OUT = {
 SECONDS = 600
 """How long one file may take: many times as long as any does on an idle machine."""
 REASONS = {
+    r"TestMaskedObjectArray::test_getitem":
+        "numpy.ma asks elements that are arrays of Diffuse's for their class",
     r"<class 'numpy\.ndarray'> (DESIRED: |is )<class 'diffuse": "the class of a short array is NumPy's",
     r"::(test_real_imag|test_test_zero_rank|test_compressed|test_n|test_return_type|test_ensure_array"
     r"|test_squeeze_type|test_attributes|test_for_object_scalar_creation|test_priority|test__nan_mask\S*"
@@ -54,7 +56,7 @@ REASONS = {
     r"|test_ufunc_return_ndarray|test_matrix_properties|test_nep35_functions_as_array_functions) "
     r"|<LinalgCase|::TestQR\w*::test_stacked_inputs|::test_recarray|::TestKron|::TestNanToNum"
     r"|::TestNDArrayArrayFunction": "the class of a short array is NumPy's",
-    r"test_broadcast_(single_arg|error_kwargs|in_args)|test_iter_copy_if_overlap":
+    r"test_broadcast_(single_arg|error_kwargs|in_args)|test_iter_copy_if_overlap|test_iter_refcount":
         "NumPy's iterators hold NumPy's arrays over the memory",
     r"test_for_reference_leak|test___array___refcount|test_scalar_interface|test_small_regressions":
         "tables of shapes and types keep references, too",
@@ -63,15 +65,16 @@ REASONS = {
     r"test_segmentation_fault": "the memory of an array outlives the array",
     r"::test_order_mismatch|::test_array_interfaces":
         "the object behind a buffer is NumPy's array over the memory",
-    r"::test_warnonwrite|_warn_on_write": "the flag that warned of NumPy 1.9's views is not kept",
+    r"::test_warnonwrite|_warn_on_write|TestUfunc::test_broadcast .*read-only":
+        "the flag that warned of NumPy 1.9's views is not kept",
     r"Matmul\w*::test_result_types|test_ufunc_binop_interaction":
         "a result without dimensions is a lazy scalar",
     r"TestWritebackIfCopy::test_view": "copies that C code writes back to NumPy's arrays",
     r"test_error_if_stored_buffer_info": "NumPy's own record of the buffers that it gave",
     r"TestMaskedArrayArithmetic::test_(basic_ufuncs|addsumprod)":
         "transcendental functions and folds of Diffuse's have other bits in the last place than NumPy's",
-    r"TestMaskedObjectArray::test_getitem":
-        "numpy.ma asks elements that are arrays of Diffuse's for their class",
+    r"TestSubarray::test_shape_sequence":
+        "`numpy.dtype` asks a shape for its `dtype` before it takes it for a sequence",
     r"test_set_stridesattr": "strides that reach beyond the array, into the buffer that it was made of",
     r"test_output_ellipsis_errors": "whether `out=...` was given by position is not known",
     r"test_pickle_withstring|assert <ufunc '\w+'> (==|is) <ufunc":
