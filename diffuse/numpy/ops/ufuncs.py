@@ -236,7 +236,7 @@ class ufunc(identity.Identity, native.StaticGate if native is not None else obje
         numbers = [None if cast is None else Scalar(k, NATIVE[t], cast(x))
                    for k, (x, t, cast) in enumerate(zip(operands, types, casts, strict=False))]
         mirrors = [x.meta for x in (*operands, mask) if isinstance(x, Array)]
-        if order in ("A", "a", "K", "k"):
+        if order in ("A", "a", "k") or order == "K" and not all([m.flags.c_contiguous for m in mirrors]):
             order = rules.order_of(operands, types, shape, mask, order)
         fresh = [o if o is not None else recorded(like(mirrors, shape, t, order))
                  for o, t in zip(targets, types[self.nin:], strict=True)]
