@@ -110,12 +110,15 @@ def test_other_places_of_a_function_stay_recorded() -> None:
 
 def test_an_array_that_is_read_only_says_so_first(monkeypatch: pytest.MonkeyPatch) -> None:
     function = UFUNCS["bitwise_and"]
-    monkeypatch.setattr(function, "moving", True)
     monkeypatch.setattr(moving, "TURNS", 0)
     x = np.arange(PLAIN.size)
     x.flags.writeable = False
-    with pytest.raises(ValueError, match="output array is read-only"):
-        x &= np.float32(1.5)
+    before, function.moving = function.moving, True  # monkeypatch would look into NumPy's __dict__
+    try:
+        with pytest.raises(ValueError, match="output array is read-only"):
+            x &= np.float32(1.5)
+    finally:
+        function.moving = before
 
 
 def test_small_arrays_of_numpys_beside_moving_operands() -> None:
