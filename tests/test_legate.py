@@ -20,20 +20,19 @@ pytestmark = needs_legate
 SECONDS = 400
 RECORDED = "-k", "not [small and not -small]"  # small arrays are computed at once, without a runtime
 GROUPS = {
-    "programs": ["test_programs.py", "test_apps.py", "-k", "not draws_a_picture"],
+    "programs": ["test_programs.py"],  # the applications run in test_legate_grid.py
     "sparse": ["test_sparse_kernels.py", "test_epilogue.py"],
     "arrays": ["test_numpy_array.py", "test_numpy_views.py", "test_numpy_scalar.py", *RECORDED],
-    "calls": ["test_numpy_ufuncs.py", "test_numpy_namespace.py", "test_floaterrors.py", *RECORDED],
+    "calls": ["test_numpy_ufuncs.py", "test_floaterrors.py", *RECORDED],
     "reductions": ["test_fuzz_reductions.py", "test_numpy_reductions.py",
                    "-k", f"({RECORDED[1]}) and (not every_axis or float64 or bool)"],
-    # of the tests with many random programs every second one: "settings[2" stands for [2] and [20], too
-    "fuzz": ["test_fuzz_numpy.py", "test_fuzz_stream.py",
-             "-k", "not settings[ or settings[0 or settings[2 or settings[4"],
+    # of the tests with many random programs every third one: "settings[4" stands for [4] and [40], too
+    "fuzz": ["test_fuzz_numpy.py", "test_fuzz_stream.py", "-k", "not settings[ or settings[0 or settings[4"],
     "stream": ["test_engine.py", "test_runtime.py"],
     # each of the two left out has a folder of kernels to itself, and builds Legate's task there
     "failures": ["test_failures.py", "-k", "not share_a_cache and not multiprocessing"],
 }
-ONE = "arrays", "stream", "failures"
+ONE = "stream", "failures"
 """What one rank alone runs, whose launches are those of the local runtime's pool."""
 ALONE: dict[str, Any] = {"DIFFUSE_NUM_THREADS": "2"}
 TWO: dict[str, Any] = {"LEGATE_CONFIG": "--cpus 2 --gpus 0", "DIFFUSE_NUM_THREADS": "1",
