@@ -49,7 +49,7 @@ def test_an_application(name: str, tmp_path: Path) -> None:
     assert "first iteration / NumPy's" in table
 
 
-@pytest.mark.parametrize("name", ("channel_flow", "stencil", "mandelbrot"))
+@pytest.mark.parametrize("name", ("stencil", "mandelbrot"))
 def test_numba_by_hand_computes_the_same(name: str, tmp_path: Path) -> None:
     """A peer that computed something else would be no yardstick.  Each bench compares all of them whenever it
     runs (test_bench_figures.py); Numba takes seconds to compile one."""

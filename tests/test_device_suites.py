@@ -15,7 +15,7 @@ SECONDS = 400
 GROUPS = {
     "arrays": ["test_numpy_views.py", "test_numpy_lending.py", "test_numpy_lent_views.py"],
     "calls": ["test_numpy_ufuncs.py"],
-    "fuzz": ["test_fuzz_numpy.py", "test_fuzz_reductions.py"],
+    "fuzz": ["test_fuzz_numpy.py"],
     "reductions": ["test_numpy_reductions.py", "-k", "not every_axis or float64 or bool"],
     "sparse": ["test_fuzz_sparse.py", "-k", "0-"],
 }

@@ -22,8 +22,7 @@ RECORDED = "-k", "not [small and not -small]"  # small arrays are computed at on
 GROUPS = {
     "programs": ["test_programs.py"],  # the applications run in test_legate_grid.py
     "sparse": ["test_sparse_kernels.py", "test_epilogue.py"],
-    "arrays": ["test_numpy_array.py", "test_numpy_views.py", "test_numpy_scalar.py", *RECORDED],
-    "calls": ["test_numpy_ufuncs.py", "test_floaterrors.py", *RECORDED],
+    "arrays": ["test_numpy_array.py", "test_numpy_views.py", "test_floaterrors.py", *RECORDED],
     "reductions": ["test_fuzz_reductions.py", "test_numpy_reductions.py",
                    "-k", f"({RECORDED[1]}) and (not every_axis or float64 or bool)"],
     # of the tests with many random programs every third one: "settings[4" stands for [4] and [40], too
