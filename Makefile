@@ -22,7 +22,7 @@ WORKERS ?= $(shell n=$$(nproc); echo $$((n < 8 ? n + 1 : 8)))
 
 test: lint $(INSTALLED)-test
 	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not ranks"
-	$(BIN)/python -m pytest -q --numprocesses $(WORKERS) --dist loadfile -m ranks
+	$(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile -m ranks
 
 lint: $(INSTALLED)-test
 	$(BIN)/ruff check .
