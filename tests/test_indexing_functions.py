@@ -170,3 +170,12 @@ def test_few_indices_of_a_large_array_at_hand_are_numpys_work() -> None:
     expected *= 2.0
     numpy.add.at(expected, few, few * 0.5)
     assert numpy.array_equal(pending.__array__(), expected)
+
+
+def test_place_takes_values_from_the_array_that_it_writes_as_numpy_does() -> None:
+    found = []
+    for m in (numpy, np):
+        x = m.arange(16.0).reshape(4, 4)
+        m.place(x, m.arange(16).reshape(4, 4) % 3 == 1, x.ravel())
+        found.append(numpy.asarray(x).tolist())
+    assert found[0] == found[1]
